@@ -1,0 +1,167 @@
+"""The one rule, and the numbers that it needs at step t.
+
+    g <- g + l2*x                                     L2 form only; the decoupled forms leave g alone
+    m <- a*m + b*g                                    first moment
+    v <- v + k_t*(g*g - v)                            second moment, normalised: k_t is the whole difference
+    x <- P_F( x - lr*s_t*m/(v**p + eps_t) - shrink*x )
+
+with, for a memory of norm c_t (see `memory.py`) and a method's two powers sigma and tau,
+
+    s_t   = c_t**sigma / (1 - b1**t)        the last factor where the method corrects its mean
+    eps_t = eps * c_t**tau                  AdaX: tau = -p, because Algorithm 3 adds eps before it divides by c_t**p
+
+`zoo.py` gives every method as one row of these. A backend receives `Numbers` and never a method's name or a beta.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from adaxopt.memory import Memory, Number, scalars
+
+TINY = {"float32": 2.0**-126, "float64": 2.0**-1022}
+"""The smallest normal number of the arithmetic that a step is computed in."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What makes a method, apart from the values of its hyper-parameters."""
+
+    memory: Memory | None
+    """None: no second moment, the denominator is exactly 1."""
+    mean: Literal["average", "sum", "none", "window"] = "average"
+    """a, b = b1, 1-b1 | b1, 1 | no first moment, m is g | the b1-weighted mean of the last n gradients."""
+    debias: bool = False
+    """Divide the mean by 1 - b1^t."""
+    sigma: float = 0.0
+    tau: float | Literal["-p"] = 0.0
+    maximum: bool = False
+    """Divide by the running maximum of v instead of v."""
+    eps_inside: bool = False
+    """(v**(1/2) + eps)**(2p) instead of v**p + eps."""
+    floor: bool = False
+    """Keep eps_t above sqrt(smallest normal): a smaller |g| has a square that cannot be told from zero."""
+
+
+class Numbers(NamedTuple):
+    """One step's numbers: floats, device scalars, or one per row; nothing says which method they came from."""
+
+    a: Number
+    b: Number
+    k: Number
+    p: float
+    outer: float
+    """The denominator is (v**p + eps)**outer; 1 for all but Padam."""
+    s: Number
+    eps: Number
+    lr: Number
+    l2: Number
+    """Coefficient of x added to the gradient."""
+    shrink: Number
+    """x loses shrink*x: lr*wd, or wd*lr/reference_lr when decay is fully decoupled."""
+    clip: float | None = None
+    """Bound on |m / denominator|."""
+    forget: Number = 0.0
+    """Weight of the gradient that leaves the window (AdaShift)."""
+
+
+def numbers(
+    rule: Rule,
+    t: Number,
+    *,
+    lr: Number,
+    b1: Number,
+    b2: Number,
+    eps: Number,
+    p: float,
+    l2: Number = 0.0,
+    shrink: Number = 0.0,
+    clip: float | None = None,
+    window: int = 0,
+    plain_eps: bool = False,
+    correct: bool = True,
+    dtype: str = "float32",
+    xp: Any = scalars,
+) -> Numbers:
+    """The numbers of step t = 1, 2, 3, ... `plain_eps` adds eps after the correction; `correct=False` leaves out
+    both corrections of a maximum-keeping method, as the AMSGrad and AdaX papers write it."""
+    a, b = {"average": (b1, 1 - b1), "sum": (b1, 1.0), "none": (0.0, 1.0), "window": (b1, 1.0)}[rule.mean]
+    forget: Number = 0.0
+    if rule.mean == "window":
+        b, forget = (1 - b1) / (1 - b1**window), b1**window
+    k: Number = 0.0
+    s: Number = 1.0
+    inner, outer = (0.5, 2 * p) if rule.eps_inside else (p, 1.0)
+    if rule.memory is None:
+        return Numbers(a, b, k, 0.0, 1.0, s, 0.0, lr, l2, shrink, clip, forget)
+    if rule.mean == "window":
+        awake = t > window
+        elapsed = xp.clip(t - window, min=1)
+        k = xp.where(awake, rule.memory.gain(elapsed, b2, xp), 0.0)
+        s = xp.where(awake, 1.0, 0.0)
+    else:
+        k = rule.memory.gain(t, b2, xp)
+    if rule.debias and correct:
+        s = s / (1 - b1**t)
+    tau = -p if rule.tau == "-p" else float(rule.tau)
+    if correct and rule.memory.log_norm is not None:
+        if rule.sigma:
+            s = s * xp.exp(rule.sigma * rule.memory.log_norm(t, b2, xp))
+        if tau and not plain_eps:
+            eps = eps * xp.exp(tau * rule.memory.log_norm(t, b2, xp))
+    if rule.floor:
+        least = TINY[dtype] ** 0.5
+        eps = max(eps, least) if isinstance(eps, (int, float)) else xp.clip(eps, min=least)
+    return Numbers(a, b, k, inner, outer, s, eps, lr, l2, shrink, clip, forget)
+
+
+def denominator(v: Number, n: Numbers, xp: Any = scalars) -> Number:
+    """(v**p + eps)**outer: also the metric that a projection is made in."""
+    root = xp.sqrt(v) if n.p == 0.5 else v**n.p
+    return root + n.eps if n.outer == 1.0 else (root + n.eps) ** n.outer
+
+
+def step(
+    x: Number,
+    g: Number,
+    m: Number | None,
+    v: Number | None,
+    n: Numbers,
+    *,
+    top: Number | None = None,
+    old: Number | None = None,
+    wake: bool = False,
+    xp: Any = scalars,
+) -> tuple[Number, Number | None, Number | None, Number | None, Number]:
+    """One step in operator form: the oracle, the differentiable path, JAX and the scalar laboratory.
+
+    `m`, `v` and `top` (the running maximum) are None where a method keeps none; `old` is the gradient that leaves
+    the window. Returns (x, m, v, top, denominator); nothing is changed in place.
+
+    >>> from adaxopt.zoo import METHODS
+    >>> n = METHODS["adaxw"].numbers(1, dict(lr=0.1, weight_decay=0.0))
+    >>> x, m, v, _, _ = step(1.0, 2.0, 0.0, 0.0, n)
+    >>> round(x, 9), round(m, 9), v                                # |update| = lr*(1-b1) at the first step
+    (0.99, 0.2, 4.0)
+    """
+    if n.l2 is not None and not (isinstance(n.l2, (int, float)) and n.l2 == 0):
+        g = g + n.l2 * x
+    square = g * g if old is None else old * old
+    if old is not None:
+        g = g - n.forget * old
+    if m is None:
+        mean = g
+    else:
+        mean = m = n.a * m + n.b * g
+    d: Number = 1.0
+    if v is not None:
+        k = xp.where(v == 0, 1.0, n.k) if wake else n.k
+        v = v + k * (square - v)
+        if top is not None:
+            top = xp.maximum(top, v)
+        d = denominator(v if top is None else top, n, xp)
+    update = mean / d
+    if n.clip is not None:
+        update = xp.clip(update, min=-n.clip, max=n.clip)
+    return x - n.shrink * x - n.lr * n.s * update, m, v, top, d

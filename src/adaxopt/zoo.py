@@ -1,0 +1,217 @@
+"""Thirteen methods as rows of data: a rule, and default values with the place they come from.
+
+Adding a method is a row here, a row in the tests and a row in the documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from adaxopt.memory import EQUAL, FADING, GROWING, POWER, UNNORMALISED, Number, scalars
+from adaxopt.rule import Numbers, Rule, numbers
+
+DECAYS = ("l2", "decoupled", "fully_decoupled")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A named method: its rule, its defaults, and who proposed it.
+
+    `betas` holds (b1, b2) for every method; `names` maps a method's own word for one of them (`momentum`) to its
+    place in `betas`.
+    """
+
+    name: str
+    rule: Rule
+    defaults: Mapping[str, Any]
+    source: str
+    names: Mapping[str, int] = field(default_factory=dict)
+
+    def numbers(self, t: Number, options: Mapping[str, Any] | None = None, xp: Any = scalars) -> Numbers:
+        """The numbers of step t under `options` (missing ones are the defaults).
+
+        >>> METHODS["adaxw"].numbers(1).k, round(METHODS["adam"].numbers(1).s, 9)
+        (1.0, 10.0)
+        """
+        o = {**self.defaults, **(options or {})}
+        lr, wd, decay = o["lr"], o["weight_decay"], o["decay"]
+        l2: Number = 0.0
+        shrink: Number = 0.0
+        if decay == "l2":
+            l2 = wd
+        elif decay == "decoupled":
+            shrink = lr * wd
+        elif wd:
+            shrink = wd * (lr / o["reference_lr"])
+        return numbers(
+            self.rule,
+            t,
+            lr=lr,
+            b1=o["betas"][0],
+            b2=o["betas"][1],
+            eps=o["eps"],
+            p=o["p"],
+            l2=l2,
+            shrink=shrink,
+            clip=o.get("clip_update"),
+            window=o.get("window", 0),
+            plain_eps=o.get("eps_placement", "paper") == "plain",
+            correct=o.get("correct", True),
+            dtype=o.get("dtype", "float32"),
+            xp=xp,
+        )
+
+
+def _row(
+    name: str, rule: Rule, source: str, names: Mapping[str, int] | None = None, **defaults: Any
+) -> Method:
+    common = dict(eps=0.0, weight_decay=0.0, decay="l2", p=0.5, eps_placement="paper", wake=False, clip_update=None)
+    return Method(name, rule, {**common, **defaults}, source, names or {})
+
+
+_ADAX = Rule(GROWING, tau="-p", floor=True)
+_ADAM = Rule(FADING, debias=True)
+_AMSGRAD = Rule(UNNORMALISED, debias=True, sigma=0.5, tau=0.5, maximum=True)
+
+METHODS: dict[str, Method] = {
+    row.name: row
+    for row in (
+        _row(
+            "sgdm",
+            Rule(None, mean="sum"),
+            "Polyak 1964; lr of torch.optim.SGD, momentum of the paper",
+            {"momentum": 0},
+            lr=1e-3,
+            betas=(0.9, 0.0),
+        ),
+        _row(
+            "adagrad",
+            Rule(EQUAL, mean="none", sigma=-0.5, tau=-0.5),
+            "Duchi et al. 2011; defaults of torch.optim.Adagrad",
+            lr=1e-2,
+            betas=(0.0, 0.0),
+            eps=1e-10,
+        ),
+        _row(
+            "rmsprop",
+            Rule(UNNORMALISED, mean="none"),
+            "Tieleman and Hinton 2012; defaults of torch.optim.RMSprop",
+            {"alpha": 1},
+            lr=1e-2,
+            betas=(0.0, 0.99),
+            eps=1e-8,
+        ),
+        _row(
+            "adam",
+            _ADAM,
+            "Kingma and Ba 2015; defaults of torch.optim.Adam",
+            lr=1e-3,
+            betas=(0.9, 0.999),
+            eps=1e-8,
+        ),
+        _row(
+            "adamw",
+            _ADAM,
+            "Loshchilov and Hutter 2019; defaults of torch.optim.AdamW",
+            lr=1e-3,
+            betas=(0.9, 0.999),
+            eps=1e-8,
+            weight_decay=1e-2,
+            decay="decoupled",
+        ),
+        _row(
+            "amsgrad",
+            _AMSGRAD,
+            "Reddi et al. 2018; torch.optim.Adam(amsgrad=True)",
+            lr=1e-3,
+            betas=(0.9, 0.999),
+            eps=1e-8,
+            correct=True,
+        ),
+        _row(
+            "amsgradw",
+            _AMSGRAD,
+            "Reddi et al. 2018; torch.optim.AdamW(amsgrad=True)",
+            lr=1e-3,
+            betas=(0.9, 0.999),
+            eps=1e-8,
+            weight_decay=1e-2,
+            decay="decoupled",
+            correct=True,
+        ),
+        _row(
+            "adashift",
+            Rule(FADING, mean="window"),
+            "Zhou et al. 2019, element-wise; its n = 10, Adam's rest",
+            lr=1e-3,
+            betas=(0.9, 0.999),
+            eps=1e-8,
+            window=10,
+        ),
+        _row(
+            "nosadam",
+            Rule(POWER, debias=True),
+            "Huang et al. 2019; its c = 0.1, Adam's rest",
+            {"c": 1},
+            lr=1e-3,
+            betas=(0.9, 0.1),
+            eps=1e-8,
+        ),
+        _row(
+            "padam",
+            Rule(UNNORMALISED, debias=True, sigma=0.5, maximum=True, eps_inside=True),
+            "Chen et al. 2018; p, lr and L2 of its own code",
+            lr=0.1,
+            betas=(0.9, 0.999),
+            eps=1e-8,
+            weight_decay=5e-4,
+            p=1 / 8,
+            correct=True,
+        ),
+        _row(
+            "adax",
+            _ADAX,
+            "Li et al. 2020, Algorithm 3 with L2; lr of the released class (its weight decay was 5e-4)",
+            lr=1.5e-3,
+            betas=(0.9, 1e-4),
+            eps=1e-12,
+            wake=True,
+        ),
+        _row(
+            "adaxw",
+            _ADAX,
+            "Li et al. 2020, Algorithm 3 with decoupled decay",
+            lr=5e-3,
+            betas=(0.9, 1e-4),
+            eps=1e-12,
+            weight_decay=5e-2,
+            decay="decoupled",
+            wake=True,
+        ),
+        _row(
+            "padax",
+            _ADAX,
+            "Li et al. 2020, section 5.3; lr unstated there, Padam's here",
+            lr=0.1,
+            betas=(0.9, 1e-4),
+            eps=1e-12,
+            weight_decay=5e-4,
+            p=1 / 8,
+            wake=True,
+        ),
+    )
+}
+
+
+def method(name: str) -> Method:
+    """The method of that name; an unknown name lists the known ones.
+
+    >>> method("adaxw").defaults["lr"]
+    0.005
+    """
+    try:
+        return METHODS[name]
+    except KeyError:
+        raise ValueError(f"name={name!r}: unknown method; known are {', '.join(METHODS)}") from None
