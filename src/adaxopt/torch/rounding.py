@@ -1,0 +1,159 @@
+"""Rounding that does not lose what a low-precision number cannot hold: by chance, or by remembering the rest.
+
+**By chance.** A float32 x between two neighbours lo < x < hi of a 16-bit format becomes hi with probability
+(x - lo)/(hi - lo), so that E[round(x)] = x and a thousand small updates move a parameter as far as their sum.
+The chance is a pure function of (seed, parameter index, element, step, stream), never torch's generator and
+never a rank: replicas agree, resharding changes nothing, a resumed run repeats itself, and the CUDA kernel
+draws the same bits.
+
+    bits(e) = mix(e * weyl + key)
+    key     = mix(mix(mix(t ^ a) ^ b) + stream * golden)        (a, b) from (seed, index), on the host
+
+with `mix` a 32-bit finalizer of low bias (C. Wellons' hash-prospector). The key is made once per tensor and
+step, so that an element costs three multiplications: the step is memory-bound and stays so. bfloat16 uses
+the 16 highest bits, float16 the 13 highest (24 among its subnormals).
+
+The element e is `offset` plus the position *in memory* of a dense tensor, whatever its strides
+(channels_last, a transposed weight), because the kernel sees flat memory; a tensor with gaps is counted in
+its logical order.
+
+**By remembering.** Kahan: a second 16-bit tensor holds what rounding to nearest left out.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+MASK = 0xFFFFFFFF
+GOLDEN = 0x9E3779B9
+WEYL, MIX_1, MIX_2 = 0x61C88647, 0x21F0AAAD, 0x735A2D97
+"""All below 2^31: a 32-bit number times any fits in int64, the integer that torch has everywhere."""
+
+STREAMS = {"parameter": 0, "exp_avg": 1, "exp_avg_sq": 2}
+PIECE = 1 << 22
+"""Elements that an eager call works on at a time: two int64 temporaries of that size (64 MB), no more."""
+
+
+def mix(x):
+    """A permutation of 32-bit numbers in which every input bit flips every output bit half the time.
+
+    Over Python ints and int64 tensors holding 0 ... 2^32-1.
+    """
+    x = x ^ (x >> 16)
+    x = (x * MIX_1) & MASK
+    x = x ^ (x >> 15)
+    x = (x * MIX_2) & MASK
+    return x ^ (x >> 15)
+
+
+def seeds(seed: int, index: int) -> tuple[int, int]:
+    """(a, b): two 32-bit numbers from a seed and a parameter's index, any ints (splitmix64's finalizer)."""
+    z = (seed * 0x9E3779B97F4A7C15 + index * 0xD1342543DE82EF95 + 0x632BE59BD9B4E019) & 0xFFFFFFFFFFFFFFFF
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+    z ^= z >> 31
+    return z & MASK, z >> 32
+
+
+def key(seed: int, index: int, step: int | float | Tensor, stream: int) -> int | Tensor:
+    """The 32-bit key of a tensor, step and stream: an int, or a 0-d int64 tensor where `step` is a tensor."""
+    a, b = seeds(seed, index)
+    t = step.to(torch.int64) if isinstance(step, Tensor) else int(step)
+    return mix((mix(mix((t & MASK) ^ a) ^ (t >> 32) ^ b) + stream * GOLDEN) & MASK)
+
+
+def _flat(x: Tensor) -> tuple[Tensor | None, list[int]]:
+    """A dense tensor's memory as one dimension, and the order of dimensions that gives it; None with gaps."""
+    order = sorted(range(x.dim()), key=x.stride, reverse=True)
+    straight = x.permute(order)
+    return (straight.view(-1) if straight.is_contiguous() else None), order
+
+
+def _bfloat16(source: Tensor, bits: Tensor) -> Tensor:
+    raised = source.view(torch.int32) + (bits >> 16).to(torch.int32)
+    return (raised & -0x10000).view(torch.float32)
+
+
+def _float16(source: Tensor, bits: Tensor) -> Tensor:
+    """Above 2^-14 as bfloat16 with 13 bits; below, where spacing is constant, by counting units of 2^-24."""
+    raised = source.view(torch.int32) + (bits >> 19).to(torch.int32)
+    normal = (raised & -0x2000).view(torch.float32)
+    count = source.abs() * 2.0**24
+    whole = count.floor()
+    up = ((bits >> 8).to(torch.float32) * 2.0**-24) < (count - whole)
+    subnormal = torch.copysign((whole + up) * 2.0**-24, source)
+    return torch.where(source.abs() < 2.0**-14, subnormal, normal)
+
+
+_ROUND = {torch.bfloat16: _bfloat16, torch.float16: _float16}
+
+
+def stochastic_(
+    dest: Tensor,
+    source: Tensor,
+    *,
+    seed: int,
+    index: int,
+    step: int | float | Tensor,
+    stream: int,
+    offset: int = 0,
+) -> Tensor:
+    """Write float32 `source` into bfloat16 or float16 `dest`, up with probability equal to the distance.
+
+    `step` is an int, or a 0-d tensor on any device (read there: no synchronisation, traceable). `stream`
+    keeps the parameter (0), exp_avg (1) and exp_avg_sq (2) apart; `offset` is the global index of a shard's
+    first element. inf and nan pass; a finite number above the format's largest may become inf, as with
+    nearest.
+
+    >>> x = torch.full((10_000,), 1 + 2**-9)                      # a quarter of the way from 1 to 1 + 2^-7
+    >>> y = torch.empty(10_000, dtype=torch.bfloat16)
+    >>> up = (stochastic_(y, x, seed=0, index=0, step=1, stream=0).float() > 1).float().mean()
+    >>> abs(up.item() - 0.25) < 0.02
+    True
+    """
+    if dest.dtype not in _ROUND:
+        raise TypeError(f"dest is {dest.dtype}: stochastic rounding is for torch.bfloat16 and torch.float16")
+    if source.dtype != torch.float32 or source.shape != dest.shape:
+        raise TypeError(
+            f"source is {source.dtype} of shape {tuple(source.shape)}: must be torch.float32 of dest's "
+            f"shape {tuple(dest.shape)}"
+        )
+    flat, order = _flat(dest)
+    straight = source.permute(order).reshape(-1) if flat is not None else source.reshape(-1)
+    out = flat if flat is not None else torch.empty_like(straight, dtype=dest.dtype)
+    secret = key(seed, index, step, stream)
+    count = straight.numel()
+    piece = count if torch.compiler.is_compiling() else PIECE
+    for start in range(0, count, max(piece, 1)):
+        stop = min(start + piece, count)
+        _piece(out[start:stop], straight[start:stop], secret, offset + start)
+    if flat is None:
+        dest.copy_(out.view(dest.shape))
+    return dest
+
+
+def _piece(out: Tensor, source: Tensor, secret: int | Tensor, first: int) -> None:
+    element = torch.arange(first, first + out.numel(), device=out.device, dtype=torch.int64)
+    if first + out.numel() > MASK:
+        element = ((element & MASK) + (element >> 32) * GOLDEN) & MASK
+    rounded = _ROUND[out.dtype](source, mix((element * WEYL + secret) & MASK))
+    out.copy_(torch.where(source.isfinite(), rounded, source))
+
+
+def kahan_(x: Tensor, delta: Tensor, compensation: Tensor) -> Tensor:
+    """x <- x + delta, nothing lost: total = x + compensation + delta; x = round(total); the rest stays.
+
+    `delta` is float32 and carries the update's sign; `x` and `compensation` share a 16-bit format. Together
+    they hold 16 (bfloat16) or 22 (float16) binary digits.
+
+    >>> x, rest = torch.ones(1, dtype=torch.bfloat16), torch.zeros(1, dtype=torch.bfloat16)
+    >>> for _ in range(64):
+    ...     _ = kahan_(x, torch.full((1,), 2.0**-10), rest)       # each alone is lost: 1 + 2^-10 rounds to 1
+    >>> x.item()
+    1.0625
+    """
+    total = x.float() + compensation.float() + delta
+    x.copy_(total)
+    compensation.copy_(total - x.float())
+    return x
