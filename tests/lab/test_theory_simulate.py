@@ -1,5 +1,5 @@
-"""The paper's problems under the rule: the values of the paper's setting, the fast form against the plain loop,
-and the appendix's closed forms as an independent oracle."""
+"""The paper's problems under the rule: the values of the paper's setting, the fast form against the plain
+loop, and the appendix's closed forms as an independent oracle."""
 
 from __future__ import annotations
 

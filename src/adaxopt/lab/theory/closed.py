@@ -36,7 +36,8 @@ def adax_second_moment(t: Array, C: float, fade: float, b2: float) -> Array:
 
 
 def adax_direction(t: Array, fade: float, b2: float) -> Array:
-    """g_t / sqrt(v-hat_t) = sqrt((1+b2-lambda^2)/b2) lambda^(t-1) sqrt((1+b2)^t - 1) / sqrt((1+b2)^t - lambda^2t)."""
+    """g_t / sqrt(v-hat_t) = sqrt((1+b2-lambda^2)/b2) lambda^(t-1) sqrt((1+b2)^t - 1) / sqrt((1+b2)^t -
+    lambda^2t)."""
     grown = np.expm1(t * np.log1p(b2))
     root = np.sqrt(grown / (grown - np.expm1(2 * t * np.log(fade))))
     return np.sqrt((1 + b2 - fade**2) / b2) * fade ** (t - 1) * root
@@ -61,7 +62,7 @@ def amsgrad_direction(t: Array, fade: float, b2: float) -> Array:
 
 
 def amsgrad_reach(fade: float, b2: float) -> float:
-    """sum over all t of AMSGrad's directions: how far a constant step of 1 ever leads. Finite for every lambda < 1,
-    which is why no lambda defeats AMSGrad for every x0 and every step size."""
+    """sum over all t of AMSGrad's directions: how far a constant step of 1 ever leads. Finite for every
+    lambda < 1, which is why no lambda defeats AMSGrad for every x0 and every step size."""
     steps = np.arange(1.0, np.ceil(-40 / np.log(fade)) + 2)
     return float(amsgrad_direction(steps, fade, b2).sum())

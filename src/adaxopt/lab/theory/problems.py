@@ -1,9 +1,9 @@
 """The paper's two problems, and their gradients.
 
-Problem (3), after Reddi et al. 2018: f_t(x) = C x when t mod 3 = 1, else -x, on [-1, 1]. Its stochastic cousin,
-also theirs: 1010 x with probability 0.01, else -10 x. The best point of both is -1.
-Problem (4): f_t(x) = C lambda^(t-1) x for x >= 0, and 0 for x < 0 (for the first n steps |C lambda^(t-1) x|), on
-[-2, C/(1-lambda)]. The best point is 0, and nothing leads back from below it.
+Problem (3), after Reddi et al. 2018: f_t(x) = C x when t mod 3 = 1, else -x, on [-1, 1]. Its stochastic
+cousin, also theirs: 1010 x with probability 0.01, else -10 x. The best point of both is -1. Problem (4):
+f_t(x) = C lambda^(t-1) x for x >= 0, and 0 for x < 0 (for the first n steps |C lambda^(t-1) x|), on [-2,
+C/(1-lambda)]. The best point is 0, and nothing leads back from below it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The rule on a problem: step by step, or a million steps at once when the gradients are known beforehand.
 
-Both run `adaxopt.rule.step`. Step by step (`path`) serves problems whose gradient depends on x. Linear losses fix
-all gradients in advance, and then time can be cut into blocks that run side by side (`updates`): the two moments
-are linear in their starting values, so a first sweep over the blocks finds what each block adds, a short chain
-gives every block its true start, and a second sweep gives the updates (a third one where a maximum is kept).
-A million steps take a tenth of a second instead of half a minute. `walk` does the same for the projected sum.
+Both run `adaxopt.rule.step`. Step by step (`path`) serves problems whose gradient depends on x. Linear
+losses fix all gradients in advance, and then time can be cut into blocks that run side by side (`updates`):
+the two moments are linear in their starting values, so a first sweep over the blocks finds what each block
+adds, a short chain gives every block its true start, and a second sweep gives the updates (a third one
+where a maximum is kept). A million steps take a tenth of a second instead of half a minute. `walk` does the
+same for the projected sum.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Setting:
         return {**self.row.defaults, "weight_decay": 0.0, "dtype": "float64", **self.options}
 
     def numbers(self, t: Array) -> Numbers:
-        """The numbers of all steps t at once. AdaGrad's own 1/sqrt(t) is its schedule: it is not applied twice."""
+        """The numbers of all steps t at once. AdaGrad's own 1/sqrt(t) is its schedule: it is not applied
+        twice."""
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule={self.schedule!r}: known are {', '.join(SCHEDULES)}")
         values = self.values()
@@ -69,7 +71,8 @@ class Setting:
 
     @property
     def lag(self) -> int:
-        """AdaShift's n: how many steps ago the gradient was taken whose square enters now; 0 for the others."""
+        """AdaShift's n: how many steps ago the gradient was taken whose square enters now; 0 for the
+        others."""
         return int(self.values()["window"]) if self.rule.mean == "window" else 0
 
 
@@ -94,7 +97,8 @@ def path(
     steps: int,
     domain: tuple[Any, Any] | None = None,
 ) -> Iterator[State]:
-    """Step by step. x0 may be a float or an array (coordinates, seeds: one value of the numbers serves them all).
+    """Step by step. x0 may be a float or an array (coordinates, seeds: one value of the numbers serves them
+    all).
 
     The projection onto a box is a clip in every diagonal metric, so the denominator does not enter it.
     """
@@ -187,7 +191,7 @@ class _Table:
         zero = np.zeros(self.shape[1])
         quiet = not g.any()
         for j in range(self.shape[0]):
-            n = Numbers(*(c[j] if isinstance(c, np.ndarray) else c for c in self.columns))
+            n = Numbers._make(c[j] if isinstance(c, np.ndarray) else c for c in self.columns)
             old = None if self.old is None else (zero if quiet else self.old[j])
             x, m, v, top, d = step(zero, g[j], m, v, n, top=top, old=old, xp=np)
             if out is not None:
@@ -208,8 +212,8 @@ def _chain(keep: Any, add: Any) -> Any:
 def walk(update: Array, x0: float, domain: tuple[float, float]) -> Array:
     """x_1 = x0, x_{t+1} = clip(x_t - u_t): the points at which the losses are paid, and the last one.
 
-    A chain of clipped shifts is itself a clipped shift, so every block is known by where it sends the two ends of
-    the domain and by its sum.
+    A chain of clipped shifts is itself a clipped shift, so every block is known by where it sends the two
+    ends of the domain and by its sum.
 
     >>> walk(np.array([0.5, 2.0, -0.25]), 0.0, (-1.0, 1.0))
     array([ 0.  , -0.5 , -1.  , -0.75])
