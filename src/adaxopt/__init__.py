@@ -1,5 +1,51 @@
-"""AdaX for PyTorch, JAX and Keras. Importing this package imports no framework until a name is used."""
+"""AdaX for PyTorch, JAX and Keras. Importing this package imports no framework until a name is used.
+
+>>> from adaxopt import AdaXW
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from adaxopt.torch import (
+        AdaX,
+        AdaXW,
+        Ball,
+        Box,
+        Padax,
+        clip_grad_norm_,
+        create,
+        load_adamw_state_dict,
+        load_released_state_dict,
+        param_groups,
+        step_in_backward,
+    )
+
+__all__ = [
+    "AdaX",
+    "AdaXW",
+    "Ball",
+    "Box",
+    "Padax",
+    "clip_grad_norm_",
+    "create",
+    "load_adamw_state_dict",
+    "load_released_state_dict",
+    "param_groups",
+    "step_in_backward",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from adaxopt import torch
+
+        return getattr(torch, name)
+    raise AttributeError(f"module 'adaxopt' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -156,8 +156,9 @@ def step(
         mean = m = n.a * m + n.b * g
     d: Number = 1.0
     if v is not None:
-        k = xp.where(v == 0, 1.0, n.k) if wake else n.k
-        v = v + k * (square - v)
+        if wake:  # a coordinate that has seen nothing yet takes its first square whole: k = 1
+            v = xp.where(v == 0, square, v)
+        v = v + n.k * (square - v)
         if top is not None:
             top = xp.maximum(top, v)
         d = denominator(v if top is None else top, n, xp)

@@ -67,7 +67,9 @@ class Method:
 def _row(
     name: str, rule: Rule, source: str, names: Mapping[str, int] | None = None, **defaults: Any
 ) -> Method:
-    common = dict(eps=0.0, weight_decay=0.0, decay="l2", p=0.5, eps_placement="paper", wake=False, clip_update=None)
+    common = dict(
+        eps=0.0, weight_decay=0.0, decay="l2", p=0.5, eps_placement="paper", wake=False, clip_update=None
+    )
     return Method(name, rule, {**common, **defaults}, source, names or {})
 
 

@@ -1,0 +1,186 @@
+"""Checkpoints: plain tensors and numbers, a format version in every group, and conversion from other code.
+
+`exp_avg_sq` holds the normalised v. The released AdaX code holds v * ((1+b2)^t - 1), torch's AdamW v * (1 - b2^t).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from copy import deepcopy
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from adaxopt.memory import fading_log_norm, growing_log_norm
+from adaxopt.torch import options, state
+
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
+
+
+def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
+    """`Optimizer.load_state_dict`, except that state keeps its own dtype and that everything is checked first."""
+    state_dict = state_dict.copy()
+    for pre_hook in optimizer._optimizer_load_state_dict_pre_hooks.values():
+        changed = pre_hook(optimizer, state_dict)
+        if changed is not None:
+            state_dict = changed
+    groups, saved = optimizer.param_groups, deepcopy(state_dict["param_groups"])
+    _check_groups(optimizer, groups, saved)
+    names = chain.from_iterable(g["params"] for g in saved)
+    params = list(chain.from_iterable(g["params"] for g in groups))
+    parameter = dict(zip(names, params, strict=True))
+    group_of = {p: group for old, group in zip(groups, saved, strict=True) for p in old["params"]}
+    new_state: Any = type(optimizer.state)(dict)
+    for name, entry in state_dict["state"].items():
+        if name in parameter:
+            p = parameter[name]
+            new_state[p] = {k: _placed(p, k, value, group_of[p], name) for k, value in entry.items()}
+            _check_keys(optimizer, new_state[p], name)
+        else:
+            new_state[name] = entry
+    for old, new in zip(groups, saved, strict=True):
+        new["params"] = old["params"]
+        if "param_names" in old and "param_names" not in new:
+            new["param_names"] = old["param_names"]
+    optimizer.__setstate__({"state": new_state, "param_groups": saved})
+    for post_hook in optimizer._optimizer_load_state_dict_post_hooks.values():
+        post_hook(optimizer)
+
+
+def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
+    if len(groups) != len(saved):
+        raise ValueError(f"checkpoint with {len(saved)} parameter groups: this optimizer has {len(groups)}")
+    for i, (group, other) in enumerate(zip(groups, saved, strict=True)):
+        if len(group["params"]) != len(other["params"]):
+            raise ValueError(
+                f"checkpoint's group {i} has {len(other['params'])} parameters: this optimizer's has "
+                f"{len(group['params'])}"
+            )
+        version = other.get("format")
+        if version is None:
+            raise ValueError(
+                "checkpoint of another optimizer: its second moment is not the normalised one. Convert it with "
+                "adaxopt.load_adamw_state_dict (torch's Adam and AdamW) or adaxopt.load_released_state_dict (the "
+                "AdaX authors' code)"
+            )
+        if version > options.FORMAT:
+            raise ValueError(
+                f"checkpoint of format {version}: this adaxopt reads up to {options.FORMAT}; upgrade it"
+            )
+        if other.get("memory") != group["memory"]:
+            raise ValueError(
+                f"checkpoint of a {other.get('memory')!r} memory: {type(optimizer).__name__} keeps a "
+                f"{group['memory']!r} one, so its second moment would mean something else"
+            )
+
+
+def _check_keys(optimizer: Engine, entry: Mapping[str, Any], name: Any) -> None:
+    rule = optimizer.method.rule
+    needed = {"step"} if entry else set()
+    if entry and rule.mean != "none":
+        needed.add("exp_avg")
+    if entry and rule.memory is not None:
+        needed.add("exp_avg_sq")
+    missing = sorted(needed - set(entry))
+    if missing:
+        raise ValueError(
+            f"checkpoint's parameter {name!r} has no {missing[0]!r}: this optimizer needs {sorted(needed)}"
+        )
+
+
+def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any) -> Any:
+    """A saved value on the parameter's device, in its own dtype."""
+    if key == "step":
+        value = torch.as_tensor(value, dtype=torch.float64)
+        return value.to(state.step_device(p, {**options.ENGINE_DEFAULTS, **group}))
+    if not isinstance(value, Tensor):
+        return value
+    expected = {
+        "row_step": p.shape[: value.dim()],
+        "window": (value.shape[0] if value.dim() else 0, *p.shape),
+    }
+    shape = tuple(expected.get(key, p.shape))
+    if tuple(value.shape) != shape:
+        raise ValueError(
+            f"checkpoint's parameter {name!r} has {key!r} of shape {tuple(value.shape)}: this parameter needs {shape}"
+        )
+    return value.to(p.device)
+
+
+def load_released_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> None:
+    """Load a checkpoint of the released AdaX or AdaXW class into AdaX, AdaXW or Padax.
+
+        v = v_released / ((1+b2)^t - 1)
+
+    Its lr, betas, eps and weight_decay are taken over; everything that the released code did not have keeps this
+    optimizer's value. A second moment that has overflowed (after about 887,000 steps in float32) cannot be mended, and
+    raises.
+    """
+    _need_growing(optimizer, "released")
+    taken = ("lr", "betas", "eps", "weight_decay")
+    _convert(optimizer, state_dict, taken, lambda t, b2: growing_log_norm(t, b2))
+
+
+def load_adamw_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> None:
+    """Load a checkpoint of torch.optim.Adam or AdamW into AdaX, AdaXW or Padax.
+
+        v = v_adam / (1 - b2^t)
+
+    Only m, v and t are taken over: Adam's lr and betas mean other things here, so the hyper-parameters stay this
+    optimizer's. After many steps the memory hardly moves (see `stats()`); `restart_memory()` begins it anew.
+    """
+    _need_growing(optimizer, "adamw")
+    for entry in state_dict["state"].values():
+        if "max_exp_avg_sq" in entry:
+            raise ValueError("AdamW checkpoint with amsgrad=True: AdaX keeps no running maximum to put it in")
+    _convert(optimizer, state_dict, (), lambda t, b2: fading_log_norm(t, b2))
+
+
+def _need_growing(optimizer: Engine, what: str) -> None:
+    if optimizer.param_groups[0]["memory"] != "growing":
+        raise TypeError(f"load_{what}_state_dict({type(optimizer).__name__}): must be AdaX, AdaXW or Padax")
+
+
+def _convert(optimizer: Engine, given: Mapping[str, Any], taken: tuple[str, ...], log_norm: Any) -> None:
+    own = optimizer.state_dict()["param_groups"]
+    foreign = deepcopy(given["param_groups"])
+    if any("format" in group for group in foreign):
+        raise ValueError("this is a checkpoint of adaxopt itself: load it with optimizer.load_state_dict")
+    if len(own) != len(foreign):
+        raise ValueError(f"checkpoint with {len(foreign)} parameter groups: this optimizer has {len(own)}")
+    groups = [
+        {**mine, "params": other["params"], **{k: other[k] for k in taken if k in other}}
+        for mine, other in zip(own, foreign, strict=True)
+    ]
+    b2_of = {name: float(group["betas"][1]) for group in foreign for name in group["params"]}
+    entries: dict[Any, dict[str, Any]] = {}
+    for name, entry in given["state"].items():
+        if not entry:
+            continue
+        missing = sorted({"step", "exp_avg", "exp_avg_sq"} - set(entry))
+        if missing:
+            raise ValueError(
+                f"checkpoint's parameter {name!r} has no {missing[0]!r}: not a checkpoint of this kind"
+            )
+        t = float(entry["step"])
+        raw = entry["exp_avg_sq"]
+        if not bool(torch.isfinite(torch.view_as_real(raw) if raw.is_complex() else raw).all()):
+            raise ValueError(
+                f"checkpoint's parameter {name!r} has a second moment that is not finite at step {t:.0f}: the code "
+                "that wrote it had overflowed. Load the parameters alone and begin the optimizer anew"
+            )
+        entries[name] = {"step": torch.tensor(t, dtype=torch.float64), "exp_avg": _wide(entry["exp_avg"])}
+        shift = log_norm(t, b2_of[name]) if t > 0 else 0.0
+        double = raw.to(torch.complex128 if raw.is_complex() else torch.float64)
+        # two factors, because exp(shift) alone may overflow where the quotient does not
+        half = math.exp(-shift / 2)
+        entries[name]["exp_avg_sq"] = (double * half * half).to(_wide(raw).dtype)
+    load(optimizer, {"state": entries, "param_groups": groups})
+
+
+def _wide(t: Tensor) -> Tensor:
+    return t.float() if t.dtype in state.LOW else t

@@ -1,0 +1,114 @@
+"""The rule on lists of tensors, in place. A for-loop is this on lists of one: bitwise the same.
+
+Numbers are floats shared by the whole list (a plain step), or one 0-d tensor per parameter for k, s and eps
+(a captured or compiled step, where each parameter's time lives on the device).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from adaxopt.rule import Numbers
+
+Project = Callable[[Tensor, Tensor], Tensor]
+
+
+def update(
+    xs: list[Tensor],
+    gs: list[Tensor],
+    ms: list[Tensor],
+    vs: list[Tensor],
+    tops: list[Tensor],
+    n: Numbers,
+    *,
+    maximize: bool = False,
+    olds: list[Tensor] | None = None,
+    wake: Sequence[int] = (),
+    project: Project | None = None,
+) -> None:
+    """One step. `ms`, `vs`, `tops` are empty where a method keeps none; `wake` are positions to be guarded.
+
+    Gradients are read, never written. Everything else is in one arithmetic (float32 or float64).
+    """
+    own = False  # whether gs are temporaries of ours
+    if maximize:
+        gs, own = list(torch._foreach_neg(gs)), True
+    if _nonzero(n.l2):
+        gs = _plus(gs, xs, n.l2, own)
+    if olds is None:
+        squares = list(torch._foreach_mul(gs, gs)) if vs else []
+    else:
+        squares = list(torch._foreach_mul(olds, olds))
+        gs = list(torch._foreach_sub(gs, torch._foreach_mul(olds, n.forget)))
+    if _nonzero(n.shrink):
+        torch._foreach_mul_(xs, 1 - n.shrink)
+    means = gs
+    if ms:
+        means = ms
+        if isinstance(n.b, float) and n.b == 1 - n.a:
+            torch._foreach_lerp_(ms, gs, n.b)
+        else:
+            torch._foreach_mul_(ms, n.a)
+            torch._foreach_add_(ms, gs if _is(n.b, 1) else torch._foreach_mul(gs, n.b))
+    del gs
+    if not vs:
+        _descend(xs, means, n)
+        return
+    for i in wake:
+        vs[i].copy_(torch.where(vs[i] == 0, squares[i], vs[i]))
+    if isinstance(n.k, float):
+        torch._foreach_lerp_(vs, squares, n.k)
+    else:
+        torch._foreach_sub_(squares, vs)
+        torch._foreach_mul_(squares, n.k)
+        torch._foreach_add_(vs, squares)
+    del squares
+    if tops:
+        torch._foreach_maximum_(tops, vs)
+    ds = list(torch._foreach_sqrt(tops or vs) if n.p == 0.5 else torch._foreach_pow(tops or vs, n.p))
+    torch._foreach_add_(ds, n.eps)
+    if n.outer != 1.0:
+        torch._foreach_pow_(ds, n.outer)
+    if n.clip is not None:
+        means = list(torch._foreach_div(means, ds))
+        torch._foreach_clamp_max_(means, n.clip)
+        torch._foreach_clamp_min_(means, -n.clip)
+        _descend(xs, means, n)
+    elif isinstance(n.s, float) and not isinstance(n.lr, Tensor):
+        torch._foreach_addcdiv_(xs, means, ds, -n.lr * n.s)
+    else:
+        _descend(xs, list(torch._foreach_div(means, ds)), n)
+    if project is not None:
+        for x, d in zip(xs, ds, strict=True):
+            x.copy_(project(x, d))
+
+
+def _descend(xs: list[Tensor], updates: list[Tensor], n: Numbers) -> None:
+    """x <- x - lr*s*update."""
+    if isinstance(n.s, list):
+        torch._foreach_sub_(xs, torch._foreach_mul(updates, [n.lr * s for s in n.s]))
+    elif isinstance(n.lr, Tensor):
+        torch._foreach_sub_(xs, torch._foreach_mul(updates, n.lr * n.s))
+    else:
+        torch._foreach_add_(xs, updates, alpha=-n.lr * n.s)
+
+
+def _plus(gs: list[Tensor], xs: list[Tensor], weight: Any, own: bool) -> list[Tensor]:
+    if isinstance(weight, Tensor):
+        return list(torch._foreach_add(gs, torch._foreach_mul(xs, weight)))
+    if own:
+        torch._foreach_add_(gs, xs, alpha=weight)
+        return gs
+    return list(torch._foreach_add(gs, xs, alpha=weight))
+
+
+def _nonzero(number: Any) -> bool:
+    return isinstance(number, Tensor) or number != 0
+
+
+def _is(number: Any, value: float) -> bool:
+    return not isinstance(number, Tensor) and number == value

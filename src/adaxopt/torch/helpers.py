@@ -1,0 +1,105 @@
+"""What people write around an optimizer: decay groups, clipping that knows sparse gradients, steps in backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
+
+_NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.LocalResponseNorm)
+
+
+def param_groups(
+    model: nn.Module, weight_decay: float, *, no_decay: Iterable[str] = ()
+) -> list[dict[str, Any]]:
+    """Two groups: what decays, and what does not (biases, parameters of norms, anything of fewer than two dimensions).
+
+    `no_decay` names more that should not decay, by the end of their names (`("pos_embed", "tok.weight")`).
+
+    >>> groups = param_groups(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3)), weight_decay=5e-2)
+    >>> [(g["weight_decay"], len(g["params"])) for g in groups]
+    [(0.05, 1), (0.0, 3)]
+    """
+    more = tuple(no_decay)
+    of_norms = {id(p) for m in model.modules() if isinstance(m, _NORMS) for p in m.parameters(recurse=False)}
+    decay: list[Tensor] = []
+    rest: list[Tensor] = []
+    for name, p in model.named_parameters():
+        if not p.requires_grad:
+            continue
+        plain = p.dim() < 2 or name.endswith("bias") or id(p) in of_norms or (more and name.endswith(more))
+        (rest if plain else decay).append(p)
+    groups = [{"params": decay, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
+    return [g for g in groups if g["params"]]
+
+
+@torch.no_grad()
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """`torch.nn.utils.clip_grad_norm_`, for dense and sparse gradients together. Returns the norm before clipping.
+
+    A sparse gradient counts by its summed (coalesced) entries and is scaled where it stands.
+
+    >>> e = nn.Embedding(5, 2, sparse=True); e(torch.tensor([1, 1])).sum().backward()
+    >>> clip_grad_norm_(e.parameters(), 1.0)
+    tensor(2.8284)
+    """
+    params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    grads = [p.grad for p in params if p.grad is not None]
+    sparse = [g for g in grads if g.is_sparse]
+    dense = [g for g in grads if not g.is_sparse]
+    if not sparse:
+        return nn.utils.clip_grad_norm_(params, max_norm, norm_type, error_if_nonfinite, foreach)
+    parts = [g if not g.is_sparse else g.coalesce().values() for g in grads]
+    norm = nn.utils.get_total_norm(parts, norm_type, error_if_nonfinite, foreach)
+    factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
+    for g in dense:
+        g.mul_(factor.to(g.device))
+    for g in sparse:
+        g._values().mul_(factor.to(g.device))
+    return norm
+
+
+class StepInBackward:
+    """Handles of hooks that step each parameter as soon as its gradient is there; `remove()` ends it."""
+
+    def __init__(self, optimizer: Engine) -> None:
+        def step(p: Tensor) -> None:
+            optimizer.step_parameter(p)
+            p.grad = None
+
+        self._handles = [
+            p.register_post_accumulate_grad_hook(step)
+            for group in optimizer.param_groups
+            for p in group["params"]
+            if p.requires_grad
+        ]
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+
+def step_in_backward(optimizer: Engine) -> StepInBackward:
+    """Step and free every gradient inside `backward()`, so that at most a few are alive at once (gradient release).
+
+    >>> from adaxopt import AdaXW
+    >>> model = nn.Linear(2, 2); optimizer = AdaXW(model.parameters())
+    >>> hooks = step_in_backward(optimizer)                     # the one line; no optimizer.step() any more
+    >>> model(torch.ones(1, 2)).sum().backward()
+    >>> all(p.grad is None for p in model.parameters()), optimizer.stats()[0]["step"]
+    (True, 1.0)
+
+    Gradients cannot be clipped by their total norm or accumulated over batches then; schedulers work as ever.
+    """
+    return StepInBackward(optimizer)

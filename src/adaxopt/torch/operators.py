@@ -1,0 +1,126 @@
+"""The operator form on torch tensors: differentiable steps, and rows that live in their own time (sparse gradients)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from adaxopt.rule import Numbers, step
+from adaxopt.torch.precision import compute_dtype
+from adaxopt.torch.rounding import stochastic_
+from adaxopt.zoo import Method
+
+State = dict[str, Tensor]
+
+
+def cast(n: Numbers, dtype: torch.dtype) -> Numbers:
+    """Numbers that are arrays, in the arithmetic of the step (a float64 array would widen everything it meets)."""
+    return n._replace(
+        **{f: x.to(dtype) for f, x in n._asdict().items() if isinstance(x, Tensor) and x.dim() > 0}
+    )
+
+
+def differentiable_step(p: Tensor, g: Tensor, state: State, method: Method, group: Mapping[str, Any]) -> None:
+    """One step that autograd can see through: state is replaced, the parameter is written by one differentiable copy."""
+    state["step"] = state["step"] + 1
+    dtype = compute_dtype(torch.view_as_real(p) if p.is_complex() else p)
+    n = method.numbers(state["step"], {**group, "dtype": str(dtype).removeprefix("torch.")}, torch)
+    if group["maximize"]:
+        g = -g
+    old = None
+    if method.rule.mean == "window":
+        slot = ((state["step"] - 1) % group["window"]).long().reshape(1)
+        old = state["window"].index_select(0, slot)[0]
+        kept = g + n.l2 * p if group["weight_decay"] else g
+        state["window"] = state["window"].index_copy(0, slot, kept.unsqueeze(0))
+    real = [None if t is None else _real(t) for t in (p, g, state.get("exp_avg"), state.get("exp_avg_sq"))]
+    x, m, v, top, _ = step(
+        *real,
+        n,
+        top=_real(state["max_exp_avg_sq"]) if "max_exp_avg_sq" in state else None,
+        old=None if old is None else _real(old),
+        wake=group["wake"],
+        xp=torch,
+    )
+    for key, value in (("exp_avg", m), ("exp_avg_sq", v), ("max_exp_avg_sq", top)):
+        if value is not None:
+            state[key] = torch.view_as_complex(value) if p.is_complex() else value
+    p.copy_(torch.view_as_complex(x) if p.is_complex() else x)
+
+
+def _real(t: Tensor) -> Tensor:
+    return torch.view_as_real(t) if t.is_complex() else t
+
+
+def row_step(
+    p: Tensor,
+    g: Tensor,
+    state: State,
+    method: Method,
+    group: Mapping[str, Any],
+    index: int,
+) -> None:
+    """One step in which every row has its own count of steps: t is the number of gradients that the row has met.
+
+    A sparse gradient of `sparse_dim` s touches rows p[i_1, ..., i_s]; rows that it does not name keep their value,
+    their moments and their time, and weight decay too reaches only the rows it names. A dense gradient advances every
+    row. A row touched at every step does exactly what a dense parameter does.
+    """
+    if g.is_sparse:
+        g = g.coalesce()
+        rows: Any = tuple(g.indices().unbind(0))
+        values = g.values()
+        depth = g.sparse_dim()
+        if values.shape[0] == 0:
+            return
+    else:
+        rows, values, depth = ..., g, state["row_step"].dim()
+    if "row_step" not in state:
+        state["row_step"] = torch.full(
+            p.shape[:depth], float(state["step"]) - 1, dtype=torch.float64, device=p.device
+        )
+    elif state["row_step"].dim() != depth:
+        raise ValueError(
+            f"gradient with sparse_dim={depth}: this parameter's rows were counted with "
+            f"sparse_dim={state['row_step'].dim()}; it must stay the same"
+        )
+    t = state["row_step"][rows] + 1
+    state["row_step"][rows] = t
+    work = compute_dtype(p, *(state[k] for k in ("exp_avg", "exp_avg_sq") if k in state))
+    t = t.reshape(t.shape + (1,) * (values.dim() - t.dim()))
+    n = cast(method.numbers(t, {**group, "dtype": str(work).removeprefix("torch.")}, torch), work)
+
+    def take(key: str) -> Tensor | None:
+        return state[key][rows].to(work) if key in state else None
+
+    x = p[rows].to(work)
+    if "compensation" in state:
+        x = x + state["compensation"][rows].to(work)
+    values = values.to(work)
+    x, m, v, top, _ = step(
+        x,
+        -values if group["maximize"] else values,
+        take("exp_avg"),
+        take("exp_avg_sq"),
+        n,
+        top=take("max_exp_avg_sq"),
+        wake=group["wake"],
+        xp=torch,
+    )
+    chance = {"seed": group["seed"], "index": index, "step": state["step"]}
+    for stream, (tensor, new) in enumerate(
+        ((p, x), (state.get("exp_avg"), m), (state.get("exp_avg_sq"), v), (state.get("max_exp_avg_sq"), top))
+    ):
+        if tensor is None:
+            continue
+        low = torch.empty_like(new, dtype=tensor.dtype)
+        if tensor.dtype in (torch.bfloat16, torch.float16) and (stream or group["rounding"] == "stochastic"):
+            stochastic_(low, new, stream=min(stream, 2), **chance)
+        else:
+            low.copy_(new)
+        tensor[rows] = low
+    if "compensation" in state:
+        state["compensation"][rows] = (x - p[rows].to(work)).to(p.dtype)

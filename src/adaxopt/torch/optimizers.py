@@ -1,0 +1,210 @@
+"""The public classes: a signature and a method each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from adaxopt.torch.engine import Engine
+from adaxopt.torch.foreach import Project
+from adaxopt.zoo import METHODS, method
+
+Betas = tuple[float | Tensor, float | Tensor]
+
+_SHARED = """
+    Args:
+        params: tensors, (name, tensor) pairs, or dicts of groups, as for every torch optimizer.
+        lr: float or one-element tensor{lr_note}.
+        betas: (b1, b2). b2 is a *growth rate*, not Adam's decay: 1e-4 in the paper. What matters is b2*T over T steps:
+            2 to 50 in the paper's tasks. Far below 1 the memory is a plain mean of all squares.
+        eps: added to sqrt(v) before v is normalised, as Algorithm 3 and the released code do (`eps_placement="paper"`:
+            100*eps at the first step, then vanishing); `"plain"` adds it after, as Adam does.
+        weight_decay, decay: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
+            x <- x - wd*(lr/first lr)*x, so that wd does not have to follow lr.
+        foreach, fused: None takes the fastest path that is right for the tensors at hand; True asks for one and raises
+            where it cannot be had; False forbids it. `foreach=False` is the for-loop, bitwise the same as foreach.
+        capturable: the step may be captured in a CUDA graph; time, lr and gain live on the device.
+        differentiable: autograd sees through the step.
+        maximize: ascend.
+        state_dtype: of m and v; None is float32 for 16-bit parameters, else the parameter's own. bfloat16 state is always
+            rounded stochastically.
+        rounding: of 16-bit parameters: "nearest", "stochastic" (drawn from `seed`, the parameter's place, the element and
+            the step; never from torch's generator) or "kahan" (a second 16-bit tensor holds the rest).
+        wake: guard late wakers. Where v is exactly 0, the first gradient's square is taken whole; without it a
+            coordinate that wakes at step t moves by (1-b1)/sqrt(k_t) * lr, 1500 lr at 100,000 steps, as the paper's
+            algorithm has it. False reproduces the paper.
+        clip_update: bound on |m/(v^p + eps)|, or None.
+        project: `Box(lo, hi)`, `Ball(radius)` or a callable (y, d) -> x (Algorithm 1, line 7). Not part of a checkpoint.
+
+    Sparse gradients: each row keeps its own time, and only rows that a gradient names are touched, decay included.
+"""
+
+
+class AdaX(Engine):
+    __doc__ = """AdaX with L2 regularisation (Li et al. 2020, Algorithm 3).
+
+        g <- g + wd*x
+        m <- b1*m + (1-b1)*g
+        v <- v + k_t*(g*g - v),       k_t = b2/((1+b2)^t - 1)
+        x <- x - lr*m/(sqrt(v) + eps_t),      eps_t = eps/sqrt((1+b2)^t - 1)
+
+    v is the paper's v-hat: the same updates as its recursion v = (1+b2)v + b2*g^2 divided by (1+b2)^t - 1, which
+    overflows in float32 after about 887,000 steps.
+
+    >>> p = torch.nn.Parameter(torch.tensor([1.0])); opt = AdaX([p], lr=0.1)
+    >>> (p**2).sum().backward(); opt.step(); p.data
+    tensor([0.9900])
+
+    Defaults: lr of the released class (whose weight_decay was 5e-4), the rest of the paper. m is not bias-corrected, as
+    in the paper. The paper's Algorithm 3 prints its decay with the wrong sign; the released code's is used.
+""" + _SHARED.format(lr_note="")
+    method = METHODS["adax"]
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 1.5e-3,
+        betas: Betas = (0.9, 1e-4),
+        eps: float = 1e-12,
+        weight_decay: float = 0.0,
+        *,
+        decay: str = "l2",
+        eps_placement: str = "paper",
+        wake: bool = True,
+        clip_update: float | None = None,
+        project: Project | None = None,
+        state_dtype: torch.dtype | None = None,
+        rounding: str = "nearest",
+        seed: int = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(params, _given(locals()), project)
+
+
+class AdaXW(Engine):
+    __doc__ = """AdaX with decoupled weight decay: the paper's AdaX-W (Li et al. 2020, Algorithm 3).
+
+        m <- b1*m + (1-b1)*g
+        v <- v + k_t*(g*g - v),       k_t = b2/((1+b2)^t - 1)
+        x <- x - lr*m/(sqrt(v) + eps_t) - lr*wd*x,      eps_t = eps/sqrt((1+b2)^t - 1)
+
+    >>> p = torch.nn.Parameter(torch.tensor([1.0])); opt = AdaXW([p], lr=0.1, weight_decay=0.0)
+    >>> (p**2).sum().backward(); opt.step(); p.data
+    tensor([0.9900])
+
+    Defaults are the paper's for its convolutional nets. Coming from AdamW on a transformer, start from AdamW's own lr:
+    5e-3 breaks training there.
+""" + _SHARED.format(lr_note="")
+    method = METHODS["adaxw"]
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 5e-3,
+        betas: Betas = (0.9, 1e-4),
+        eps: float = 1e-12,
+        weight_decay: float = 5e-2,
+        *,
+        decay: str = "decoupled",
+        eps_placement: str = "paper",
+        wake: bool = True,
+        clip_update: float | None = None,
+        project: Project | None = None,
+        state_dtype: torch.dtype | None = None,
+        rounding: str = "nearest",
+        seed: int = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(params, _given(locals()), project)
+
+
+class Padax(Engine):
+    __doc__ = """AdaX with a partial power of the second moment (Li et al. 2020, section 5.3).
+
+        x <- x - lr*m/(v^p + eps_t),      p = 1/8,  eps_t = eps/((1+b2)^t - 1)^p
+
+    >>> p = torch.nn.Parameter(torch.tensor([1.0])); opt = Padax([p], lr=0.1, weight_decay=0.0)
+    >>> (p**2).sum().backward(); opt.step(); round(p.item(), 4)          # 1 - 0.1*0.2/4^(1/8)
+    0.9832
+
+    Defaults: p of Padam; the paper leaves lr and decay unstated, so they are Padam's own (0.1, L2 of 5e-4).
+""" + _SHARED.format(lr_note="")
+    method = METHODS["padax"]
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 0.1,
+        betas: Betas = (0.9, 1e-4),
+        eps: float = 1e-12,
+        weight_decay: float = 5e-4,
+        p: float = 1 / 8,
+        *,
+        decay: str = "l2",
+        eps_placement: str = "paper",
+        wake: bool = True,
+        clip_update: float | None = None,
+        project: Project | None = None,
+        state_dtype: torch.dtype | None = None,
+        rounding: str = "nearest",
+        seed: int = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(params, _given(locals()), project)
+
+
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in arguments.items() if k not in ("self", "params", "project", "__class__")}
+
+
+class _ByName(Engine):
+    """A method of the zoo that has no class of its own name in public: options by keyword, defaults in `zoo.py`."""
+
+    def __init__(self, params: Any, *, project: Project | None = None, **given: Any) -> None:
+        for word, place in self.method.names.items():
+            if word in given:
+                betas = list(given.get("betas", self.method.defaults["betas"]))
+                betas[place] = given.pop(word)
+                given["betas"] = tuple(betas)
+        super().__init__(params, given, project)
+
+
+CLASSES: dict[str, type[Engine]] = {"adax": AdaX, "adaxw": AdaXW, "padax": Padax}
+for _name, _row in METHODS.items():
+    if _name not in CLASSES:
+        _title = _name.capitalize()
+        CLASSES[_name] = globals()[_title] = type(
+            _title,
+            (_ByName,),
+            {
+                "method": _row,
+                "__module__": __name__,
+                "__qualname__": _title,
+                "__doc__": f"{_row.source}. Defaults: {dict(_row.defaults)}.",
+            },
+        )
+
+
+def create(name: str, params: Any, **given: Any) -> Engine:
+    """An optimizer of the zoo by its name: sgdm, adagrad, rmsprop, adam, adamw, amsgrad, amsgradw, adashift, nosadam,
+    padam, adax, adaxw, padax.
+
+    >>> opt = create("nosadam", [torch.nn.Parameter(torch.ones(2))], lr=1e-3, c=0.1)
+    >>> opt.param_groups[0]["betas"]
+    (0.9, 0.1)
+    """
+    return CLASSES[method(name).name](params, **given)

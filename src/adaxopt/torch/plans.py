@@ -1,0 +1,109 @@
+"""Which parameters of a group the CUDA kernel serves, remembered from step to step.
+
+A plan is made once and asked at every step whether it still fits; what it cannot serve (no state yet, a sparse
+gradient, a layout that is not flat memory) is handed back to the engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from adaxopt.torch import state
+
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
+
+
+class GroupPlan:
+    """The kernel's share of one group: a launch table per device, and the parameters it leaves alone."""
+
+    def __init__(self, optimizer: Engine, group: dict[str, Any]) -> None:
+        from adaxopt.torch import fused_cuda
+
+        self.params = list(group["params"])
+        reason = self._impossible(optimizer, fused_cuda)
+        if reason is not None and group["fused"]:
+            raise ValueError(f"fused=True: {reason}; leave fused=None to take the fastest path there is")
+        by_device: dict[torch.device, list[int]] = {}
+        self.others: list[Tensor] = []
+        self.waiting: list[Tensor] = []
+        for i, p in enumerate(self.params):
+            if reason is not None or not p.is_cuda:
+                self.others.append(p)
+                continue
+            if p.grad is None and not optimizer.state.get(p):
+                self.waiting.append(p)
+                continue
+            entry = optimizer.state[p]
+            if len(entry) == 0:
+                entry.update(state.create(p, group, optimizer.method.rule))
+            why = "row_step" in entry or fused_cuda.unsupported(_real(p), None, _real_state(entry))
+            if why:
+                self.others.append(p)
+                if group["fused"] and isinstance(why, str):
+                    optimizer._warn_once(f"fused=True: a parameter takes the foreach path, because {why}")
+            else:
+                by_device.setdefault(p.device, []).append(i)
+        self.plans = []
+        for members in by_device.values():
+            params = [self.params[i] for i in members]
+            plain = all(state.local(p) is p and not p.is_complex() for p in params)
+            kernel = fused_cuda.Plan(
+                optimizer.method.rule,
+                [_real(p) for p in params] if not plain else params,
+                [_real_state(optimizer.state[p]) for p in params],
+                maximize=group["maximize"],
+                wake=group["wake"],
+                rounding=group["rounding"],
+                seed=group["seed"],
+                indices=[optimizer._place(p) for p in params],
+                offsets=[state.first_element(p, group["rounding"]) for p in params],
+                capturable=group["capturable"],
+            )
+            self.plans.append((params, plain, kernel))
+        self.options = _options(group)
+
+    @staticmethod
+    def _impossible(optimizer: Engine, fused_cuda: Any) -> str | None:
+        if optimizer.method.rule.mean == "window":
+            return "the CUDA kernel keeps no window of gradients"
+        if optimizer._project is not None:
+            return "the CUDA kernel does not project"
+        return fused_cuda.missing()
+
+    def fits(self, group: dict[str, Any]) -> bool:
+        """Whether nothing has changed but gradients and hyper-parameters."""
+        if self.options != _options(group) or len(group["params"]) != len(self.params):
+            return False
+        if self.waiting and any(p.grad is not None for p in self.waiting):
+            return False
+        return all(kernel.valid() for _, _, kernel in self.plans)
+
+    def step(self, group: dict[str, Any], scale: Tensor | None, found_inf: Tensor | None) -> list[Tensor]:
+        """Step the kernel's share; return the parameters that still need a step."""
+        rest = list(self.others)
+        for params, plain, kernel in self.plans:
+            grads = None if plain else [_real_gradient(p) for p in params]
+            for i in kernel.step(group, scale, found_inf, grads=grads):
+                rest.append(params[i])
+        return rest
+
+
+def _options(group: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(group[k] for k in ("maximize", "wake", "rounding", "seed", "capturable", "state_dtype"))
+
+
+def _real(t: Tensor) -> Tensor:
+    t = state.local(t)
+    return torch.view_as_real(t) if t.is_complex() else t
+
+
+def _real_state(entry: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {k: _real(v) for k, v in entry.items()}
+
+
+def _real_gradient(p: Tensor) -> Tensor | None:
+    return None if p.grad is None else _real(state.local_gradient(p, p.grad))

@@ -1,0 +1,67 @@
+"""Projections onto a domain F in the metric of the step (Algorithm 1, line 7).
+
+    P_F(y) = argmin_{x in F} sum_i d_i (x_i - y_i)^2,      d = v**p + eps_t, the step's denominator
+
+A projection is any callable (y, d) -> x; the two here are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Box:
+    """lo <= x_i <= hi. Coordinates do not interact, so the metric plays no part.
+
+    >>> Box(-1, 1)(torch.tensor([3.0, -0.5]), torch.ones(2))
+    tensor([ 1.0000, -0.5000])
+    """
+
+    lo: float
+    hi: float
+
+    def __post_init__(self) -> None:
+        if not self.lo <= self.hi:
+            raise ValueError(f"Box(lo={self.lo!r}, hi={self.hi!r}): lo must be <= hi")
+
+    def __call__(self, y: Tensor, d: Tensor) -> Tensor:
+        return y.clamp(self.lo, self.hi)
+
+
+@dataclass(frozen=True)
+class Ball:
+    """||x||_2 <= radius, for each tensor by itself, centred at 0.
+
+    Outside the ball the minimiser is x_i = y_i / (1 + mu/d_i) with the one mu > 0 that gives ||x|| = radius.
+    phi(mu) = 1/||x(mu)|| is concave and increasing, so Newton's method on phi(mu) = 1/radius rises monotonically to the root.
+
+    >>> Ball(1.0)(torch.tensor([3.0, 4.0]), torch.ones(2))
+    tensor([0.6000, 0.8000])
+    """
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        if not self.radius > 0:
+            raise ValueError(f"Ball(radius={self.radius!r}): must be > 0")
+
+    def __call__(self, y: Tensor, d: Tensor) -> Tensor:
+        norm = torch.linalg.vector_norm(y, dtype=torch.float64)
+        if not bool(norm > self.radius):
+            return y
+        y64, d64 = y.double(), d.double()
+        mu = torch.zeros((), dtype=torch.float64, device=y.device)
+        for _ in range(100):
+            x = y64 * (d64 / (d64 + mu))
+            size = torch.linalg.vector_norm(x)
+            slope = (x * x / (d64 + mu)).sum() / size**3
+            rise = (1 / self.radius - 1 / size) / slope
+            mu = mu + rise
+            if bool(rise.abs() <= 1e-15 * mu):
+                break
+        x = y64 * (d64 / (d64 + mu))
+        return (x * (self.radius / torch.linalg.vector_norm(x))).to(y.dtype)

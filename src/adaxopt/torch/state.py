@@ -1,0 +1,105 @@
+"""What the optimizer remembers of a parameter, under torch's names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from adaxopt.rule import Rule
+
+LOW = (torch.bfloat16, torch.float16)
+
+
+def on_device(p: Tensor, group: Mapping[str, Any]) -> bool:
+    """Whether this parameter's time lives beside it (a captured step, the CUDA kernel) or on the host."""
+    return bool(group["capturable"]) or (
+        p.is_cuda and group["fused"] is not False and group["foreach"] is None
+    )
+
+
+def step_device(p: Tensor, group: Mapping[str, Any]) -> torch.device:
+    return p.device if on_device(p, group) else torch.device("cpu")
+
+
+def moment_dtype(p: Tensor, group: Mapping[str, Any]) -> torch.dtype:
+    """float32 for 16-bit parameters unless the user asks otherwise; complex state for complex parameters."""
+    asked = group["state_dtype"]
+    if p.is_complex():
+        if asked is torch.bfloat16:
+            raise ValueError("state_dtype=torch.bfloat16: there is no complex bfloat16; leave it None here")
+        if asked is torch.float64:
+            return torch.complex128
+        return p.dtype if p.dtype in (torch.complex64, torch.complex128) else torch.complex64
+    if asked is not None:
+        return asked
+    return torch.float32 if p.dtype in LOW else p.dtype
+
+
+def create(p: Tensor, group: Mapping[str, Any], rule: Rule) -> dict[str, Tensor]:
+    """A parameter's state before its first step.
+
+    `step` is float64, because a float32 counter stops at 16,777,216; `exp_avg_sq` holds the normalised v.
+    """
+    dtype = moment_dtype(p, group)
+
+    def zeros(dtype: torch.dtype) -> Tensor:
+        return torch.zeros_like(p, dtype=dtype, memory_format=torch.preserve_format)
+
+    state = {"step": torch.zeros((), dtype=torch.float64, device=step_device(p, group))}
+    if rule.mean != "none":
+        state["exp_avg"] = zeros(dtype)
+    if rule.memory is not None:
+        state["exp_avg_sq"] = zeros(dtype)
+    if rule.maximum:
+        state["max_exp_avg_sq"] = zeros(dtype)
+    if rule.mean == "window":
+        state["window"] = torch.zeros((group["window"], *p.shape), dtype=dtype, device=p.device)
+    if group["rounding"] == "kahan" and p.dtype in LOW:
+        state["compensation"] = zeros(p.dtype)
+    return state
+
+
+def dtensor_type() -> type | None:
+    """DTensor, if this process has imported it (a tensor cannot be one otherwise)."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return None if module is None else module.DTensor
+
+
+def local(t: Tensor) -> Tensor:
+    """This process's part of a DTensor; any other tensor itself. The rule is element-wise, so parts suffice."""
+    kind = dtensor_type()
+    if kind is not None and isinstance(t, kind):
+        return t._local_tensor  # type: ignore[attr-defined]
+    return t
+
+
+def local_gradient(p: Tensor, g: Tensor) -> Tensor:
+    """The part of the gradient that belongs to this process's part of the parameter."""
+    kind = dtensor_type()
+    if kind is None or not isinstance(p, kind):
+        return g
+    if not isinstance(g, kind):
+        raise TypeError("a DTensor parameter has a plain gradient: distribute it as its parameter is")
+    if g.placements != p.placements:  # type: ignore[attr-defined]
+        g = g.redistribute(p.device_mesh, p.placements)  # type: ignore[attr-defined]
+    return g._local_tensor  # type: ignore[attr-defined]
+
+
+def first_element(p: Tensor, rounding: str) -> int:
+    """The global index of this part's first element, which stochastic rounding draws from."""
+    kind = dtensor_type()
+    if kind is None or not isinstance(p, kind) or rounding != "stochastic":
+        return 0
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    shape, offset = compute_local_shape_and_global_offset(p.shape, p.device_mesh, p.placements)  # type: ignore[attr-defined]
+    if tuple(shape[1:]) != tuple(p.shape[1:]):
+        raise ValueError(
+            'rounding="stochastic": a DTensor may be sharded in its first dimension only, so that each element '
+            "keeps its chance when it is sharded otherwise"
+        )
+    return int(offset[0]) * int(p.shape[1:].numel()) if p.dim() else 0

@@ -1,0 +1,84 @@
+"""What an optimizer is doing, as numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from adaxopt.rule import denominator
+from adaxopt.torch.state import local
+
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
+
+QUANTILES = (0.05, 0.5, 0.95)
+SAMPLE = 1 << 20
+"""Quantiles are taken of at most this many evenly spaced entries of a group."""
+
+
+@torch.no_grad()
+def stats(optimizer: Engine) -> list[dict[str, float]]:
+    """One dict per group, of the parameters that have been stepped:
+
+    step          the largest count of steps
+    gain          k_t: the weight of the newest square in v
+    horizon       1/k_t: over so many steps is v spread; infinite once the memory is frozen
+    v_q05, v_q50, v_q95   quantiles of v
+    sleeping      share of coordinates that have met no gradient yet (v = 0)
+    update_rms    root mean square of s_t*m/(v^p + eps_t): the step in units of lr
+
+    >>> from adaxopt import AdaXW
+    >>> p = torch.nn.Parameter(torch.ones(4))
+    >>> o = AdaXW([p]); p.grad = torch.full((4,), 2.0); o.step()
+    >>> s = o.stats()[0]
+    >>> s["step"], s["gain"], s["v_q50"], round(s["update_rms"], 6)
+    (1.0, 1.0, 4.0, 0.1)
+    """
+    return [_group(optimizer, group) for group in optimizer.param_groups]
+
+
+def _group(optimizer: Engine, group: dict) -> dict[str, float]:
+    entries = [optimizer.state[p] for p in group["params"] if optimizer.state.get(p)]
+    if not entries:
+        return {"step": 0.0}
+    result = {"step": max(float(e["step"]) for e in entries)}
+    method = optimizer.method
+    total, count, asleep = 0.0, 0, 0
+    samples: list[Tensor] = []
+    elements = sum(local(e["exp_avg_sq"]).numel() for e in entries if "exp_avg_sq" in e)
+    stride = max(1, elements // SAMPLE)
+    gain = None
+    for entry in entries:
+        t = max(float(entry["step"]), 1.0)
+        n = method.numbers(t, group)
+        v = _real(entry["exp_avg_sq"]) if "exp_avg_sq" in entry else None
+        m = _real(entry["exp_avg"]) if "exp_avg" in entry else None
+        if v is not None:
+            gain = n.k if gain is None else min(gain, n.k)
+            asleep += int((v == 0).sum())
+            samples.append(v.flatten()[::stride].float())
+        if m is not None:
+            top = _real(entry["max_exp_avg_sq"]) if "max_exp_avg_sq" in entry else v
+            d = denominator(top.float(), n, torch) if top is not None else 1.0
+            update = m.float() / d * n.s
+            total += float((update.double() ** 2).sum())
+            count += m.numel()
+    if gain is not None:
+        result["gain"] = float(gain)
+        result["horizon"] = 1 / float(gain) if gain > 0 else float("inf")
+        values = torch.cat([s.to(samples[0].device) for s in samples])
+        for q, value in zip(
+            QUANTILES, torch.quantile(values, torch.tensor(QUANTILES, device=values.device)), strict=True
+        ):
+            result[f"v_q{round(q * 100):02d}"] = float(value)
+        result["sleeping"] = asleep / max(elements, 1)
+    if count:
+        result["update_rms"] = (total / count) ** 0.5
+    return result
+
+
+def _real(t: Tensor) -> Tensor:
+    t = local(t)
+    return torch.view_as_real(t) if t.is_complex() else t
