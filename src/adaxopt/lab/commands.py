@@ -1,0 +1,336 @@
+"""The commands of `adax`, each a dataclass: its fields are the arguments, its `run` does the work.
+
+Results go to standard output, progress and errors to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import Positional, arg, subcommand
+
+from adaxopt.lab import compare as comparing
+from adaxopt.lab import jobs, options, progress, store, table
+from adaxopt.lab.errors import LabError, StoreError, unknown
+from adaxopt.lab.stats import Rule
+from adaxopt.lab.study import Study
+from adaxopt.lab.train import Settings
+
+
+def show(what: Any) -> None:
+    """Print to standard output; as wide as the terminal, or wide enough for a table elsewhere."""
+    from rich.console import Console
+
+    wide = None if sys.stdout.isatty() else 150
+    Console(width=wide, highlight=False).print(what)
+
+
+def complain(problem: StoreError) -> None:
+    print(f"adax: {problem}", file=sys.stderr)
+
+
+def write_report(records: list[store.RunRecord], out: str) -> None:
+    """The page, if its drawing library is there; a comparison does not fail for the lack of it."""
+    try:
+        from adaxopt.lab.report import write_report as write
+    except ModuleNotFoundError as error:
+        raise LabError(f"the report needs {error.name}; pip install 'adaxopt[lab]'") from error
+    if not records:
+        raise LabError("no run to report; `adax compare` and `adax demo` make some")
+    try:
+        write(records, out)
+    except OSError as error:
+        raise StoreError(f"cannot write {out}: {error.strerror}; give another --out") from error
+    show(f"report: {out}")
+
+
+def carry_out(study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, report: str) -> None:
+    """Run a study with progress, print its table, write its report."""
+    study = study.complete()
+    study.write(out)
+    with jobs.helpers(study, out, settings, n_jobs), progress.watcher(quiet) as watcher:
+        result = comparing.compare(study, out, settings, watcher)
+    show(table.comparison(result))
+    show(f"runs: {Path(out) / study.name}")
+    if report:
+        write_report(result.records, report)
+
+
+@dataclass
+class Compare:
+    """Compare optimizers on a task: equal tuning budgets, fresh seeds, intervals, a verdict.
+
+    Interrupted at any moment, the same command goes on where it stopped.
+    """
+
+    task: Positional[str]
+    """digits, cifar10, or your own: path/to/file.py:Class or module:Class"""
+    optimizers: tuple[str, ...] = ("sgdm", "adamw", "amsgradw", "adaxw")
+    """names of the zoo, torch:AdamW, module:Class or file.py:Class"""
+    seeds: int = 3
+    """final runs of each optimizer"""
+    tune: int = 0
+    """learning rates that each optimizer may try on held-out data; 0 takes the documented defaults"""
+    epochs: int | None = None
+    """the task's own unless given"""
+    batch_size: int | None = None
+    """the task's own unless given"""
+    schedule: str | None = None
+    """constant, step, cosine, poly or linear, with options: cosine,warmup=0.05 (the task's own unless given)"""
+    set: tuple[str, ...] = ()
+    """options of an optimizer: adaxw.weight_decay=0.1 adamw.betas=0.9,0.95"""
+    task_option: tuple[str, ...] = ()
+    """options of the task: width=32"""
+    baseline: str | None = None
+    """the optimizer that the others are judged against (adamw if it takes part, else the first)"""
+    confidence: float = 0.95
+    """of the intervals and of the verdict; fixed with the study"""
+    margin: float = 0.0
+    """by how much an optimizer must be better for the verdict; fixed with the study"""
+    study: str | None = None
+    """name of the study, a folder in --out; made from the settings unless given"""
+    out: str = "runs"
+    """the store"""
+    report: str = ""
+    """write an HTML report here as well"""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N"""
+    threads: int = 1
+    """CPU threads of one run"""
+    jobs: int = 1
+    """processes that share the work"""
+    quiet: bool = False
+    """no progress"""
+
+    def run(self) -> None:
+        study = Study(
+            task=self.task,
+            optimizers=self.optimizers,
+            seeds=self.seeds,
+            tune=self.tune,
+            name=self.study or "",
+            task_options=options.pairs(self.task_option),
+            options=options.per_optimizer(self.set),
+            epochs=options.positive("epochs", self.epochs),
+            batch_size=options.positive("batch-size", self.batch_size),
+            schedule=options.schedule(self.schedule) if self.schedule else "",
+            baseline=self.baseline or "",
+            rule=Rule(confidence=self.confidence, margin=self.margin),
+        )
+        if self.threads < 1:
+            raise LabError(f"threads={self.threads}: must be >= 1")
+        carry_out(study, self.out, Settings(self.device, self.threads), self.jobs, self.quiet, self.report)
+
+
+@dataclass
+class Demo:
+    """Four optimizers on 1,797 handwritten digits: tuned alike, three seeds each, a table and report.html."""
+
+    out: str = "runs"
+    """the store"""
+    report: str = "report.html"
+    """the page to write"""
+    seeds: int = 3
+    """final runs of each optimizer"""
+    tune: int = 5
+    """learning rates that each optimizer may try"""
+    jobs: int = 2
+    """processes that share the work"""
+    quiet: bool = False
+    """no progress"""
+
+    def run(self) -> None:
+        study = Study(
+            task="digits",
+            optimizers=("sgdm", "adamw", "amsgradw", "adaxw"),
+            seeds=self.seeds,
+            tune=self.tune,
+            name="demo",
+        )
+        carry_out(study, self.out, Settings(), self.jobs, self.quiet, self.report)
+
+
+@dataclass
+class RunsList:
+    """List runs, filtered."""
+
+    path: Positional[str] = "runs"
+    """a store, a study, or exported records"""
+    study: str | None = None
+    """only this study"""
+    optimizer: str | None = None
+    """only this optimizer"""
+    status: Literal["finished", "diverged", "unfinished"] | None = None
+    """only runs that ended so"""
+    purpose: Literal["tune", "final"] | None = None
+    """only tuning or final runs"""
+    json: bool = False
+    """one JSON object per line instead of a table"""
+
+    def chosen(self) -> list[store.RunRecord]:
+        wanted = {"study": self.study, "optimizer": self.optimizer, "purpose": self.purpose}
+        records = store.load_runs(self.path, complain)
+        for key, value in wanted.items():
+            known = sorted({r.spec[key] for r in records})
+            if value is not None and key != "purpose" and records and value not in known:
+                raise unknown(f"{key} in {self.path}", value, known)
+            records = [r for r in records if value in (None, r.spec[key])]
+        return [r for r in records if self.status in (None, r.status)]
+
+    def run(self) -> None:
+        records = self.chosen()
+        if self.json:
+            for r in records:
+                print(json.dumps({"run": r.name, "status": r.status, "spec": r.spec, "done": r.done}))
+        else:
+            show(table.runs(records))
+
+
+@dataclass
+class RunsShow:
+    """Show one run: what was asked, where it ran, how it went."""
+
+    run_name: Annotated[Positional[str], arg(metavar="RUN")]
+    """the first digits of its name (see `adax runs list`)"""
+    path: str = "runs"
+    """a store, a study, or exported records"""
+
+    def run(self) -> None:
+        records = store.load_runs(self.path, complain)
+        found = [r for r in records if r.name.startswith(self.run_name)]
+        if len(found) != 1:
+            what = f"names {len(found)} runs" if found else "names no run"
+            raise LabError(f"run {self.run_name!r}: {what} in {self.path}; `adax runs list` shows them")
+        r = found[0]
+        print(json.dumps({"path": str(r.path), "status": r.status, "spec": r.spec, "env": r.env}, indent=1))
+        print(json.dumps({"metrics": r.metrics[-3:], "done": r.done}, indent=1))
+
+
+@dataclass
+class RunsExport:
+    """Write runs to one file of records, which every other command reads as it does a store."""
+
+    out: Positional[str]
+    """the file, such as records/digits.jsonl"""
+    path: str = "runs"
+    """a store or a study"""
+    study: str | None = None
+    """only this study"""
+
+    def run(self) -> None:
+        records = RunsList(self.path, study=self.study).chosen()
+        if not records:
+            raise LabError(f"{self.path}: no run to export")
+        store.export(records, self.out)
+        show(f"{len(records)} runs: {self.out}")
+
+
+@dataclass
+class Report:
+    """Write one self-contained HTML page from runs or exported records."""
+
+    path: Positional[str] = "runs"
+    """a store, a study, or exported records"""
+    out: str = "report.html"
+    """the page to write"""
+
+    def run(self) -> None:
+        write_report(store.load_runs(self.path, complain), self.out)
+
+
+@dataclass
+class Reproduce:
+    """Run one of the paper's experiments and say claim by claim what held."""
+
+    name: Positional[str]
+    """synthetic, reddi, theory, or a study of a data set (an unknown name lists them)"""
+    out: str = "runs"
+    """where its records go"""
+    set: tuple[str, ...] = ()
+    """overrides of the study's settings: steps=1000"""
+
+    def run(self) -> None:
+        from adaxopt.lab import reproduce
+
+        result = reproduce.run(self.name, self.out, options.pairs(self.set))
+        if result is not None:
+            show(result)
+
+
+@dataclass
+class DataGet:
+    """Fetch a data set, check it, and make it ready."""
+
+    name: Positional[str]
+    """cifar10, ..."""
+    root: str | None = None
+    """where data sets are kept"""
+
+    def run(self) -> None:
+        try:
+            from adaxopt.lab import data
+        except ImportError as error:
+            raise LabError(f"data sets need {error.name}; pip install 'adaxopt[lab]'") from error
+        found = data.get(self.name, **({"root": self.root} if self.root else {}))
+        if found is not None:
+            show(found)
+
+
+@dataclass
+class DataList:
+    """Name the data sets that can be fetched."""
+
+    def run(self) -> None:
+        from adaxopt.lab import data
+
+        show("\n".join(sorted(data.NAMES)))
+
+
+@dataclass
+class Runs:
+    """List, show or export runs."""
+
+    action: (
+        Annotated[RunsList, subcommand("list")]
+        | Annotated[RunsShow, subcommand("show")]
+        | Annotated[RunsExport, subcommand("export")]
+    ) = field(default_factory=RunsList)
+
+    def run(self) -> None:
+        self.action.run()
+
+
+@dataclass
+class Data:
+    """Data sets."""
+
+    action: Annotated[DataGet, subcommand("get")] | Annotated[DataList, subcommand("list")]
+
+    def run(self) -> None:
+        self.action.run()
+
+
+Command = (
+    Annotated[Demo, subcommand("demo")]
+    | Annotated[Compare, subcommand("compare")]
+    | Annotated[Runs, subcommand("runs")]
+    | Annotated[Report, subcommand("report")]
+    | Annotated[Reproduce, subcommand("reproduce")]
+    | Annotated[Data, subcommand("data")]
+)
+
+
+def parse(arguments: list[str]) -> Any:
+    """The command that the arguments ask for; help and wrong flags end the process as tyro does (0 and 2)."""
+    return tyro.cli(
+        Command,  # type: ignore[arg-type]
+        prog="adax",
+        args=arguments,
+        description="Compare optimizers fairly, and check what the AdaX paper says.",
+        config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
+    )

@@ -1,0 +1,67 @@
+"""Where a run ran: versions, hardware, commit, time. Nothing that names a person or a host."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+import adaxopt
+
+
+def describe(device: torch.device, threads: int) -> dict[str, Any]:
+    """The environment of a run that starts now."""
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "adaxopt": adaxopt.__version__,
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+            "python": platform.python_version(),
+            "cuda": torch.version.cuda,
+        },
+        "hardware": {
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+        },
+        "device": str(device),
+        "threads": threads,
+        "system": f"{platform.system()} {platform.machine()}",
+        "commit": _commit(),
+    }
+
+
+@functools.cache
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+@functools.cache
+def _commit() -> str | None:
+    """The commit of the source tree, with a plus sign when files differ from it; None outside a checkout."""
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(here), *words], capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        commit = git("rev-parse", "--short=12", "HEAD")
+        return commit + ("+" if git("status", "--porcelain", "--untracked-files=no", "--", ".") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None

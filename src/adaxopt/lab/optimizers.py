@@ -1,0 +1,107 @@
+"""Optimizers by name: every method of the zoo, `torch:AdamW`, and the user's own as `module:Class` or
+`file.py:Class`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from adaxopt.lab.errors import LabError, unknown
+from adaxopt.lab.task import find, first_line, import_module
+from adaxopt.zoo import METHODS
+
+RECORDED = ("lr", "betas", "eps", "weight_decay")  # written into every specification, with what the user sets
+
+
+def names() -> tuple[str, ...]:
+    """The names of the zoo."""
+    return tuple(METHODS)
+
+
+def check_name(name: str) -> str:
+    """The name itself, or an error that lists the known ones."""
+    if ":" not in name and name not in METHODS:
+        raise LabError(
+            f"unknown optimizer {name!r}; known are {', '.join(METHODS)}, or torch:AdamW, module:Class, "
+            "file.py:Class"
+        )
+    if ":" in name:
+        _class(name)
+    return name
+
+
+def _class(name: str) -> Any:
+    place, _, attribute = name.rpartition(":")
+    if place.endswith(".py"):
+        cls = find(name)
+    else:
+        module = torch.optim if place == "torch" else import_module(place, "optimizer")
+        if not hasattr(module, attribute):
+            known = [
+                k
+                for k, v in vars(module).items()
+                if inspect.isclass(v) and issubclass(v, torch.optim.Optimizer)
+            ]
+            raise unknown(f"optimizer in {place}", attribute, known or ["(none)"])
+        cls = getattr(module, attribute)
+    if not (inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)):
+        raise LabError(f"optimizer {name}: must be a subclass of torch.optim.Optimizer")
+    return cls
+
+
+def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The options a run of `name` is specified by: its documented defaults under what the user sets.
+
+    >>> options("adaxw", {"weight_decay": 0.1})
+    {'lr': 0.005, 'betas': [0.9, 0.0001], 'eps': 1e-12, 'weight_decay': 0.1}
+    """
+    check_name(name)
+    if name in METHODS:
+        defaults = {key: METHODS[name].defaults[key] for key in RECORDED}
+    else:
+        parameters = inspect.signature(_class(name)).parameters
+        defaults = {
+            key: parameters[key].default
+            for key in RECORDED
+            if key in parameters and parameters[key].default is not inspect.Parameter.empty
+        }
+    result = {**defaults, **(given or {})}
+    if "lr" not in result:
+        raise LabError(f"optimizer {name}: has no default lr; give one with --set {name}.lr=0.001")
+    if isinstance(result["lr"], (bool, str)) or not result["lr"] > 0:
+        raise LabError(f"optimizer {name}: lr={result['lr']!r}: must be > 0")
+    result["lr"] = float(result["lr"])
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in result.items()}
+
+
+def build(name: str, params: Iterable[Any], given: Mapping[str, Any]) -> torch.optim.Optimizer:
+    """The optimizer over `params`; an option that it does not know or allow is an error of one line."""
+    import adaxopt
+
+    check_name(name)
+    chosen = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+    try:
+        if name in METHODS:
+            return adaxopt.create(name, params, **chosen)
+        return _class(name)(params, **chosen)
+    except (TypeError, ValueError) as error:
+        raise LabError(f"optimizer {name}: {first_line(error)}") from error
+
+
+@functools.cache
+def warm_up() -> None:
+    """One step of one number: what torch imports at a process's first step is not charged to the first run."""
+    p = torch.nn.Parameter(torch.zeros(1))
+    p.grad = torch.zeros(1)
+    for name in ("torch:SGD", "adaxw"):
+        build(name, [p], {"lr": 0.1}).step()
+
+
+def check_options(name: str, given: Mapping[str, Any]) -> None:
+    """Build the optimizer once over a single number, so that a wrong option is found before any run
+    starts."""
+    build(name, [torch.nn.Parameter(torch.zeros(1))], given)

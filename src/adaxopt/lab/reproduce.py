@@ -1,0 +1,56 @@
+"""`adax reproduce NAME`: the paper's own experiments by name. Each is loaded only when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from adaxopt.lab.errors import LabError, unknown
+
+THEORY = ("synthetic", "reddi", "theory")
+
+
+def _lazy(module: str, name: str) -> Callable[..., Any]:
+    def call(out: str, **options: Any) -> Any:
+        function = importlib.import_module(module).run
+        _check(name, function, options)
+        return function(name, out, **options)
+
+    return call
+
+
+def _check(name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """An override that the study does not know is an error of one line."""
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    known = [key for key in parameters if key not in ("name", "out")]
+    for key in options:
+        if key not in known:
+            raise unknown(f"override of study {name}", key, known or ["(none)"])
+
+
+def _studies() -> dict[str, Callable[..., Any]]:
+    studies = {name: _lazy("adaxopt.lab.theory.cli", name) for name in THEORY}
+    if importlib.util.find_spec("adaxopt.lab.cifar") and importlib.util.find_spec(
+        "adaxopt.lab.cifar.studies"
+    ):
+        names = importlib.import_module("adaxopt.lab.cifar.studies").NAMES
+        studies |= {name: _lazy("adaxopt.lab.cifar.studies", name) for name in names}
+    return studies
+
+
+STUDIES: dict[str, Callable[..., Any]] = _studies()
+
+
+def run(name: str, out: str, options: Mapping[str, Any]) -> Any:
+    """Carry out the study called `name`, with overrides of its settings; what it returns may be shown."""
+    if name not in STUDIES:
+        raise unknown("study", name, sorted(STUDIES))
+    try:
+        return STUDIES[name](out, **options)
+    except ModuleNotFoundError as error:
+        raise LabError(f"study {name}: needs {error.name}; pip install 'adaxopt[lab]'") from error

@@ -1,0 +1,1 @@
+"""Built-in tasks; `adaxopt.lab.task.BUILT_IN` names them."""

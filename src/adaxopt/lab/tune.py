@@ -1,0 +1,73 @@
+"""Tuning with equal budgets: every optimizer may try the same number of learning rates, on a log grid that starts at
+its documented default and follows what it finds.
+
+A fixed grid favours the methods whose default happens to suit the task. So the grid is walked: first a decade to
+either side of the best so far, until it is bracketed; then half a decade, a quarter, and so on. SGDM can walk from
+torch's 1e-3 to 0.1 with the same budget with which AdamW refines around its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+Score = tuple[float, float]
+WORST: Score = (-math.inf, -math.inf)
+
+
+def walk(start: float, trials: int) -> Generator[float, Score, float]:
+    """Yield the learning rates to try, one by one, take the score of each (higher is better), return the best.
+
+    >>> search = walk(1e-3, 5)
+    >>> lr, tried = next(search), []
+    >>> try:
+    ...     while True:
+    ...         tried.append(lr)
+    ...         lr = search.send((-abs(math.log10(lr / 0.04)), 0.0))     # the best is near 0.04
+    ... except StopIteration as end:
+    ...     tried, end.value
+    ([0.001, 0.01, 0.0001, 0.1, 0.0316], 0.0316)
+    """
+    scores: dict[float, Score] = {}
+    place = 0.0
+    for _ in range(trials):
+        scores[place] = yield value(start, place)
+        place = _next(scores)
+    return value(start, _best(scores))
+
+
+def value(start: float, place: float) -> float:
+    """The learning rate `place` decades from the start, to three digits."""
+    return float(f"{start * 10**place:.3g}") if place else start
+
+
+def _best(scores: Mapping[float, Score]) -> float:
+    return max(scores, key=lambda place: scores[place])
+
+
+def _next(scores: Mapping[float, Score]) -> float:
+    best = _best(scores)
+    # the side whose nearest tried neighbour is better comes first; up before down when neither is known
+    sides = sorted((1, -1), key=lambda side: _neighbour(scores, best, side), reverse=True)
+    for halvings in range(20):
+        for side in sides:
+            place = best + side / 2**halvings
+            if place not in scores:
+                return place
+    raise AssertionError("a grid as fine as this has never been asked for")
+
+
+def _neighbour(scores: Mapping[float, Score], best: float, side: int) -> Score:
+    beyond = [place for place in scores if (place - best) * side > 0]
+    return scores[min(beyond, key=lambda place: abs(place - best))] if beyond else WORST
+
+
+def score(done: Iterable[Mapping[str, Any]]) -> Score:
+    """How good a trial was: the mean validation metric, then (for ties) the validation loss; diverged is worst."""
+    ends = list(done)
+    if any(end["status"] != "finished" for end in ends):
+        return WORST
+    sign = 1 if ends[0]["higher_is_better"] else -1
+    n = len(ends)
+    return sign * math.fsum(e["metric"] for e in ends) / n, -math.fsum(e["valid_loss"] for e in ends) / n
