@@ -1,0 +1,85 @@
+"""Every chart of a study, in reading order, with its title and caption: records in, Altair charts out.
+
+A chart is one layered view whose rows have a field `optimizer`; the page adds the optimizer switches by that field, and
+the static pictures add paper and type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import altair as alt
+
+from adaxopt.lab import stats
+from adaxopt.lab.report.curves import learning_curve, lr_sensitivity
+from adaxopt.lab.report.encoding import Chart
+from adaxopt.lab.report.rows import differences, seed_dots, wall_clock
+from adaxopt.lab.report.series import Study, axis_of
+from adaxopt.lab.report.tables import percent, reference
+
+__all__ = [
+    "Picture",
+    "differences",
+    "learning_curve",
+    "lr_sensitivity",
+    "pictures",
+    "seed_dots",
+    "wall_clock",
+]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart with its name (for files), title and caption."""
+
+    name: str
+    title: str
+    caption: str
+    chart: alt.LayerChart
+
+
+def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None = None) -> list[Picture]:
+    """The charts that have something to show."""
+    axis = axis_of(study)
+    base = reference(study, baseline)
+    several = any(len(s.finished) > 1 for s in study.series)
+    over = f"Mean over seeds{' with its 95% interval' if several else ''}"
+    crosses = (
+        " A thin line that ends in a cross is a diverged run."
+        if any(s.diverged for s in study.series)
+        else ""
+    )
+    level = (rule or stats.Rule()).level
+    steps = any(s.seconds("step_seconds") for s in study.series)
+    solid = " The solid part is the optimizer's own step." if steps else ""
+    made: list[tuple[str, str, str, Chart]] = [
+        (
+            "metric",
+            f"{study.metric_name[:1].upper()}{study.metric_name[1:]} along training",
+            f"{over}; {study.direction} is better.{crosses}",
+            learning_curve(study, "metric", axis),
+        ),
+        ("train-loss", "Training loss", f"{over}.{crosses}", learning_curve(study, "train_loss", axis)),
+        (
+            "seeds",
+            f"Final {study.metric_name}, seed by seed",
+            "A point is one run; the tick is the mean and the box its 95% interval. Best mean first.",
+            seed_dots(study),
+        ),
+        (
+            "lr",
+            "Sensitivity to the learning rate",
+            "Tuning runs, scored on the validation split. The line joins the best trial at each rate; "
+            "a ring marks the rate of the final runs, a cross a diverged trial.",
+            lr_sensitivity(study),
+        ),
+        (
+            "difference",
+            f"Compared with {base} on the same seeds",
+            f"Mean of the paired differences and its {percent(level)} interval, to the right is better. "
+            "A bar that crosses zero does not tell the two apart.",
+            differences(study, base, rule),
+        ),
+        ("time", "Time for one run", f"Mean wall-clock; a tick is one run.{solid}", wall_clock(study)),
+    ]
+    return [Picture(name, title, caption, chart) for name, title, caption, chart in made if chart is not None]

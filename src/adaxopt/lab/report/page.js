@@ -1,0 +1,126 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const looks = JSON.parse(document.getElementById("looks").textContent);
+  const hidden = new Set();
+  const views = new Map();
+  const tip = document.getElementById("tip");
+  const spec = (n) => JSON.parse(document.getElementById("spec-" + n).textContent);
+
+  // Theme: the system's, until the reader chooses. Charts hold CSS variables, so nothing is drawn again.
+  const button = document.getElementById("theme");
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const now = () => root.dataset.theme || (dark.matches ? "dark" : "light");
+  const label = () => { button.textContent = now() === "dark" ? "☀ Light" : "☾ Dark"; };
+  try { const kept = localStorage.getItem("adax-theme"); if (kept === "dark" || kept === "light") root.dataset.theme = kept; } catch { /* no storage */ }
+  button.addEventListener("click", () => {
+    root.dataset.theme = now() === "dark" ? "light" : "dark";
+    try { localStorage.setItem("adax-theme", root.dataset.theme); } catch { /* no storage */ }
+    label();
+  });
+  dark.addEventListener("change", label);
+  label();
+
+  // Tooltip: text only (textContent), so that no name in a record can become markup.
+  const el = (tag, kind, text) => { const e = document.createElement(tag); if (kind) e.className = kind; if (text !== undefined) e.textContent = text; return e; };
+  const swatch = (name) => { const chip = document.querySelector(`.chip[data-index="${looks.indexOf(name)}"] .swatch`); return chip ? chip.cloneNode(true) : null; };
+  function tooltip(_, event, __, value) {
+    if (value === null || value === undefined || value === "") { tip.className = ""; return; }
+    tip.replaceChildren();
+    const rows = typeof value === "object" ? Object.entries(value) : [["", String(value)]];
+    const body = el("table");
+    rows.forEach(([key, text], i) => {
+      if (hidden.has(key) || text === "undefined" || text === "null" || text === "") return;
+      if (i === 0) {
+        const head = el("div", "head");
+        const mark = swatch(String(text));
+        if (mark) head.append(mark);
+        head.append(key === "optimizer" || !key ? String(text) : key + " " + text);
+        tip.append(head);
+        return;
+      }
+      const line = el("tr"), name = el("td", "", key), mark = swatch(key);
+      if (mark) name.prepend(mark);
+      line.append(name, el("td", "", String(text)));
+      body.append(line);
+    });
+    tip.append(body);
+    tip.className = "on";
+    const box = tip.getBoundingClientRect(), gap = 14;
+    let x = event.clientX + gap, y = event.clientY + gap;
+    if (x + box.width > innerWidth - 8) x = event.clientX - box.width - gap;
+    if (y + box.height > innerHeight - 8) y = event.clientY - box.height - gap;
+    tip.style.left = Math.min(Math.max(8, x), Math.max(8, innerWidth - box.width - 8)) + "px";
+    tip.style.top = Math.max(8, y) + "px";
+  }
+  addEventListener("scroll", () => { tip.className = ""; }, { passive: true });
+
+  const options = { mode: "vega-lite", actions: false, defaultStyle: false, logLevel: 1, hover: true };
+  async function draw(box) {
+    try {
+      const { view } = await vegaEmbed(box, spec(box.dataset.figure), { ...options, renderer: "svg", tooltip });
+      views.set(box.dataset.figure, view);
+    } catch (error) {
+      box.classList.add("failed");
+      box.textContent = "This chart could not be drawn: " + error.message;
+      console.error(error);
+    }
+  }
+
+  // Optimizer switches: one set of hidden names, told to every chart and every table row.
+  const chips = [...document.querySelectorAll(".chip")];
+  function show() {
+    for (const chip of chips) chip.setAttribute("aria-pressed", String(!hidden.has(looks[chip.dataset.index])));
+    for (const row of document.querySelectorAll("tr[data-index]")) row.classList.toggle("off", hidden.has(looks[row.dataset.index]));
+    const names = [...hidden];
+    return Promise.all([...views.values()].map((view) => {
+      try { return view.signal("hidden", names).runAsync(); } catch { return null; }
+    }));
+  }
+  for (const chip of chips) {
+    const name = looks[chip.dataset.index];
+    chip.addEventListener("click", (event) => {
+      if (event.altKey || event.shiftKey) {
+        hidden.clear();
+        for (const other of looks) if (other !== name) hidden.add(other);
+      } else if (!hidden.delete(name)) hidden.add(name);
+      show();
+    });
+  }
+  const all = document.querySelector(".chips .all");
+  if (all) all.addEventListener("click", () => { hidden.clear(); show(); });
+
+  // Saved pictures: the chart as shown, with paper, title and legend of its own.
+  function concrete(node, style) {
+    if (typeof node === "string") return node.replace(/var\((--[\w-]+)\)/g, (_, name) => style.getPropertyValue(name).trim());
+    if (Array.isArray(node)) return node.map((n) => concrete(n, style));
+    if (node && typeof node === "object") {
+      const out = {};
+      for (const [key, value] of Object.entries(node)) if (!(key === "legend" && value === null)) out[key] = key === "datasets" ? value : concrete(value, style);
+      return out;
+    }
+    return node;
+  }
+  async function save(number, kind) {
+    const style = getComputedStyle(root);
+    const figure = document.getElementById("figure-" + number);
+    const title = figure.querySelector("h3").textContent;
+    const chart = concrete(spec(number), style);
+    chart.title = title;
+    chart.padding = 16;
+    chart.config.background = style.getPropertyValue("--paper").trim();
+    chart.config.font = "Helvetica, Arial, sans-serif";
+    if (chart.width === "container") { chart.width = 560; delete chart.autosize; }
+    for (const param of chart.params || []) if (param.name === "hidden") param.value = [...hidden];
+    const { view } = await vegaEmbed(el("div"), chart, { ...options, renderer: "svg" });
+    const link = el("a");
+    link.href = await view.toImageURL(kind, kind === "png" ? 2 : 1);
+    link.download = title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") + "." + kind;
+    link.click();
+    view.finalize();
+  }
+  for (const b of document.querySelectorAll("[data-save]")) b.addEventListener("click", () => save(b.dataset.figure, b.dataset.save));
+
+  Promise.all([...document.querySelectorAll(".chart")].map(draw)).then(() => { root.dataset.ready = "true"; });
+  window.adaxReport = { views, hidden };
+})();

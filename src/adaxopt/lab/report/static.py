@@ -1,0 +1,88 @@
+"""The same charts as picture files: SVG and PNG, on light and dark paper, without a browser or a network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from adaxopt.lab import files, stats
+from adaxopt.lab.errors import LabError
+from adaxopt.lab.report.embed import as_dict, swap
+from adaxopt.lab.report.palette import LOOKS, looks
+from adaxopt.lab.report.series import studies
+from adaxopt.lab.report.theme import TOKENS, config
+
+
+def save_charts(
+    records: Sequence[Any],
+    folder: Path,
+    formats: Sequence[str],
+    themes: Sequence[str],
+    baseline: str | None = None,
+    rule: stats.Rule | None = None,
+) -> list[Path]:
+    """Every chart of every study; see `adaxopt.lab.report.save_static`."""
+    from adaxopt.lab.report.charts import pictures
+
+    if not records:
+        raise LabError(
+            "no runs to draw; write some with `adax compare digits` or name the folder that holds them"
+        )
+    out: list[Path] = []
+    for study in studies(records):
+        for picture in pictures(study, baseline, rule):
+            name = f"{slug(study.name)}-{picture.name}"
+            out += save_chart(picture.chart, folder / name, picture.title, formats, themes, study.labels)
+    return out
+
+
+def save_chart(
+    chart: Any,
+    stem: Path,
+    title: str = "",
+    formats: Sequence[str] = ("svg", "png"),
+    themes: Sequence[str] = ("light", "dark"),
+    labels: Sequence[str] = (),
+) -> list[Path]:
+    """One chart as `<stem>[-dark].<format>`; `title` is written above it."""
+    import vl_convert
+
+    out = []
+    for theme in themes:
+        spec = paint(chart, theme, title, labels)
+        for kind in formats:
+            path = stem.with_name(f"{stem.name}{'-dark' if theme == 'dark' else ''}.{kind}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if kind == "svg":
+                files.write(path, vl_convert.vegalite_to_svg(spec).encode())
+            elif kind == "png":
+                files.write(path, vl_convert.vegalite_to_png(spec, scale=2))
+            else:
+                raise LabError(f"format={kind!r}: must be svg or png")
+            out.append(path)
+    return out
+
+
+def paint(chart: Any, theme: str, title: str = "", labels: Sequence[str] = ()) -> dict[str, Any]:
+    """A chart on the paper of a theme: configuration, title, and the palette's colours for it."""
+    spec = as_dict(chart)
+    if title:
+        spec["title"] = title
+    if theme == "dark":
+        known = {**LOOKS, **looks(labels)}
+        words = {look.light: look.dark for look in known.values()}
+        words |= {colour: TOKENS["dark"][name] for name, colour in TOKENS["light"].items()}
+        spec = swap(spec, words)
+    spec["config"] = config(theme)
+    return spec
+
+
+def slug(name: str) -> str:
+    """A name for a file.
+
+    >>> slug("CIFAR-10 / ResNet 20")
+    'cifar-10-resnet-20'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "study"

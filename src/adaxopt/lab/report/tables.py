@@ -1,0 +1,314 @@
+"""The numbers of a report as rows: summary, settings, environment, single runs. No drawing, no HTML."""
+
+from __future__ import annotations
+
+import functools
+import math
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adaxopt.lab import stats
+from adaxopt.lab.report.series import Series, Study, flat, show, status
+
+_t_quantile = functools.cache(stats.t_quantile)
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and 95% t interval, `stats.t_interval` with its quantile remembered; one value is its own interval."""
+    mean = stats.mean(values)
+    if len(values) < 2:
+        return mean, mean, mean
+    half = _t_quantile(0.975, len(values) - 1) * stats.sd(values) / math.sqrt(len(values))
+    return mean, mean - half, mean + half
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A series against the reference: `kind` is better, worse, undecided or diverged; `note` has n and the rest."""
+
+    kind: str
+    note: str
+    estimate: stats.Estimate | None
+
+
+def versus(
+    series: Series, base: Series, higher_is_better: bool, rule: stats.Rule | None = None
+) -> Comparison:
+    """The verdict on "`series` is better than `base`" by the rule, in the words of a comparison.
+
+    The difference is positive where `series` is better. A claim that is not held because runs diverged says so.
+    """
+    pairs = stats.paired(series.scores, base.scores, higher_is_better)
+    result = stats.verdict(pairs, rule)
+    n = f"{result.n} pair{'s' * (result.n != 1)}"
+    if series.diverged:
+        count = f"{len(series.diverged)} of {len(series.final)} diverged"
+        if result.outcome == "not held":
+            return Comparison("worse", f"{n}, {count}", result.difference)
+        return Comparison("diverged", f"{n}, {count}", result.difference)
+    if result.outcome == "undecided":
+        more = f"about {result.needed} would decide" if result.needed else "no number would decide"
+        return Comparison("undecided", f"{n}; {more}", result.difference)
+    kind = "better" if result.outcome == "held" else "worse"
+    return Comparison(kind, n, result.difference)
+
+
+def reference(study: Study, baseline: str | None) -> str:
+    """The label that others are compared with: the baseline if it has finished runs, else the best mean."""
+    labels = [s.label for s in study.ranked]
+    if baseline is not None and baseline in labels:
+        return baseline
+    return labels[0] if labels else ""
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> duration(0.5), duration(75), duration(7500)
+    ('0.50 s', '1 min 15 s', '2 h 5 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, s = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {s} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage without idle digits.
+
+    >>> percent(0.95), percent(0.9875)
+    ('95%', '98.75%')
+    """
+    return f"{100 * share:.6g}%"
+
+
+class Figures:
+    """Numbers with as many digits as their uncertainty allows: two digits of `width`.
+
+    >>> Figures(0.031).number(0.98765), Figures(0.0).number(0.98765)
+    ('0.988', '0.98765')
+    """
+
+    def __init__(self, width: float) -> None:
+        self.decimals = min(8, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else None
+
+    def number(self, value: float, signed: bool = False) -> str:
+        if self.decimals is None or (value and abs(value) < 10.0**-self.decimals) or abs(value) >= 1e7:
+            text = f"{value:+.5g}" if signed else f"{value:.5g}"
+        else:
+            text = f"{value:{'+' if signed else ''}.{self.decimals}f}"
+        return text.replace("-", "\N{MINUS SIGN}")
+
+    def interval(self, mean: float, low: float, high: float, signed: bool = False) -> str:
+        if low == high:
+            return self.number(mean, signed)
+        return f"{self.number(mean, signed)} [{self.number(low, signed)}, {self.number(high, signed)}]"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the summary table."""
+
+    label: str
+    n: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    text: str
+    difference: str
+    verdict: str
+    words: str
+    note: str
+    lr: str
+    options: str
+    trials: int
+    diverged: int
+    unfinished: int
+    seconds: float | None
+
+
+def summary(study: Study, base: str, rule: stats.Rule | None = None) -> list[Row]:
+    """A row per series, the best mean first, then those without a finished run."""
+    spans = [interval(s.values) for s in study.ranked]
+    widths = [high - low for _, low, high in spans if high > low]
+    fmt = Figures(min(widths) if widths else 0.0)
+    against = next((s for s in study.ranked if s.label == base), None)
+    rest = [s for s in study.series if not s.scores]
+    return [_summary_row(study, s, against, fmt, rule) for s in [*study.ranked, *rest]]
+
+
+def _summary_row(
+    study: Study, series: Series, against: Series | None, fmt: Figures, rule: stats.Rule | None
+) -> Row:
+    mean = low = high = None
+    text = difference = words = note = ""
+    verdict = "none"
+    if series.values:
+        mean, low, high = interval(series.values)
+        text = fmt.interval(mean, low, high)
+    if against is not None and series is against:
+        verdict, words = "base", "best mean" if series is study.ranked[0] else "baseline"
+        note = f"{len(series.diverged)} of {len(series.final)} diverged" if series.diverged else ""
+    elif against is not None and series.values:
+        result = versus(series, against, study.higher_is_better, rule)
+        verdict, words, note = result.kind, result.kind, result.note
+        e = result.estimate
+        if e is not None:
+            difference = Figures((e.high - e.low) or abs(e.mean)).interval(e.mean, e.low, e.high, signed=True)
+    elif series.diverged:
+        verdict, words = "diverged", "every run diverged"
+    elif series.final:
+        words = "no finished run yet"
+    else:
+        words = "tuned only"
+    options = series.options
+    seconds = series.seconds()
+    return Row(
+        label=series.label,
+        n=len(series.values),
+        mean=mean,
+        low=low,
+        high=high,
+        text=text,
+        difference=difference,
+        verdict=verdict,
+        words=words,
+        note=note,
+        lr=show(options["lr"]) if "lr" in options else "",
+        options=", ".join(f"{k}={show(v)}" for k, v in options.items() if k != "lr" and v is not None),
+        trials=len(series.tune),
+        diverged=len(series.diverged),
+        unfinished=len(series.unfinished),
+        seconds=math.fsum(seconds) / len(seconds) if seconds else None,
+    )
+
+
+def headline(study: Study, rows: Sequence[Row]) -> str:
+    """The study in a sentence: who is best, by how much is known, and who cannot be told apart from it."""
+    done = [r for r in rows if r.n]
+    if not done:
+        return "No final run has finished yet."
+    top = done[0]
+    text = f"{top.label} has the best mean {study.metric_name}: {top.text} (n = {top.n})."
+    if len(done) == 1 or top.verdict != "base":
+        return text
+    worse = [r.label for r in done[1:] if r.verdict == "worse"]
+    open_ = [r.label for r in done[1:] if r.verdict == "undecided"]
+    if worse:
+        text += f" The runs show {_and(worse)} to be worse."
+    if open_:
+        text += f" They do not tell {_and(open_)} apart from it."
+    return text
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def setup(study: Study) -> list[tuple[str, str]]:
+    """What all runs of the study share: task, epochs, batch size, schedule, seeds, trials."""
+    specs = [r.spec for r in study.records]
+    final = [s for s in specs if s.get("purpose") != "tune"]
+    trials = {s.optimizer: len(s.tune) for s in study.series}
+    rows = [("task", _shared(specs, lambda s: show(s.get("task"))))]
+    settings = [flat(s) for s in specs]
+    names = dict.fromkeys(k for s in specs for k in flat({**s, "options": {}}))
+    rows += [
+        (n.replace("task.", "task option "), _shared(settings, lambda s, n=n: show(s.get(n)))) for n in names
+    ]
+    if final:
+        seeds = sorted({str(s.get("seed")) for s in final}, key=lambda v: (len(v), v))
+        rows.append(("seeds of the final runs", f"{', '.join(seeds)} ({len(seeds)})"))
+    sizes = {r.done["parameters"] for r in study.records if r.done and "parameters" in r.done}
+    if sizes:
+        rows.append(("model parameters", ", ".join(f"{v:,}" for v in sorted(sizes))))
+    splits = {
+        r.done["split"]
+        for r in study.records
+        if r.done and "split" in r.done and r.spec.get("purpose") != "tune"
+    }
+    if splits:
+        rows.append(("final runs are scored on", ", ".join(sorted(map(str, splits)))))
+    if any(trials.values()):
+        counts = sorted(set(trials.values()))
+        equal = "each, an equal budget" if len(counts) == 1 else "(unequal budgets: " + show(trials) + ")"
+        rows.append(("tuning trials", f"{', '.join(map(str, counts))} {equal}"))
+    return [(k.replace("_", " "), v) for k, v in rows if v not in ("", "None")]
+
+
+def environment(study: Study) -> list[tuple[str, str]]:
+    """Versions, hardware and commit, as recorded; values that differ between runs are all listed, times as a span."""
+    seen: dict[str, dict[str, None]] = {}
+    for record in study.records:
+        for key, value in _leaves(record.env):
+            seen.setdefault(key, {})[show(value)] = None
+    short: dict[str, int] = {}
+    for key in seen:
+        short[key.split()[-1]] = short.get(key.split()[-1], 0) + 1
+    out = []
+    for key, values in seen.items():
+        name = key.split()[-1] if short[key.split()[-1]] == 1 else key
+        listed = sorted(values)
+        if name == "time" and len(listed) > 1:
+            text = f"{listed[0]} to {listed[-1]}"
+        else:
+            text = "; ".join(list(values)[:4]) + (f"; and {len(values) - 4} more" if len(values) > 4 else "")
+        out.append((name, text))
+    return out
+
+
+def runs(study: Study) -> list[dict[str, str]]:
+    """Every run on a line, as text."""
+    out = []
+    for r in study.records:
+        done = r.done or {}
+        metric, seconds = done.get("metric"), done.get("seconds")
+        out.append(
+            {
+                "optimizer": str(r.spec.get("optimizer")),
+                "purpose": str(r.spec.get("purpose")),
+                "lr": show((r.spec.get("options") or {}).get("lr")),
+                "seed": str(r.spec.get("seed")),
+                "status": status(r),
+                study.metric_name: f"{metric:.6g}" if isinstance(metric, (int, float)) else "",
+                "seconds": f"{seconds:.1f}" if isinstance(seconds, (int, float)) else "",
+                "run": str(r.path),
+            }
+        )
+    return out
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in (tree or {}).items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key} ")
+        elif value not in (None, "", [], {}):
+            yield f"{prefix}{key}", value
+
+
+def _shared(items: Iterable[Any], get: Any) -> str:
+    values = list(dict.fromkeys(get(i) for i in items))
+    return ", ".join(values[:6]) + (", ..." if len(values) > 6 else "")
+
+
+def command(study: Study) -> str:
+    """The command that repeats the study: the recorded one, or one built from the specifications."""
+    for record in study.records:
+        given = record.env.get("command") if record.env else None
+        if given:
+            return given if isinstance(given, str) else " ".join(shlex.quote(str(word)) for word in given)
+    specs = [r.spec for r in study.records]
+    final = [s for s in specs if s.get("purpose") != "tune"] or specs
+    names = list(dict.fromkeys(str(s.get("optimizer")) for s in specs))
+    words = ["adax", "compare", str(final[0].get("task")), "--optimizers", *names]
+    words += ["--seeds", str(len({s.get("seed") for s in final}))]
+    trials = max((len(s.tune) for s in study.series), default=0)
+    words += ["--tune", str(trials)] if trials else []
+    for flag, key in (("--epochs", "epochs"), ("--batch-size", "batch_size")):
+        values = {s.get(key) for s in final} - {None}
+        words += [flag, str(values.pop())] if len(values) == 1 else []
+    return " ".join(shlex.quote(w) for w in words)
