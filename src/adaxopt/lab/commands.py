@@ -17,9 +17,9 @@ from tyro.conf import Positional, arg, subcommand
 from adaxopt.lab import compare as comparing
 from adaxopt.lab import jobs, options, progress, store, table
 from adaxopt.lab.errors import LabError, StoreError, unknown
+from adaxopt.lab.settings import Settings
 from adaxopt.lab.stats import Rule
 from adaxopt.lab.study import Study
-from adaxopt.lab.train import Settings
 
 
 def show(what: Any) -> None:
@@ -34,8 +34,8 @@ def complain(problem: StoreError) -> None:
     print(f"adax: {problem}", file=sys.stderr)
 
 
-def write_report(records: list[store.RunRecord], out: str) -> None:
-    """The page, if its drawing library is there; a comparison does not fail for the lack of it."""
+def write_report(records: list[store.RunRecord], out: str, **how: Any) -> None:
+    """Write the page and say where it is."""
     try:
         from adaxopt.lab.report import write_report as write
     except ModuleNotFoundError as error:
@@ -43,7 +43,7 @@ def write_report(records: list[store.RunRecord], out: str) -> None:
     if not records:
         raise LabError("no run to report; `adax compare` and `adax demo` make some")
     try:
-        write(records, out)
+        write(records, out, **how)
     except OSError as error:
         raise StoreError(f"cannot write {out}: {error.strerror}; give another --out") from error
     show(f"report: {out}")
@@ -58,7 +58,8 @@ def carry_out(study: Study, out: str, settings: Settings, n_jobs: int, quiet: bo
     show(table.comparison(result))
     show(f"runs: {Path(out) / study.name}")
     if report:
-        write_report(result.records, report)
+        title = f"{study.task}: {', '.join(study.optimizers)}"
+        write_report(result.records, report, title=title, baseline=study.baseline, rule=study.rule)
 
 
 @dataclass

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from adaxopt.lab.errors import LabError
+from adaxopt.lab.settings import Settings
 from adaxopt.lab.study import Study
-from adaxopt.lab.train import Settings
 
 
 @contextmanager

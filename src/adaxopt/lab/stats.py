@@ -216,15 +216,15 @@ class Verdict:
     note: str = ""
 
     def sentence(self) -> str:
-        """For a table: the outcome, n, and what would decide.
+        """For a table: the outcome and, where n pairs do not decide, how many would.
 
         >>> verdict([1.0, 2.0, 3.0]).sentence()
-        'undecided (n = 3; about 4 would decide)'
+        'undecided at n = 3; n = 4 might decide'
         """
-        text = f"{self.outcome} (n = {self.n}"
+        text = f"{self.outcome} at n = {self.n}"
         if self.outcome == "undecided":
-            text += f"; about {self.needed} would decide" if self.needed else "; no n would decide"
-        return text + (f"; {self.note})" if self.note else ")")
+            text += f"; n = {self.needed} might decide" if self.needed else "; no difference seen"
+        return text + (f" ({self.note})" if self.note else "")
 
 
 def paired(

@@ -16,17 +16,23 @@ def number(value: float | None, digits: int = 4) -> str:
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}g}"
 
 
-def spread(estimate: Estimate | None) -> str:
-    """`0.9533 ± 0.0041`, or the mean alone when one run gives no interval."""
+def spread(estimate: Estimate | None, sign: str = "-") -> str:
+    """`0.9533 ± 0.0041`, or the mean alone when one run gives no interval; `sign="+"` shows a plus as well.
+
+    >>> spread(Estimate(3, 0.5, 0.1, 0.25, 0.75), "+")
+    '+0.5000 ± 0.2500'
+    """
     if estimate is None:
         return "-"
+    middle = f"{round(estimate.mean, 4) + 0.0:{sign}.4f}"  # + 0.0 turns -0 into 0
     if math.isnan(estimate.low):
-        return f"{estimate.mean:.4f}"
-    return f"{estimate.mean:.4f} ± {(estimate.high - estimate.low) / 2:.4f}"
+        return middle
+    return f"{middle} ± {(estimate.high - estimate.low) / 2:.4f}"
 
 
 def comparison(result: Comparison) -> Any:
-    """The table of a study, with n, intervals, the verdict on each claim and what the table cannot say."""
+    """The table of a study, with n, intervals, the verdict on each claim and how it was come by."""
+    from rich import box
     from rich.table import Table
 
     study, rule = result.study, result.study.rule
@@ -37,33 +43,27 @@ def comparison(result: Comparison) -> Any:
         caption=_caption(result, percent),
         title_justify="left",
         caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
     )
-    table.add_column("optimizer", style="bold")
-    table.add_column("lr", justify="right")
-    table.add_column(f"{result.metric_name}, {percent} interval", justify="right")
+    table.add_column("optimizer", style="bold", no_wrap=True)
+    table.add_column("lr", justify="right", no_wrap=True)
+    table.add_column(f"{result.metric_name}, {percent}", justify="right", no_wrap=True)
     table.add_column("n", justify="right")
-    table.add_column(f"better than {study.baseline}, paired", justify="right")
+    table.add_column(f"better than {study.baseline}?", justify="right", no_wrap=True)
     table.add_column("verdict")
-    table.add_column("train loss", justify="right")
-    table.add_column("s/run", justify="right")
     table.add_column("ms/step", justify="right")
     sign = 1 if result.higher_is_better else -1
     means = [sign * row.estimate.mean for row in result.rows if row.estimate]
     for row in result.rows:
         leads = row.estimate is not None and sign * row.estimate.mean == max(means)
-        n = str(row.n) + (f" ({row.diverged} diverged)" if row.diverged else "")
-        difference = row.verdict.difference if row.verdict else None
         table.add_row(
             row.optimizer,
             f"{row.lr:.3g}" + ("*" if row.edge else ""),
             spread(row.estimate),
-            n,
-            ("+" if difference and difference.mean >= 0 else "") + spread(difference)
-            if row.verdict
-            else "baseline",
+            str(row.n) + (f" ({row.diverged} diverged)" if row.diverged else ""),
+            spread(row.verdict.difference, "+") if row.verdict else "baseline",
             row.verdict.sentence() if row.verdict else "",
-            number(row.train_loss, 3),
-            number(row.seconds, 3),
             number(row.step_ms, 3),
             style="green" if leads else None,
         )

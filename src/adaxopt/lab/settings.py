@@ -1,0 +1,35 @@
+"""How runs are carried out, as opposed to what they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from adaxopt.lab.errors import LabError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Device, CPU threads of one run, and seconds between two checkpoints (0: after every step).
+
+    None of it is part of a run's specification. `threads` can change the last bits of a sum, so a resumed run keeps
+    those it started with.
+    """
+
+    device: str = "cpu"
+    threads: int = 1
+    checkpoint_seconds: float = 30.0
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; 'auto' is a CUDA device when there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise LabError(f"device={name!r}: must be auto, cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise LabError(f"device={name!r}: this machine has no CUDA device; use --device cpu")
+    return device
