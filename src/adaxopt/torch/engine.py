@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from adaxopt.torch import checkpoint, fused_cpu, operators, options, precision, state
+from adaxopt.torch import checkpoint, dispatch, operators, options, state
 from adaxopt.torch.foreach import Project
 from adaxopt.torch.plans import GroupPlan
 from adaxopt.zoo import Method
@@ -178,7 +178,7 @@ class Engine(Optimizer):
                 loss = closure()
         for group in self.param_groups:
             if torch.compiler.is_compiling():
-                self._step_on_device(group)
+                dispatch.on_device(self, group, None, None)
             elif group["differentiable"]:
                 self._step_differentiable(group)
             else:
@@ -228,8 +228,12 @@ class Engine(Optimizer):
                 vs.append(entry["exp_avg_sq"])
             if rule.maximum:
                 tops.append(entry["max_exp_avg_sq"])
-            if "compensation" in entry:
-                compensations.append(entry["compensation"])
+            if group["rounding"] == "kahan":
+                if "compensation" not in entry and p.dtype in state.LOW:
+                    entry["compensation"] = torch.zeros_like(p)
+                compensations.append(
+                    entry.get("compensation", entry["step"])
+                )  # the step only holds the place
             if rule.mean == "window":
                 windows.append(entry["window"])
 
@@ -256,9 +260,9 @@ class Engine(Optimizer):
         if found_inf is not None and found_inf.item():
             return
         if group["capturable"] and not any(p.grad is not None and p.grad.is_sparse for p in params):
-            self._step_on_device(group, params, scale)
+            dispatch.on_device(self, group, params, scale)
         else:
-            self._step_on_host(group, params, scale)
+            dispatch.on_host(self, group, params, scale)
 
     def _step_by_kernel(self, group: dict[str, Any], scale: Any, found_inf: Any) -> list[Tensor]:
         """Step what the CUDA kernel can serve and return the rest."""
@@ -267,281 +271,12 @@ class Engine(Optimizer):
             plan = self._plans[id(group)] = GroupPlan(self, group)
         return plan.step(group, scale, found_inf)
 
-    def _step_on_device(
-        self, group: dict[str, Any], among: list[Tensor] | None = None, scale: Tensor | None = None
-    ) -> None:
-        """Every number that depends on time is a device scalar: for graphs and the compiler."""
-        params: list[Tensor] = []
-        grads: list[Tensor] = []
-        ms: list[Tensor] = []
-        vs: list[Tensor] = []
-        tops: list[Tensor] = []
-        compensations: list[Tensor] = []
-        windows: list[Tensor] = []
-        steps: list[Tensor] = []
-        if among is None:
-            self._init_group(group, params, grads, ms, vs, tops, compensations, windows, steps)
-        else:
-            self._init_group(group, params, grads, ms, vs, tops, compensations, windows, steps, among)
-        if not params:
-            return
-        if scale is not None:
-            grads = [g / scale for g in grads]
-        torch._foreach_add_(steps, 1)
-        time = torch.stack(steps)
-        if torch.compiler.is_compiling():
-            group = _traced(group, time)
-        work = torch.float64 if _is_double(params[0]) else torch.float32
-        n = self.method.numbers(
-            time, {**group, "dtype": "float64" if _is_double(params[0]) else "float32"}, torch
-        )
-        n = n._replace(
-            **{
-                name: list(value.to(work).unbind())
-                for name, value in (("k", n.k), ("s", n.s), ("eps", n.eps))
-                if isinstance(value, Tensor) and value.dim() == 1
-            }
-        )
-        self._update(group, params, grads, ms, vs, tops, compensations, windows, steps, n, range(len(params)))
-
-    def _step_on_host(self, group: dict[str, Any], among: list[Tensor], scale: Tensor | None) -> None:
-        """Numbers are Python floats: parameters of one time, device and dtype go together."""
-        rule = self.method.rule
-        if rule.memory is not None:
-            self._step_rows(group, among, scale)
-        lists: list[list[Tensor]] = [[] for _ in range(8)]
-        self._init_group(group, *lists, [p for p in among if not self._in_rows(p)])  # type: ignore[call-arg, arg-type]
-        params, grads, steps = lists[0], lists[1], lists[7]
-        if not params:
-            return
-        for g in grads:
-            if g.is_sparse:
-                raise ValueError(
-                    f"{type(self).__name__}: sparse gradients need a second moment kept row by row"
-                )
-        if scale is not None:
-            grads[:] = [g / scale.to(g.device) for g in grads]
-        if steps[0].is_cpu:
-            torch._foreach_add_(steps, _ONE)
-            times = [t.item() for t in steps]
-        else:
-            torch._foreach_add_(steps, 1)
-            times = torch.stack(steps).tolist()
-        guarded = self._look_for_sleepers(group, params, lists[3], times)
-        buckets: dict[tuple[Any, ...], list[int]] = {}
-        for i, (p, g) in enumerate(zip(params, grads, strict=True)):
-            moment = lists[3][i] if lists[3] else lists[2][i] if lists[2] else p
-            buckets.setdefault(
-                (p.device, p.dtype, g.dtype, moment.dtype, type(p), times[i], guarded[i]), []
-            ).append(i)
-        numbers: dict[tuple[float, bool], Any] = {}
-        for (_, _, _, _, _, time, awake), members in buckets.items():
-            double = _is_double(params[members[0]])
-            n = numbers.get((time, double))
-            if n is None:
-                n = self.method.numbers(time, {**_floats(group), "dtype": "float64" if double else "float32"})
-                numbers[time, double] = n
-            for some in [members] if group["foreach"] is not False else [[i] for i in members]:
-                taken = [[items[i] for i in some] if items else items for items in lists]
-                taken[0] = [params[i] for i in some]
-                if (
-                    not awake
-                    and group["foreach"] is None
-                    and group["fused"] is not False
-                    and taken[0][0].is_cpu
-                ):
-                    some_left = self._update_fused(group, taken, n)
-                    if not some_left:
-                        continue
-                    taken = [[items[i] for i in some_left] if items else items for items in taken]
-                self._update(group, *taken, n, range(len(taken[0])) if awake else ())  # type: ignore[misc, call-arg]
-
-    def _in_rows(self, p: Tensor) -> bool:
-        g = p.grad
-        return (
-            self.method.rule.memory is not None
-            and g is not None
-            and (g.is_sparse or "row_step" in self.state.get(p, {}))
-        )
-
-    def _step_rows(self, group: dict[str, Any], among: list[Tensor], scale: Tensor | None) -> None:
-        """Parameters whose gradient is sparse now, or was before."""
-        for p in among:
-            if not self._in_rows(p):
-                continue
-            if self.method.rule.mean == "window":
-                raise ValueError(
-                    f"{type(self).__name__} does not support sparse gradients: its window is dense"
-                )
-            if self._project is not None:
-                raise ValueError(
-                    "project: sparse gradients change rows only; a projection needs the whole tensor"
-                )
-            if group["capturable"]:
-                raise ValueError("capturable=True: sparse gradients cannot be captured in a graph")
-            if group["fused"]:
-                raise ValueError("fused=True: sparse gradients have their own path; leave fused=None")
-            entry = self.state[p]
-            if len(entry) == 0:
-                entry.update(state.create(p, group, self.method.rule))
-            entry["step"] += 1
-            g = p.grad
-            assert g is not None
-            if scale is not None:
-                g = g / scale.to(g.device)
-            operators.row_step(p, g, entry, self.method, _floats(group), self._place(p))
-
-    def _look_for_sleepers(
-        self, group: dict[str, Any], params: list[Tensor], vs: list[Tensor], times: list[float]
-    ) -> list[bool]:
-        """Which parameters still hold a v of exactly 0, and so need the guard against late wakers.
-
-        Looked up after the first step and at powers of two, and only for those that still held one: v never returns
-        to 0, so an ordinary net pays for one look.
-        """
-        if not group["wake"] or not vs:
-            return [False] * len(params)
-        found = []
-        for p, v, time in zip(params, vs, times, strict=True):
-            sleeps = self._guarded.get(p)
-            if time <= 1:
-                sleeps = False  # k_1 = 1 wakes everything
-            elif sleeps is None or (sleeps and _power_of_two(int(time) - 1)):
-                sleeps = self._guarded[p] = bool((state.local(v) == 0).any())
-            found.append(sleeps)
-        return found
-
-    def _update_fused(self, group: dict[str, Any], taken: list[list[Tensor]], n: Any) -> list[int]:
-        """Step what torch's CPU kernel can serve; return the positions that it cannot."""
-        everything = list(range(len(taken[0])))
-        reason = fused_cpu.impossible(self.method.rule, n.p, n.clip, self._project is not None)
-        if reason is None and taken[5]:
-            reason = "torch's CPU kernel keeps no compensation"
-        if reason is not None:
-            if group["fused"]:
-                raise ValueError(f"fused=True: {reason}; leave fused=None to take the fastest path there is")
-            return everything
-        if n.k < fused_cpu.LEAST_GAIN:
-            return everything
-        real = [[_plain(t) for t in items] for items in (taken[0], taken[1], taken[2], taken[3], taken[4])]
-        real[1] = [_plain(state.local_gradient(p, g)) for p, g in zip(taken[0], taken[1], strict=True)]
-        left = []
-        for i in everything:
-            reason = fused_cpu.unsuitable(real[0][i], real[1][i], real[2][i], real[3][i])
-            if reason is not None:
-                left.append(i)
-                if group["fused"]:
-                    self._warn_once(f"fused=True: a parameter takes the foreach path, because {reason}")
-        keep = [i for i in everything if i not in left] if left else everything
-        if keep:
-            real = [[items[i] for i in keep] if items else items for items in real] if left else real
-            fused_cpu.update(*real, n, maximize=group["maximize"])
-        return left
-
     def _warn_once(self, message: str) -> None:
         said = self.__dict__.setdefault("_said", set())
         if message not in said:
             said.add(message)
-            warnings.warn(message, stacklevel=6)
-
-    def _update(
-        self,
-        group: dict[str, Any],
-        params: list[Tensor],
-        grads: list[Tensor],
-        ms: list[Tensor],
-        vs: list[Tensor],
-        tops: list[Tensor],
-        compensations: list[Tensor],
-        windows: list[Tensor],
-        steps: list[Tensor],
-        n: Any,
-        wake: Any,
-    ) -> None:
-        """The foreach form on local, real-valued parts."""
-        maximize = group["maximize"]
-        rounding = precision.Rounding(
-            group["rounding"],
-            group["seed"],
-            [self._place(p) for p in params] if _rounds(params, ms, vs) else (),
-            [state.first_element(p, group["rounding"]) for p in params],
-            steps,
-        )
-        project = self._project
-        if project is not None and any(state.local(p) is not p for p in params):
-            raise ValueError(
-                "project: a sharded DTensor holds a part of the tensor; project on the full tensor"
-            )
-        grads = [state.local_gradient(p, g) for p, g in zip(params, grads, strict=True)]
-        xs, gs, ms, vs, tops = ([_plain(t) for t in items] for items in (params, grads, ms, vs, tops))
-        olds = None
-        if windows:
-            if maximize:
-                gs, maximize = list(torch._foreach_neg(gs)), False
-            if group["weight_decay"] and group["decay"] == "l2":
-                gs = list(torch._foreach_add(gs, xs, alpha=group["weight_decay"]))
-                n = n._replace(l2=0.0)
-            windows = [_plain(w) for w in windows]
-            slots = [
-                ((t - 1) % group["window"]).long().reshape(1).to(w.device)
-                for t, w in zip(steps, windows, strict=True)
-            ]
-            olds = [w.index_select(0, slot)[0] for w, slot in zip(windows, slots, strict=True)]
-            for w, slot, g in zip(windows, slots, gs, strict=True):
-                w.index_copy_(0, slot, g.to(w.dtype).unsqueeze(0))
-        precision.update(
-            xs,
-            gs,
-            ms,
-            vs,
-            tops,
-            compensations,
-            n,
-            rounding,
-            maximize=maximize,
-            olds=olds,
-            wake=wake if group["wake"] and vs else (),
-            project=project,
-        )
-
-
-_ONE = torch.tensor(1.0, dtype=torch.float64)
+            warnings.warn(message, stacklevel=7)
 
 
 def _kind(method: Method) -> str:
     return "none" if method.rule.memory is None else method.rule.memory.kind
-
-
-def _is_double(p: Tensor) -> bool:
-    return p.dtype in (torch.float64, torch.complex128)
-
-
-def _plain(t: Tensor) -> Tensor:
-    """This process's part, complex numbers as pairs of reals."""
-    t = state.local(t)
-    return torch.view_as_real(t) if t.is_complex() else t
-
-
-def _rounds(params: list[Tensor], ms: list[Tensor], vs: list[Tensor]) -> bool:
-    return any(some and some[0].dtype in state.LOW for some in (params, ms, vs))
-
-
-def _power_of_two(t: int) -> bool:
-    return t & (t - 1) == 0
-
-
-def _traced(group: dict[str, Any], time: Tensor) -> dict[str, Any]:
-    """The group with lr and b1 as tensors: a compiled step then serves every value that a scheduler writes."""
-    one = time.new_ones(())
-    return {**group, "lr": one * group["lr"], "betas": (one * group["betas"][0], group["betas"][1])}
-
-
-def _floats(group: dict[str, Any]) -> dict[str, Any]:
-    """The group with tensor hyper-parameters read to the host, once a step."""
-    read = {
-        k: group[k].item()
-        for k in ("lr", "eps", "weight_decay", "reference_lr")
-        if isinstance(group[k], Tensor)
-    }
-    betas = tuple(b.item() if isinstance(b, Tensor) else b for b in group["betas"])
-    return {**group, **read, "betas": betas}

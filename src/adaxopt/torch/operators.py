@@ -18,13 +18,12 @@ State = dict[str, Tensor]
 
 def cast(n: Numbers, dtype: torch.dtype) -> Numbers:
     """Numbers that are arrays, in the arithmetic of the step (a float64 array would widen everything it meets)."""
-    return n._replace(
-        **{f: x.to(dtype) for f, x in n._asdict().items() if isinstance(x, Tensor) and x.dim() > 0}
-    )
+    wide = (x.to(dtype) if isinstance(x, Tensor) and x.dim() > 0 else x for x in n)
+    return Numbers._make(wide)
 
 
 def differentiable_step(p: Tensor, g: Tensor, state: State, method: Method, group: Mapping[str, Any]) -> None:
-    """One step that autograd can see through: state is replaced, the parameter is written by one differentiable copy."""
+    """One step that autograd sees through: state is replaced, the parameter written by one differentiable copy."""
     state["step"] = state["step"] + 1
     dtype = compute_dtype(torch.view_as_real(p) if p.is_complex() else p)
     n = method.numbers(state["step"], {**group, "dtype": str(dtype).removeprefix("torch.")}, torch)
@@ -36,9 +35,12 @@ def differentiable_step(p: Tensor, g: Tensor, state: State, method: Method, grou
         old = state["window"].index_select(0, slot)[0]
         kept = g + n.l2 * p if group["weight_decay"] else g
         state["window"] = state["window"].index_copy(0, slot, kept.unsqueeze(0))
-    real = [None if t is None else _real(t) for t in (p, g, state.get("exp_avg"), state.get("exp_avg_sq"))]
+    m, v = state.get("exp_avg"), state.get("exp_avg_sq")
     x, m, v, top, _ = step(
-        *real,
+        _real(p),
+        _real(g),
+        None if m is None else _real(m),
+        None if v is None else _real(v),
         n,
         top=_real(state["max_exp_avg_sq"]) if "max_exp_avg_sq" in state else None,
         old=None if old is None else _real(old),

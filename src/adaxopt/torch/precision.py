@@ -63,7 +63,9 @@ def update(
     foreach.update(
         wide[0],
         up(gs),
-        *wide[1:],
+        wide[1],
+        wide[2],
+        wide[3],
         n,
         maximize=maximize,
         olds=olds if olds is None else up(olds),

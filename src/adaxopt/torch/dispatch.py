@@ -1,0 +1,280 @@
+"""From a group's parameters to a backend: sort what goes together, compute its numbers, choose who steps it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from adaxopt.rule import Numbers
+from adaxopt.torch import fused_cpu, operators, precision, state
+
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
+
+Group = dict[str, Any]
+
+
+class Lists(NamedTuple):
+    """Parallel lists, one entry per parameter; empty where a method keeps no such thing."""
+
+    params: list[Tensor]
+    grads: list[Tensor]
+    ms: list[Tensor]
+    vs: list[Tensor]
+    tops: list[Tensor]
+    compensations: list[Tensor]
+    windows: list[Tensor]
+    steps: list[Tensor]
+
+    def pick(self, some: Sequence[int]) -> Lists:
+        return Lists(*([items[i] for i in some] if items else items for items in self))
+
+    def moment(self, i: int) -> Tensor:
+        """The tensor whose dtype is the state's."""
+        return self.vs[i] if self.vs else self.ms[i] if self.ms else self.params[i]
+
+
+def empty() -> Lists:
+    return Lists([], [], [], [], [], [], [], [])
+
+
+def on_device(optimizer: Engine, group: Group, among: list[Tensor] | None, scale: Tensor | None) -> None:
+    """Every number that depends on time is a device scalar: for graphs and the compiler."""
+    lists = empty()
+    if among is None:  # the compiler knows this call, and runs it instead of tracing it
+        optimizer._init_group(group, *lists)
+    else:
+        optimizer._init_group(group, *lists, among)  # type: ignore[misc]
+    if not lists.params:
+        return
+    if scale is not None:
+        lists.grads[:] = [g / scale.to(g.device) for g in lists.grads]
+    buckets: dict[tuple[Any, ...], list[int]] = {}
+    for i, (p, g) in enumerate(zip(lists.params, lists.grads, strict=True)):
+        buckets.setdefault((p.device, p.dtype, g.dtype, lists.moment(i).dtype), []).append(i)
+    for members in buckets.values():
+        taken = lists.pick(members)
+        torch._foreach_add_(taken.steps, 1)
+        time = torch.stack(taken.steps)
+        settings = traced(group, time) if torch.compiler.is_compiling() else group
+        work = torch.float64 if is_double(taken.params[0]) else torch.float32
+        n = optimizer.method.numbers(time, {**settings, "dtype": _name(work)}, torch)
+        n = Numbers._make(
+            list(x.to(work).unbind()) if isinstance(x, Tensor) and x.dim() == 1 else x for x in n
+        )
+        update(optimizer, group, taken, n, range(len(members)))
+
+
+def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor | None) -> None:
+    """Numbers are Python floats: parameters of one time, device and dtype go together."""
+    rows = [p for p in among if _in_rows(optimizer, p)]
+    _refuse(optimizer, group, rows, among)
+    for p in rows:
+        _step_rows(optimizer, group, p, scale)
+    if rows:
+        among = [p for p in among if not _in_rows(optimizer, p)]
+    lists = empty()
+    optimizer._init_group(group, *lists, among)  # type: ignore[misc]
+    params, grads = lists.params, lists.grads
+    if not params:
+        return
+    if scale is not None:
+        grads[:] = [g / scale.to(g.device) for g in grads]
+    times = _advance(lists.steps)
+    asleep = _look_for_sleepers(optimizer, group, lists, times)
+    buckets: dict[tuple[Any, ...], list[int]] = {}
+    for i, (p, g) in enumerate(zip(params, grads, strict=True)):
+        key = (times[i], asleep[i], p.device, p.dtype, g.dtype, lists.moment(i).dtype, type(p))
+        buckets.setdefault(key, []).append(i)
+    settings = floats(group)
+    for (time, sleepy, *_), members in buckets.items():
+        work = torch.float64 if is_double(params[members[0]]) else torch.float32
+        n = optimizer.method.numbers(time, {**settings, "dtype": _name(work)})
+        for some in [members] if group["foreach"] is not False else [[i] for i in members]:
+            taken = lists if len(some) == len(params) else lists.pick(some)
+            if not sleepy and group["foreach"] is None and group["fused"] is not False:
+                left = _update_fused(optimizer, group, taken, n)
+                if not left:
+                    continue
+                taken = taken.pick(left)
+            update(optimizer, group, taken, n, range(len(taken.params)) if sleepy else ())
+
+
+def _refuse(optimizer: Engine, group: Group, rows: list[Tensor], among: list[Tensor]) -> None:
+    """Say what cannot be done before anything is."""
+    name = type(optimizer).__name__
+    rule = optimizer.method.rule
+    if any(p.grad is not None and p.grad.is_sparse for p in among):
+        if rule.memory is None or rule.mean == "window":
+            raise ValueError(f"{name} does not support sparse gradients: make them dense (sparse=False)")
+        if optimizer._project is not None:
+            raise ValueError("project: a sparse gradient changes rows, a projection needs the whole tensor")
+    if rows and group["capturable"]:
+        raise ValueError("capturable=True: sparse gradients cannot be captured in a graph")
+    if group["fused"]:
+        if rows:
+            raise ValueError("fused=True: sparse gradients have their own path; leave fused=None")
+        if any(p.is_cpu for p in among):
+            reason = fused_cpu.impossible(
+                rule, group["p"], group["clip_update"], optimizer._project is not None
+            )
+            if reason is not None:
+                raise ValueError(f"fused=True: {reason}; leave fused=None to take the fastest path there is")
+        other = next((p.device for p in among if p.device.type not in ("cpu", "cuda")), None)
+        if other is not None:
+            raise ValueError(f"fused=True: there is no kernel for {other.type}; leave fused=None")
+
+
+def _advance(steps: list[Tensor]) -> list[float]:
+    if all(t.is_cpu for t in steps):
+        torch._foreach_add_(steps, _ONE)
+        return [t.item() for t in steps]
+    torch._foreach_add_(steps, 1)
+    return torch.stack([t.to(steps[0].device) for t in steps]).tolist()
+
+
+def _in_rows(optimizer: Engine, p: Tensor) -> bool:
+    """Whether this parameter's rows live in their own time: its gradient is sparse now, or was before."""
+    g = p.grad
+    return g is not None and (g.is_sparse or "row_step" in optimizer.state.get(p, ()))
+
+
+def _step_rows(optimizer: Engine, group: Group, p: Tensor, scale: Tensor | None) -> None:
+    entry = optimizer.state[p]
+    if len(entry) == 0:
+        entry.update(state.create(p, group, optimizer.method.rule))
+    entry["step"] += 1
+    g = p.grad
+    assert g is not None
+    if scale is not None:
+        g = g / scale.to(g.device)
+    operators.row_step(p, g, entry, optimizer.method, floats(group), optimizer._place(p))
+
+
+def _look_for_sleepers(optimizer: Engine, group: Group, lists: Lists, times: list[float]) -> list[bool]:
+    """Which parameters still hold a v of exactly 0, and so need the guard against late wakers.
+
+    Looked up after the first step and at powers of two, and only for those that still held one: v never returns
+    to 0, so an ordinary net pays for one look.
+    """
+    if not group["wake"] or not lists.vs:
+        return [False] * len(times)
+    guarded = optimizer._guarded
+    found = []
+    for p, v, time in zip(lists.params, lists.vs, times, strict=True):
+        sleeps = guarded.get(p)
+        if time <= 1:
+            sleeps = False  # k_1 = 1 wakes everything
+        elif sleeps is None or (sleeps and _power_of_two(int(time) - 1)):
+            sleeps = guarded[p] = bool((state.local(v) == 0).any())
+        found.append(sleeps)
+    return found
+
+
+def _update_fused(optimizer: Engine, group: Group, taken: Lists, n: Numbers) -> list[int]:
+    """Step what torch's CPU kernel can serve; return the positions that it cannot."""
+    everything = list(range(len(taken.params)))
+    impossible = fused_cpu.impossible(optimizer.method.rule, n.p, n.clip, optimizer._project is not None)
+    if impossible or n.k < fused_cpu.LEAST_GAIN or not taken.params[0].is_cpu:
+        return everything
+    xs = [plain(p) for p in taken.params]
+    gs = [plain(state.local_gradient(p, g)) for p, g in zip(taken.params, taken.grads, strict=True)]
+    ms, vs, tops = ([plain(t) for t in items] for items in (taken.ms, taken.vs, taken.tops))
+    left = []
+    for i in everything:
+        reason = fused_cpu.unsuitable(xs[i], gs[i], ms[i], vs[i])
+        if reason is not None:
+            left.append(i)
+            if group["fused"]:
+                optimizer._warn_once(f"fused=True: a parameter takes the foreach path, because {reason}")
+    if left:
+        keep = sorted(set(everything) - set(left))
+        xs, gs, ms, vs, tops = (
+            [items[i] for i in keep] if items else items for items in (xs, gs, ms, vs, tops)
+        )
+    if xs:
+        fused_cpu.update(xs, gs, ms, vs, tops, n, maximize=group["maximize"])
+    return left
+
+
+def update(optimizer: Engine, group: Group, taken: Lists, n: Numbers, wake: Sequence[int]) -> None:
+    """The foreach form on local, real-valued parts."""
+    params, maximize, project = taken.params, group["maximize"], optimizer._project
+    if project is not None and any(state.local(p) is not p for p in params):
+        raise ValueError("project: a sharded DTensor holds a part of the tensor; project on the full tensor")
+    low = any(some and some[0].dtype in state.LOW for some in (params, taken.ms, taken.vs))
+    rounding = precision.Rounding(
+        group["rounding"],
+        group["seed"],
+        [optimizer._place(p) for p in params] if low else (),
+        [state.first_element(p, group["rounding"]) for p in params] if low else (),
+        taken.steps,
+    )
+    gs = [plain(state.local_gradient(p, g)) for p, g in zip(params, taken.grads, strict=True)]
+    xs, ms, vs, tops = ([plain(t) for t in items] for items in (params, taken.ms, taken.vs, taken.tops))
+    compensations = [plain(c) for c in taken.compensations] if params[0].dtype in state.LOW else []
+    olds = None
+    if taken.windows:
+        if maximize:
+            gs, maximize = list(torch._foreach_neg(gs)), False
+        if group["weight_decay"] and group["decay"] == "l2":
+            gs = list(torch._foreach_add(gs, xs, alpha=group["weight_decay"]))
+            n = n._replace(l2=0.0)
+        windows = [plain(w) for w in taken.windows]
+        olds = []
+        for w, t, g in zip(windows, taken.steps, gs, strict=True):
+            slot = ((t - 1) % group["window"]).long().reshape(1).to(w.device)
+            olds.append(w.index_select(0, slot)[0])
+            w.index_copy_(0, slot, g.to(w.dtype).unsqueeze(0))
+    precision.update(
+        xs,
+        gs,
+        ms,
+        vs,
+        tops,
+        compensations,
+        n,
+        rounding,
+        maximize=maximize,
+        olds=olds,
+        wake=wake if group["wake"] and vs else (),
+        project=project,
+    )
+
+
+_ONE = torch.tensor(1.0, dtype=torch.float64)
+
+
+def is_double(p: Tensor) -> bool:
+    return p.dtype in (torch.float64, torch.complex128)
+
+
+def plain(t: Tensor) -> Tensor:
+    """This process's part, complex numbers as pairs of reals."""
+    t = state.local(t)
+    return torch.view_as_real(t) if t.is_complex() else t
+
+
+def _name(dtype: torch.dtype) -> str:
+    return "float64" if dtype == torch.float64 else "float32"
+
+
+def _power_of_two(t: int) -> bool:
+    return t & (t - 1) == 0
+
+
+def traced(group: Group, time: Tensor) -> Group:
+    """The group with lr and b1 as tensors: a compiled step then serves every value that a scheduler writes."""
+    one = time.new_ones(())
+    return {**group, "lr": one * group["lr"], "betas": (one * group["betas"][0], group["betas"][1])}
+
+
+def floats(group: Group) -> Group:
+    """The group with tensor hyper-parameters read to the host, once a step."""
+    names = ("lr", "eps", "weight_decay", "reference_lr")
+    read = {k: group[k].item() for k in names if isinstance(group[k], Tensor)}
+    betas = tuple(b.item() if isinstance(b, Tensor) else b for b in group["betas"])
+    return {**group, **read, "betas": betas}
