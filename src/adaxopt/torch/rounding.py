@@ -25,42 +25,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-MASK = 0xFFFFFFFF
-GOLDEN = 0x9E3779B9
-WEYL, MIX_1, MIX_2 = 0x61C88647, 0x21F0AAAD, 0x735A2D97
-"""All below 2^31: a 32-bit number times any fits in int64, the integer that torch has everywhere."""
+from adaxopt import chance
+from adaxopt.chance import GOLDEN, MASK, WEYL, mix, seeds
+
+__all__ = ["PIECE", "STREAMS", "kahan_", "key", "mix", "seeds", "stochastic_"]
 
 STREAMS = {"parameter": 0, "exp_avg": 1, "exp_avg_sq": 2}
 PIECE = 1 << 22
 """Elements that an eager call works on at a time: two int64 temporaries of that size (64 MB), no more."""
 
 
-def mix(x):
-    """A permutation of 32-bit numbers in which every input bit flips every output bit half the time.
-
-    Over Python ints and int64 tensors holding 0 ... 2^32-1.
-    """
-    x = x ^ (x >> 16)
-    x = (x * MIX_1) & MASK
-    x = x ^ (x >> 15)
-    x = (x * MIX_2) & MASK
-    return x ^ (x >> 15)
-
-
-def seeds(seed: int, index: int) -> tuple[int, int]:
-    """(a, b): two 32-bit numbers from a seed and a parameter's index, any ints (splitmix64's finalizer)."""
-    z = (seed * 0x9E3779B97F4A7C15 + index * 0xD1342543DE82EF95 + 0x632BE59BD9B4E019) & 0xFFFFFFFFFFFFFFFF
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
-    z ^= z >> 31
-    return z & MASK, z >> 32
-
-
 def key(seed: int, index: int, step: int | float | Tensor, stream: int) -> int | Tensor:
     """The 32-bit key of a tensor, step and stream: an int, or a 0-d int64 tensor where `step` is a tensor."""
-    a, b = seeds(seed, index)
     t = step.to(torch.int64) if isinstance(step, Tensor) else int(step)
-    return mix((mix(mix((t & MASK) ^ a) ^ (t >> 32) ^ b) + stream * GOLDEN) & MASK)
+    return chance.key(seed, index, t & MASK, t >> 32, stream)
 
 
 def _flat(x: Tensor) -> tuple[Tensor | None, list[int]]:

@@ -1,0 +1,214 @@
+"""The public transformations: a signature each, and the chain that optax makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import optax
+
+from adaxopt.checks import check
+from adaxopt.jax.transform import scale_by_method
+from adaxopt.zoo import Method, method
+
+Schedule = float | Any
+Mask = Any | Callable[[Any], Any] | None
+
+_SHARED = """
+    Args:
+        learning_rate: a number or an optax schedule of the count of steps done.
+        b1, b2: b2 is a *growth rate*, not Adam's decay: 1e-4 in the paper. What matters is b2*T over T steps.
+        eps: added to v**p before v is normalised, as Algorithm 3 does (`eps_placement="paper"`: 100*eps at the first
+            step, then vanishing); `"plain"` adds it after, as optax's Adam does.
+        weight_decay, decay, mask: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
+            x <- x - wd*(lr/reference_lr)*x. `mask`, a tree or a function of the parameters, says which leaves decay.
+        mu_dtype, nu_dtype: of m and v; None is float32 for 16-bit parameters, else the parameter's own. What is stored
+            in 16 bits is rounded by chance, drawn from `seed`.
+        wake: where v is exactly 0, take the first gradient's square whole: without it a coordinate that wakes at step t
+            moves by (1-b1)/sqrt(k_t) * lr. False reproduces the paper.
+        clip_update: bound on |m/(v**p + eps)|, or None.
+        reference_lr: what "fully_decoupled" measures lr against; None is the lr of the first step.
+"""
+
+
+def scale_by_adax(
+    b1: Schedule = 0.9,
+    b2: Schedule = 1e-4,
+    eps: Schedule = 1e-12,
+    p: float = 0.5,
+    mu_dtype: Any = None,
+    nu_dtype: Any = None,
+    *,
+    eps_placement: str = "paper",
+    wake: bool = True,
+    clip_update: float | None = None,
+    seed: int = 0,
+) -> optax.GradientTransformation:
+    """AdaX's direction m/(v**p + eps_t), to be chained (Li et al. 2020, Algorithm 3; p = 1/8 is Padax's).
+
+        m <- b1*m + (1-b1)*g
+        v <- v + k_t*(g*g - v),       k_t = b2/((1+b2)^t - 1)
+
+    >>> optimizer = optax.chain(optax.clip_by_global_norm(1.0), scale_by_adax(), optax.scale_by_learning_rate(1e-3))
+    """
+    options = {
+        "betas": (b1, b2),
+        "eps": eps,
+        "p": p,
+        "eps_placement": eps_placement,
+        "wake": wake,
+        "clip_update": clip_update,
+    }
+    return scale_by_method("adax", options, mu_dtype=mu_dtype, nu_dtype=nu_dtype, seed=seed)
+
+
+def adax(
+    learning_rate: Schedule = 1.5e-3,
+    b1: Schedule = 0.9,
+    b2: Schedule = 1e-4,
+    eps: Schedule = 1e-12,
+    weight_decay: Schedule = 0.0,
+    mask: Mask = None,
+    mu_dtype: Any = None,
+    nu_dtype: Any = None,
+    *,
+    decay: str = "l2",
+    reference_lr: float | None = None,
+    eps_placement: str = "paper",
+    wake: bool = True,
+    clip_update: float | None = None,
+    seed: int = 0,
+) -> optax.GradientTransformationExtraArgs:
+    return _from_arguments("adax", locals())
+
+
+def adaxw(
+    learning_rate: Schedule = 5e-3,
+    b1: Schedule = 0.9,
+    b2: Schedule = 1e-4,
+    eps: Schedule = 1e-12,
+    weight_decay: Schedule = 5e-2,
+    mask: Mask = None,
+    mu_dtype: Any = None,
+    nu_dtype: Any = None,
+    *,
+    decay: str = "decoupled",
+    reference_lr: float | None = None,
+    eps_placement: str = "paper",
+    wake: bool = True,
+    clip_update: float | None = None,
+    seed: int = 0,
+) -> optax.GradientTransformationExtraArgs:
+    return _from_arguments("adaxw", locals())
+
+
+def padax(
+    learning_rate: Schedule = 0.1,
+    b1: Schedule = 0.9,
+    b2: Schedule = 1e-4,
+    eps: Schedule = 1e-12,
+    weight_decay: Schedule = 5e-4,
+    p: float = 1 / 8,
+    mask: Mask = None,
+    mu_dtype: Any = None,
+    nu_dtype: Any = None,
+    *,
+    decay: str = "l2",
+    reference_lr: float | None = None,
+    eps_placement: str = "paper",
+    wake: bool = True,
+    clip_update: float | None = None,
+    seed: int = 0,
+) -> optax.GradientTransformationExtraArgs:
+    return _from_arguments("padax", locals())
+
+
+adax.__doc__ = f"""AdaX with L2 regularisation (Li et al. 2020, Algorithm 3).
+
+        g <- g + wd*x
+        x <- x - lr*m/(sqrt(v) + eps_t)
+
+    with m and v as in `scale_by_adax`. Defaults as `adaxopt.AdaX`'s.
+
+    >>> import jax.numpy as jnp
+    >>> opt = adax(0.1); x = jnp.array([1.0])
+    >>> u, state = opt.update(2 * x, opt.init(x), x); round(optax.apply_updates(x, u).item(), 6)
+    0.99
+{_SHARED}"""
+adaxw.__doc__ = f"""AdaX with decoupled weight decay: the paper's AdaX-W (Li et al. 2020, Algorithm 3).
+
+        x <- x - lr*m/(sqrt(v) + eps_t) - lr*wd*x
+
+    with m and v as in `scale_by_adax`. Defaults are the paper's for its convolutional nets; coming from AdamW on a
+    transformer, start from AdamW's own lr.
+
+    >>> import jax.numpy as jnp
+    >>> opt = adaxw(0.1, weight_decay=0.0); x = jnp.array([1.0])
+    >>> u, state = opt.update(2 * x, opt.init(x), x); round(optax.apply_updates(x, u).item(), 6)
+    0.99
+{_SHARED}"""
+padax.__doc__ = f"""AdaX with a partial power of the second moment (Li et al. 2020, section 5.3).
+
+        x <- x - lr*m/(v**p + eps_t),      p = 1/8
+
+    Defaults as `adaxopt.Padax`'s. p is fixed: under `optax.inject_hyperparams` name it in `static_args`.
+{_SHARED}"""
+
+
+def create(
+    name: str, learning_rate: Schedule | None = None, mask: Mask = None, **given: Any
+) -> optax.GradientTransformationExtraArgs:
+    """A method of the zoo by its name: sgdm, adagrad, rmsprop, adam, adamw, amsgrad, amsgradw, adashift, nosadam,
+    padam, adax, adaxw, padax. Options by keyword, those of `adaxopt.create`; missing ones are the method's defaults.
+
+    >>> optimizer = create("nosadam", 1e-3, c=0.1, weight_decay=1e-4)
+    """
+    row = method(name)
+    lr = row.defaults["lr"] if learning_rate is None else learning_rate
+    return _chain(row, lr, mask, given)
+
+
+def _from_arguments(name: str, arguments: dict[str, Any]) -> optax.GradientTransformationExtraArgs:
+    return _chain(method(name), arguments.pop("learning_rate"), arguments.pop("mask"), arguments)
+
+
+def _chain(
+    row: Method, lr: Schedule, mask: Mask, given: dict[str, Any]
+) -> optax.GradientTransformationExtraArgs:
+    given = dict(given)
+    dtypes = {key: given.pop(key, None) for key in ("mu_dtype", "nu_dtype")}
+    seed = given.pop("seed", 0)
+    reference = given.pop("reference_lr", None)
+    betas = list(given.pop("betas", row.defaults["betas"]))
+    for word, place in {"b1": 0, "b2": 1, **row.names}.items():
+        if word in given:
+            betas[place] = given.pop(word)
+    unknown = sorted(set(given) - set(row.defaults))
+    if unknown:
+        allowed = sorted(
+            {*row.defaults, *row.names, "b1", "b2", "mask", "mu_dtype", "nu_dtype", "seed"} - {"lr"}
+        )
+        raise TypeError(f"{row.name}: unknown argument {unknown[0]!r}; allowed are {', '.join(allowed)}")
+    options = {**row.defaults, **given, "betas": tuple(betas), "lr": 0.0 if callable(lr) else lr}
+    check({**options, "betas": row.defaults["betas"]}, row.rule)
+    weight, decay = options["weight_decay"], options["decay"]
+    parts = [scale_by_method(row.name, options, seed=seed, **dtypes)]
+    if not (isinstance(weight, (int, float)) and weight == 0):
+        if decay == "fully_decoupled":
+            weight = weight / _reference(lr, reference)
+        parts.insert(0 if decay == "l2" else 1, optax.add_decayed_weights(weight, mask))
+    return optax.chain(*parts, optax.scale_by_learning_rate(lr))
+
+
+def _reference(lr: Schedule, given: float | None) -> Schedule:
+    first = given if given is not None else lr(0) if callable(lr) else lr
+    try:
+        positive = bool(first > 0)
+    except Exception:  # a traced lr: its value is known only when a step runs
+        return first
+    if not positive:
+        raise ValueError(
+            f"reference_lr={float(first)!r}: fully decoupled decay is measured against it and it must be > 0; give "
+            "reference_lr where a schedule begins at 0"
+        )
+    return first

@@ -1,0 +1,49 @@
+"""Rounding by chance from a counter: the bits that `adaxopt.torch.rounding` draws (see there), in JAX's uint32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from adaxopt.chance import MASK, WEYL, key, mix
+
+
+def stochastic(x: jax.Array, dtype: Any, seed: int, index: int, count: jax.Array, stream: int) -> jax.Array:
+    """float32 `x` in bfloat16 or float16, up with probability equal to the distance; inf and nan pass.
+
+    Elements are counted in their logical order, which a sharded array keeps: replicas and shards under jit draw what
+    one device would. (Elements beyond 2^32 repeat the chances of the first.)
+
+    >>> x = jnp.full((10_000,), 1 + 2**-9)                             # a quarter of the way from 1 to 1 + 2^-7
+    >>> up = (stochastic(x, jnp.bfloat16, 0, 0, jnp.int32(1), 0) > 1).mean()
+    >>> bool(abs(up - 0.25) < 0.02)
+    True
+    """
+    element = jnp.zeros(x.shape, jnp.uint32)
+    for axis, size in enumerate(x.shape):
+        element = element * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis)
+    secret = key(seed, index, count.astype(jnp.uint32), jnp.uint32(0), stream, jnp.uint32)
+    bits = mix(element * jnp.uint32(WEYL) + secret, jnp.uint32(MASK))
+    rounded = _bfloat16(x, bits) if dtype == jnp.bfloat16 else _float16(x, bits)
+    return jnp.where(jnp.isfinite(x), rounded, x).astype(dtype)
+
+
+def _raised(x: jax.Array, bits: jax.Array, places: int) -> jax.Array:
+    """Add a chance below the last kept bit, then cut: 16 places of a float32 for bfloat16, 13 for float16."""
+    whole = jax.lax.bitcast_convert_type(x, jnp.uint32) + (bits >> (32 - places))
+    return jax.lax.bitcast_convert_type(whole & jnp.uint32(0x100000000 - (1 << places)), jnp.float32)
+
+
+def _bfloat16(x: jax.Array, bits: jax.Array) -> jax.Array:
+    return _raised(x, bits, 16)
+
+
+def _float16(x: jax.Array, bits: jax.Array) -> jax.Array:
+    """Below 2^-14, where spacing is constant, by counting units of 2^-24."""
+    count = jnp.abs(x) * 2.0**24
+    whole = jnp.floor(count)
+    up = (bits >> 8).astype(jnp.float32) * 2.0**-24 < count - whole
+    small = jnp.copysign((whole + up) * 2.0**-24, x)
+    return jnp.where(jnp.abs(x) < 2.0**-14, small, _raised(x, bits, 13))
