@@ -99,7 +99,7 @@ def numbers(
         awake = t > window
         elapsed = xp.clip(t - window, min=1)
         k = xp.where(awake, rule.memory.gain(elapsed, b2, xp), 0.0)
-        s = xp.where(awake, 1.0, 0.0)
+        s = xp.where(awake, t * 0 + 1.0, 0.0)
     else:
         k = rule.memory.gain(t, b2, xp)
     if rule.debias and correct:

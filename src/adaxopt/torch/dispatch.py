@@ -59,7 +59,9 @@ def on_device(optimizer: Engine, group: Group, among: list[Tensor] | None, scale
         taken = lists.pick(members)
         torch._foreach_add_(taken.steps, 1)
         time = torch.stack(taken.steps)
-        settings = traced(group, time) if torch.compiler.is_compiling() else group
+        settings = pointlike(group)
+        if torch.compiler.is_compiling():
+            settings = traced(settings, time)
         work = torch.float64 if is_double(taken.params[0]) else torch.float32
         n = optimizer.method.numbers(time, {**settings, "dtype": _name(work)}, torch)
         n = Numbers._make(
@@ -95,7 +97,7 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
         n = optimizer.method.numbers(time, {**settings, "dtype": _name(work)})
         for some in [members] if group["foreach"] is not False else [[i] for i in members]:
             taken = lists if len(some) == len(params) else lists.pick(some)
-            if not sleepy and group["foreach"] is None and group["fused"] is not False:
+            if not sleepy and state.may_fuse(group):
                 left = _update_fused(optimizer, group, taken, n)
                 if not left:
                     continue
@@ -270,6 +272,14 @@ def traced(group: Group, time: Tensor) -> Group:
     """The group with lr and b1 as tensors: a compiled step then serves every value that a scheduler writes."""
     one = time.new_ones(())
     return {**group, "lr": one * group["lr"], "betas": (one * group["betas"][0], group["betas"][1])}
+
+
+def pointlike(group: Group) -> Group:
+    """The group with tensor hyper-parameters of no dimension: one element in any shape is allowed, and broadcasts."""
+    names = ("lr", "eps", "weight_decay", "reference_lr")
+    read = {k: group[k].reshape(()) for k in names if isinstance(group[k], Tensor)}
+    betas = tuple(b.reshape(()) if isinstance(b, Tensor) else b for b in group["betas"])
+    return {**group, **read, "betas": betas}
 
 
 def floats(group: Group) -> Group:

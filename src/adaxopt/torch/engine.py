@@ -248,11 +248,13 @@ class Engine(Optimizer):
             entry = self.state[p]
             if len(entry) == 0:
                 entry.update(state.create(p, group, self.method.rule))
-            operators.differentiable_step(p, p.grad, entry, self.method, group)
+            operators.differentiable_step(
+                p, p.grad, entry, self.method, dispatch.pointlike(group), self._project
+            )
 
     def _step_eagerly(self, group: dict[str, Any], params: list[Tensor]) -> None:
         scale, found_inf = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
-        kernel = params is group["params"] and group["fused"] is not False and group["foreach"] is None
+        kernel = params is group["params"] and state.may_fuse(group)
         if kernel and any(p.is_cuda for p in params):
             params = self._step_by_kernel(group, scale, found_inf)
             if not params:

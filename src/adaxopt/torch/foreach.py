@@ -56,7 +56,13 @@ def update(
             torch._foreach_add_(ms, gs if _is(n.b, 1) else torch._foreach_mul(gs, n.b))
     del gs
     if not vs:
+        if n.clip is not None:
+            means = list(torch._foreach_clamp_max(means, n.clip))
+            torch._foreach_clamp_min_(means, -n.clip)
         _descend(xs, means, n)
+        if project is not None:
+            for x in xs:
+                x.copy_(project(x, torch.ones_like(x)))
         return
     for i in wake:
         vs[i].copy_(torch.where(vs[i] == 0, squares[i], vs[i]))

@@ -56,7 +56,7 @@ def _dense(x: Tensor) -> bool:
     return True
 
 
-_INFINITE = torch.tensor(math.inf)
+_INFINITE = torch.tensor(math.inf, dtype=torch.float32)
 
 
 def update(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from adaxopt.rule import Numbers, step
+from adaxopt.torch.foreach import Project
 from adaxopt.torch.precision import compute_dtype
 from adaxopt.torch.rounding import stochastic_
 from adaxopt.zoo import Method
@@ -22,10 +23,17 @@ def cast(n: Numbers, dtype: torch.dtype) -> Numbers:
     return Numbers._make(wide)
 
 
-def differentiable_step(p: Tensor, g: Tensor, state: State, method: Method, group: Mapping[str, Any]) -> None:
+def differentiable_step(
+    p: Tensor,
+    g: Tensor,
+    state: State,
+    method: Method,
+    group: Mapping[str, Any],
+    project: Project | None = None,
+) -> None:
     """One step that autograd sees through: state is replaced, the parameter written by one differentiable copy."""
     state["step"] = state["step"] + 1
-    dtype = compute_dtype(torch.view_as_real(p) if p.is_complex() else p)
+    dtype = compute_dtype(*(_real(state[k]) for k in ("exp_avg", "exp_avg_sq") if k in state), _real(p))
     n = method.numbers(state["step"], {**group, "dtype": str(dtype).removeprefix("torch.")}, torch)
     if group["maximize"]:
         g = -g
@@ -36,9 +44,9 @@ def differentiable_step(p: Tensor, g: Tensor, state: State, method: Method, grou
         kept = g + n.l2 * p if group["weight_decay"] else g
         state["window"] = state["window"].index_copy(0, slot, kept.unsqueeze(0))
     m, v = state.get("exp_avg"), state.get("exp_avg_sq")
-    x, m, v, top, _ = step(
-        _real(p),
-        _real(g),
+    x, m, v, top, d = step(
+        _real(p).to(dtype),
+        _real(g).to(dtype),
         None if m is None else _real(m),
         None if v is None else _real(v),
         n,
@@ -50,11 +58,13 @@ def differentiable_step(p: Tensor, g: Tensor, state: State, method: Method, grou
     for key, value in (("exp_avg", m), ("exp_avg_sq", v), ("max_exp_avg_sq", top)):
         if value is not None:
             state[key] = torch.view_as_complex(value) if p.is_complex() else value
+    if project is not None:
+        x = project(x, d if isinstance(d, Tensor) else torch.ones_like(x))
     p.copy_(torch.view_as_complex(x) if p.is_complex() else x)
 
 
 def _real(t: Tensor) -> Tensor:
-    return torch.view_as_real(t) if t.is_complex() else t
+    return torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
 
 
 def row_step(

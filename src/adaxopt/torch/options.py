@@ -111,6 +111,8 @@ def _together(o: Mapping[str, Any]) -> None:
                 raise ValueError(f"differentiable=True, {flag}=True: a differentiable step has its own path")
         if o["rounding"] != "nearest":
             raise ValueError(f"differentiable=True, rounding={o['rounding']!r}: rounding has no derivative")
+        if o["state_dtype"] is torch.bfloat16:
+            raise ValueError("differentiable=True, state_dtype=torch.bfloat16: rounding has no derivative")
 
 
 def check_parameter(p: Tensor) -> None:

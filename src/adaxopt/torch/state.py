@@ -14,11 +14,14 @@ from adaxopt.rule import Rule
 LOW = (torch.bfloat16, torch.float16)
 
 
+def may_fuse(group: Mapping[str, Any]) -> bool:
+    """Asked for, or nothing asked: `foreach` either way is a request for the other path, unless fused is too."""
+    return bool(group["fused"]) or (group["fused"] is None and group["foreach"] is None)
+
+
 def on_device(p: Tensor, group: Mapping[str, Any]) -> bool:
     """Whether this parameter's time lives beside it (a captured step, the CUDA kernel) or on the host."""
-    return bool(group["capturable"]) or (
-        p.is_cuda and group["fused"] is not False and group["foreach"] is None
-    )
+    return bool(group["capturable"]) or (p.is_cuda and may_fuse(group))
 
 
 def step_device(p: Tensor, group: Mapping[str, Any]) -> torch.device:
@@ -81,12 +84,17 @@ def local_gradient(p: Tensor, g: Tensor) -> Tensor:
     """The part of the gradient that belongs to this process's part of the parameter."""
     kind = dtensor_type()
     if kind is None or not isinstance(p, kind):
-        return g
+        return _resolved(g)
     if not isinstance(g, kind):
         raise TypeError("a DTensor parameter has a plain gradient: distribute it as its parameter is")
     if g.placements != p.placements:  # type: ignore[attr-defined]
         g = g.redistribute(p.device_mesh, p.placements)  # type: ignore[attr-defined]
     return g._local_tensor  # type: ignore[attr-defined]
+
+
+def _resolved(g: Tensor) -> Tensor:
+    """Autograd may leave a conjugation or a sign to be applied later; a step reads the numbers themselves."""
+    return g.resolve_conj().resolve_neg() if g.is_conj() or g.is_neg() else g
 
 
 def first_element(p: Tensor, rounding: str) -> int:
