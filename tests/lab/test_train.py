@@ -1,0 +1,218 @@
+"""Runs: what the loop computes, that it can stop anywhere, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from adaxopt.lab import batches, loop, optimizers, schedule, spec, task, train
+from adaxopt.lab.errors import Busy, Interrupted, LabError, StoreError
+from adaxopt.lab.settings import Settings, choose_device
+from adaxopt.lab.signals import Stop, listening
+from adaxopt.lab.store import RunFolder
+
+TINY = str(Path(__file__).with_name("tiny.py"))
+TIMES = {"seconds", "step_seconds", "loop_seconds", "sessions"}
+
+
+def spec_of(name="Tiny", **changes):
+    given = dict(
+        study="s", task=f"{TINY}:{name}", optimizer="adaxw", options={"lr": 0.02}, epochs=3, batch_size=16,
+        seed=4, schedule={"name": "cosine", "warmup": 3},
+    )  # fmt: skip
+    return spec.make(**{**given, **changes})
+
+
+def content(record):
+    """Everything a run computed: all but times and how often it was resumed."""
+    metrics = [{k: v for k, v in line.items() if k not in TIMES} for line in record.metrics]
+    return metrics, {k: v for k, v in record.done.items() if k not in TIMES}
+
+
+def plain_loop(given):
+    """The run as a person would write it, from the specification alone."""
+    made = task.load(given["task"])
+    data = made.data()
+    torch.manual_seed(given["seed"])
+    model = made.model()
+    optimizer = optimizers.build(given["optimizer"], model.parameters(), given["options"])
+    x, y = data["train"]
+    steps = -(-len(x) // given["batch_size"])
+    factor = schedule.factor(given["schedule"], steps * given["epochs"])
+    step, losses = 0, []
+    for epoch in range(given["epochs"]):
+        model.train()
+        total = 0.0
+        for rows in batches.order(len(x), given["seed"], epoch).split(given["batch_size"]):
+            for group in optimizer.param_groups:
+                group["lr"] = given["options"]["lr"] * factor(step)
+            optimizer.zero_grad()
+            loss, _ = made.loss(model, (x[rows], y[rows]))
+            loss.backward()
+            optimizer.step()
+            total += loss.item() * len(rows)
+            step += 1
+        losses.append(total / len(x))
+    model.eval()
+    with torch.no_grad():
+        loss, right = made.loss(model, data["test"])
+    return model, losses, loss.item(), right.float().mean().item()
+
+
+@pytest.mark.parametrize("optimizer", ["adaxw", "sgdm", "torch:AdamW"])
+def test_the_loop_computes_what_a_plain_one_does(optimizer, tmp_path):
+    given = spec_of(optimizer=optimizer)
+    record = train.run(given, tmp_path)
+    model, losses, loss, metric = plain_loop(given)
+    assert record.done["model_sha256"] == loop.fingerprint(model)
+    assert [line["train_loss"] for line in record.metrics] == losses
+    assert record.done["metric"] == pytest.approx(metric)
+    assert record.done["valid_loss"] == pytest.approx(loss, rel=1e-6)
+    assert [line["step"] for line in record.metrics] == [6, 12, 18]
+    assert record.done["best"] == max(line["metric"] for line in record.metrics)
+    assert record.metrics[-1]["lr"] == pytest.approx(0.02 * schedule.factor(given["schedule"], 18)(17))
+
+
+def test_a_run_is_a_function_of_its_specification(tmp_path):
+    torch.manual_seed(99)
+    before = torch.get_rng_state()
+    first = train.run(spec_of(), tmp_path / "a")
+    assert torch.equal(torch.get_rng_state(), before)  # given back
+    torch.manual_seed(1)
+    assert content(train.run(spec_of(), tmp_path / "b")) == content(first)
+    other = train.run(spec_of(seed=5), tmp_path / "b")
+    assert other.done["model_sha256"] != first.done["model_sha256"]
+
+
+def test_a_finished_run_is_read_not_repeated(tmp_path):
+    first = train.run(spec_of(), tmp_path)
+    again = train.run(spec_of(), tmp_path)
+    assert again == first
+    assert sorted(p.name for p in first.path.iterdir()) == [
+        ".lock", "done.json", "env.json", "metrics.jsonl", "spec.json",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["Tiny", "TinyDataset", "TinyLoader", "TinyLoss"])
+@pytest.mark.parametrize("at", [1, 6, 9, 17])
+def test_stopped_anywhere_it_ends_with_the_same_bits(name, at, tmp_path):
+    whole = train.run(spec_of(name), tmp_path / "whole")
+    stop = Stop()
+
+    def ask(step, total, metric):
+        if step >= at:
+            stop.signum = signal.SIGTERM
+
+    every_step = Settings(checkpoint_seconds=0)
+    with pytest.raises(Interrupted) as caught:
+        train.run(spec_of(name), tmp_path / "parts", every_step, ask, stop)
+    assert caught.value.exit_code == 143
+    torch.manual_seed(123)  # whatever happens in between
+    resumed = train.run(spec_of(name), tmp_path / "parts")
+    assert resumed.done["sessions"] == 2
+    assert content(resumed) == content(whole)
+
+
+def test_metrics_written_after_the_checkpoint_are_cut_off(tmp_path):
+    whole = train.run(spec_of(), tmp_path / "whole")
+    stop = Stop()
+
+    def ask(step, total, metric):
+        stop.signum = signal.SIGINT if step >= 8 else 0
+
+    with pytest.raises(Interrupted):
+        train.run(spec_of(), tmp_path / "parts", Settings(checkpoint_seconds=0), ask, stop)
+    folder = RunFolder(tmp_path / "parts", spec_of())
+    with open(folder.path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 12, "epoch": 2, "metric": 0.1}\n{"step": 18, "ep')
+    assert content(train.run(spec_of(), tmp_path / "parts")) == content(whole)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_a_run_that_resumes(signum, tmp_path):
+    whole = train.run(spec_of(), tmp_path / "whole")
+
+    def ask(step, total, metric):
+        if step == 9:
+            os.kill(os.getpid(), signum)
+
+    before = signal.getsignal(signum)
+    with pytest.raises(Interrupted) as caught:
+        train.run(spec_of(), tmp_path / "parts", Settings(checkpoint_seconds=0), ask)
+    assert signal.getsignal(signum) is before
+    assert caught.value.exit_code == 128 + signum
+    assert "at step" in str(caught.value)
+    assert content(train.run(spec_of(), tmp_path / "parts")) == content(whole)
+
+
+def test_a_second_signal_acts_as_usual():
+    with listening() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.signum == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_two_processes_never_write_one_run(tmp_path):
+    with RunFolder(tmp_path, spec_of()).lock(), pytest.raises(Busy, match="another process writes this run"):
+        train.run(spec_of(), tmp_path)
+    assert train.run(spec_of(), tmp_path).done["sessions"] == 1
+
+
+def test_diverged_is_a_result(tmp_path):
+    record = train.run(spec_of("Explodes", optimizer="sgdm", options={"lr": 1.0}), tmp_path)
+    assert record.done["status"] == "diverged"
+    assert record.done["metric"] is None
+    assert record.done["steps"] < 18  # stopped early
+    json.dumps(record.done, allow_nan=False)
+
+
+def test_growth_without_nan_is_divergence_too(tmp_path):
+    record = train.run(spec_of("Explodes", optimizer="sgdm", options={"lr": 1e-3}, epochs=200), tmp_path)
+    assert record.done["status"] == "diverged"
+
+
+def test_a_damaged_checkpoint_is_reported_and_left(tmp_path):
+    stop = Stop()
+    stop.signum = signal.SIGTERM
+    with pytest.raises(Interrupted):
+        train.run(spec_of(), tmp_path, stop=stop)
+    checkpoint = RunFolder(tmp_path, spec_of()).checkpoint
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    damaged = checkpoint.read_bytes()
+    with pytest.raises(StoreError, match=r"checkpoint\.pt: cannot be resumed from") as caught:
+        train.run(spec_of(), tmp_path)
+    assert "\n" not in str(caught.value)
+    assert checkpoint.read_bytes() == damaged
+    checkpoint.unlink()
+    assert train.run(spec_of(), tmp_path).done["status"] == "finished"
+
+
+def test_tuning_holds_out_a_fifth_and_final_runs_see_all(tmp_path):
+    tune = train.run(spec_of(purpose="tune", trial=0), tmp_path)
+    final = train.run(spec_of(), tmp_path)
+    assert (tune.done["split"], final.done["split"]) == ("valid", "test")
+    assert (tune.done["steps"], final.done["steps"]) == (3 * 5, 3 * 6)  # 72 and 90 rows in batches of 16
+    keep, held = batches.holdout(90)
+    assert (len(keep), len(held)) == (72, 18)
+    assert not set(keep.tolist()) & set(held.tolist())
+
+
+def test_environment_is_recorded(tmp_path):
+    env = train.run(spec_of(), tmp_path).env
+    assert env["versions"]["torch"] == torch.__version__
+    assert env["threads"] == 1
+    assert set(env) >= {"time", "versions", "hardware", "commit", "device"}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_devices():
+    assert choose_device("auto").type == "cpu"
+    for name in ("cuda", "gpu"):
+        with pytest.raises(LabError, match="device="):
+            choose_device(name)

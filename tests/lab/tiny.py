@@ -1,0 +1,185 @@
+"""Tasks for the tests: tiny, seeded, with dropout and noise so that a lost generator shows."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset
+
+
+def points(n, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 8, generator=generator)
+    return x, (x[:, 0] * x[:, 1] > 0).long()
+
+
+class Tiny:
+    metric = "accuracy"
+    higher_is_better = True
+    epochs = 3
+    batch_size = 16
+
+    def __init__(self, rows=90, dropout=0.1):
+        self.rows, self.dropout = rows, dropout
+
+    def data(self):
+        return {"train": points(self.rows, 1), "test": points(40, 2)}
+
+    def model(self):
+        return nn.Sequential(nn.Linear(8, 12), nn.Tanh(), nn.Dropout(self.dropout), nn.Linear(12, 2))
+
+    def loss(self, model, batch):
+        x, y = batch
+        out = model(x)
+        return F.cross_entropy(out, y), out.argmax(1) == y
+
+
+class Noisy(Dataset):
+    """A Dataset whose items draw from torch's generator, as augmentation does."""
+
+    def __init__(self, n, seed):
+        self.x, self.y = points(n, seed)
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        return self.x[i] + 0.1 * torch.randn(8), self.y[i]
+
+
+class TinyDataset(Tiny):
+    def data(self):
+        return {"train": Noisy(self.rows, 1), "test": Noisy(40, 2)}
+
+
+class TinyLoader(Tiny):
+    def data(self):
+        loader = DataLoader(Noisy(self.rows, 1), batch_size=16, shuffle=True)
+        return {"train": loader, "valid": [points(20, 3)], "test": [points(20, 2), points(12, 4)]}
+
+
+class TinyLoss(Tiny):
+    metric = "loss"
+    higher_is_better = False
+
+    def loss(self, model, batch):
+        return super().loss(model, batch)[0]
+
+
+class Slow(Tiny):
+    """A run of seconds, to be interrupted."""
+
+    epochs = 40
+
+    def loss(self, model, batch):
+        time.sleep(0.02)
+        return super().loss(model, batch)
+
+
+class NanAtOnce(Tiny):
+    def loss(self, model, batch):
+        loss, right = super().loss(model, batch)
+        return loss * float("nan"), right
+
+
+class NanMetric(Tiny):
+    def loss(self, model, batch):
+        loss, right = super().loss(model, batch)
+        return loss, right.float() if model.training else right.float() * float("nan")
+
+
+class Explodes(Tiny):
+    """A loss that grows without bound along the gradient: every method diverges."""
+
+    def loss(self, model, batch):
+        _, right = super().loss(model, batch)
+        return -100 * sum((p**4).sum() for p in model.parameters()), right
+
+
+class Raises(Tiny):
+    def loss(self, model, batch):
+        raise ValueError("the third column is empty\nand more")
+
+
+class NoMetric:
+    higher_is_better = True
+
+    def data(self): ...
+
+    def model(self): ...
+
+
+class BadFlag(Tiny):
+    higher_is_better = "yes"
+
+
+class BadData(Tiny):
+    def data(self):
+        return points(10, 1)
+
+
+class BadKey(Tiny):
+    def data(self):
+        return {**super().data(), "dev": points(3, 1)}
+
+
+class BadModel(Tiny):
+    def model(self):
+        return lambda x: x
+
+
+class FrozenModel(Tiny):
+    def model(self):
+        return nn.Linear(8, 2).requires_grad_(False)
+
+
+class UnevenRows(Tiny):
+    def data(self):
+        x, y = points(10, 1)
+        return {"train": (x, y[:9]), "test": (x, y)}
+
+
+class Generator(Tiny):
+    def data(self):
+        return {"train": (points(4, i) for i in range(3)), "test": points(4, 1)}
+
+
+class LoneLoss(Tiny):
+    def loss(self, model, batch):
+        return super().loss(model, batch)[0]
+
+
+class VectorLoss(Tiny):
+    def loss(self, model, batch):
+        x, y = batch
+        out = model(x)
+        return F.cross_entropy(out, y, reduction="none"), out.argmax(1) == y
+
+
+class DetachedLoss(Tiny):
+    def loss(self, model, batch):
+        loss, right = super().loss(model, batch)
+        return loss.detach(), right
+
+
+class LoaderWithoutValid(TinyLoader):
+    def data(self):
+        data = super().data()
+        del data["valid"]
+        return data
+
+
+class PlainSGD(torch.optim.Optimizer):
+    """A user's optimizer, with a knob and no default lr."""
+
+    def __init__(self, params, lr, half=False):
+        super().__init__(params, {"lr": lr, "half": half})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.add_(p.grad, alpha=-group["lr"] * (0.5 if group["half"] else 1.0))
