@@ -1,0 +1,159 @@
+"""CPU step time and memory of AdaXW beside torch's AdamW, over the shapes of ResNet-50.
+
+    python benchmarks/cpu.py [--rounds 30] [--out records/cpu_step.json]
+
+Machines are noisy: every round times each optimizer once, in turn, and what is reported is a ratio of medians of one
+run. Memory is counted by the allocator: the peak of bytes held during a step above what stood before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from adaxopt import AdaXW
+
+Make = Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]
+
+ROWS: dict[str, Make] = {
+    "torch AdamW fused": lambda p: torch.optim.AdamW(p, fused=True),
+    "AdaXW fused": lambda p: AdaXW(p, fused=True),
+    "torch AdamW foreach": lambda p: torch.optim.AdamW(p, foreach=True),
+    "AdaXW foreach": lambda p: AdaXW(p, foreach=True),
+    "torch AdamW for-loop": lambda p: torch.optim.AdamW(p, foreach=False),
+    "AdaXW for-loop": lambda p: AdaXW(p, foreach=False),
+    "AdaXW default": lambda p: AdaXW(p),
+}
+AGAINST = {
+    "AdaXW fused": "torch AdamW fused",
+    "AdaXW foreach": "torch AdamW foreach",
+    "AdaXW for-loop": "torch AdamW for-loop",
+    "AdaXW default": "torch AdamW fused",
+}
+
+
+def resnet50_shapes() -> list[tuple[int, ...]]:
+    """The 161 parameter tensors of ResNet-50 (25.6M numbers)."""
+    shapes: list[tuple[int, ...]] = [(64, 3, 7, 7), (64,), (64,)]
+    inside = 64
+    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for block in range(blocks):
+            outside = width * 4
+            shapes += [(width, inside, 1, 1), (width,), (width,), (width, width, 3, 3), (width,), (width,)]
+            shapes += [(outside, width, 1, 1), (outside,), (outside,)]
+            if block == 0:
+                shapes += [(outside, inside, 1, 1), (outside,), (outside,)]
+            inside = outside
+    return [*shapes, (1000, 2048), (1000,)]
+
+
+class PeakBytes(TorchDispatchMode):
+    """Bytes of storages that come to life under this mode, at their peak."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alive: dict[int, int] = {}
+        self.peak = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        given = {t.untyped_storage()._cdata for t in _tensors(args)}
+        for t in _tensors(result if isinstance(result, (list, tuple)) else [result]):
+            storage = t.untyped_storage()
+            if storage._cdata not in given and storage._cdata not in self.alive:
+                self._watch(storage)
+        return result
+
+    def _watch(self, storage: torch.UntypedStorage) -> None:
+        import weakref
+
+        key = storage._cdata
+        self.alive[key] = storage.nbytes()
+        self.peak = max(self.peak, sum(self.alive.values()))
+        weakref.finalize(storage, self.alive.pop, key, None)
+
+
+def _tensors(values):
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
+def build(make: Make, shapes: list[tuple[int, ...]], dtype: torch.dtype) -> torch.optim.Optimizer:
+    generator = torch.Generator().manual_seed(0)
+    params = []
+    for shape in shapes:
+        p = torch.nn.Parameter(torch.randn(shape, generator=generator).to(dtype))
+        p.grad = torch.randn(shape, generator=generator).to(dtype)
+        params.append(p)
+    return make(params)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--out", type=Path, default=Path("records/cpu_step.json"))
+    arguments = parser.parse_args()
+    shapes = resnet50_shapes()
+    count = sum(torch.Size(s).numel() for s in shapes)
+    optimizers = {name: build(make, shapes, torch.float32) for name, make in ROWS.items()}
+    for _ in range(3):
+        for optimizer in optimizers.values():
+            optimizer.step()
+    times: dict[str, list[float]] = {name: [] for name in ROWS}
+    for _ in range(arguments.rounds):
+        for name, optimizer in optimizers.items():
+            start = time.perf_counter()
+            optimizer.step()
+            times[name].append(time.perf_counter() - start)
+    rows = {}
+    print(f"ResNet-50 shapes: {len(shapes)} tensors, {count / 1e6:.1f}M float32, {torch.get_num_threads()} threads")
+    print(f"{'':24}{'ms':>8}{'ratio':>8}   against{'':18}{'peak MB':>8}")
+    for name, optimizer in optimizers.items():
+        with PeakBytes() as memory:
+            optimizer.step()
+        median = statistics.median(times[name])
+        other = AGAINST.get(name)
+        ratio = median / statistics.median(times[other]) if other else None
+        rows[name] = {
+            "median_ms": median * 1e3,
+            "quartiles_ms": [q * 1e3 for q in statistics.quantiles(times[name], n=4)[::2]],
+            "against": other,
+            "ratio": ratio,
+            "peak_bytes": memory.peak,
+        }
+        shown = f"{ratio:8.2f}   {other:24}" if ratio else " " * 35
+        print(f"{name:24}{median * 1e3:8.2f}{shown}{memory.peak / 1e6:9.1f}")
+    environment = {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "processor": _processor(),
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+    }
+    record = {"benchmark": "cpu_step", "tensors": len(shapes), "numbers": count, "rounds": arguments.rounds}
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps({**record, "environment": environment, "rows": rows}, indent=1) + "\n")
+    print(f"written to {arguments.out}")
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []:
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+if __name__ == "__main__":
+    main()
