@@ -6,7 +6,8 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from adaxopt.lab.report.palette import Look
+from adaxopt.lab.errors import LabError
+from adaxopt.lab.report.palette import Look, looks
 from adaxopt.lab.report.theme import TOKENS, config
 
 FIELD = "optimizer"
@@ -21,15 +22,29 @@ def as_dict(chart: Any) -> dict[str, Any]:
     elif hasattr(chart, "to_dict"):
         spec = chart.to_dict()
     else:
-        raise TypeError(f"figure of type {type(chart).__name__}: must be an Altair chart or a Vega-Lite dict")
-    for url in ("$schema", "config"):
-        spec.pop(url, None)
+        raise LabError(f"figure of type {type(chart).__name__}: must be an Altair chart or a Vega-Lite dict")
+    for unwanted in ("$schema", "config"):
+        spec.pop(unwanted, None)
     for part in _walk(spec):
         if isinstance(part, dict) and isinstance(part.get("data"), dict) and "url" in part["data"]:
-            raise ValueError(
+            raise LabError(
                 f"figure reads {part['data']['url']!r}: a page is offline, put the rows into the chart"
             )
+    labels = labels_in(spec)
+    if labels:
+        _dress(spec, labels)
     return spec
+
+
+def _dress(spec: Mapping[str, Any], labels: list[str]) -> None:
+    """Give colours by `optimizer` that have no scale of their own the palette's."""
+    scale = {"domain": labels, "range": [look.light for look in looks(labels).values()]}
+    for part in _walk(spec):
+        encoding = part.get("encoding") if isinstance(part, Mapping) else None
+        for channel in ("color", "fill", "stroke"):
+            given = encoding.get(channel) if isinstance(encoding, Mapping) else None
+            if isinstance(given, dict) and given.get("field") == FIELD and "scale" not in given:
+                given["scale"] = copy.deepcopy(scale)
 
 
 def labels_in(spec: Mapping[str, Any]) -> list[str]:
@@ -41,9 +56,9 @@ def labels_in(spec: Mapping[str, Any]) -> list[str]:
     return list(found)
 
 
-def prepare(spec: Mapping[str, Any], looks: Mapping[str, Look]) -> dict[str, Any]:
+def prepare(spec: Mapping[str, Any], known: Mapping[str, Look]) -> dict[str, Any]:
     """The spec that the page draws; the one given is not changed."""
-    out = recolour(copy.deepcopy(dict(spec)), looks)
+    out = recolour(copy.deepcopy(dict(spec)), known)
     out.pop("title", None)
     out["config"] = config("page")
     if _switch(out, False):
@@ -54,9 +69,9 @@ def prepare(spec: Mapping[str, Any], looks: Mapping[str, Look]) -> dict[str, Any
     return out
 
 
-def recolour(spec: Any, looks: Mapping[str, Look]) -> Any:
+def recolour(spec: Any, known: Mapping[str, Look]) -> Any:
     """Colours of the light palette and the light paper as CSS variables, wherever they stand."""
-    variables = {look.light: f"var({variable(look)})" for look in looks.values()}
+    variables = {look.light: f"var({variable(look)})" for look in known.values()}
     variables |= {colour: f"var(--{name})" for name, colour in TOKENS["light"].items()}
     return swap(spec, variables)
 

@@ -25,7 +25,10 @@
   const el = (tag, kind, text) => { const e = document.createElement(tag); if (kind) e.className = kind; if (text !== undefined) e.textContent = text; return e; };
   const swatch = (name) => { const chip = document.querySelector(`.chip[data-index="${looks.indexOf(name)}"] .swatch`); return chip ? chip.cloneNode(true) : null; };
   function tooltip(_, event, __, value) {
-    if (value === null || value === undefined || value === "") { tip.className = ""; return; }
+    if (value === null || value === undefined || value === "") {
+      if (event.pointerType !== "touch") tip.className = "";  // after a tap it stays until the next one
+      return;
+    }
     tip.replaceChildren();
     const rows = typeof value === "object" ? Object.entries(value) : [["", String(value)]];
     const body = el("table");
@@ -53,6 +56,7 @@
     tip.style.left = Math.min(Math.max(8, x), Math.max(8, innerWidth - box.width - 8)) + "px";
     tip.style.top = Math.max(8, y) + "px";
   }
+  addEventListener("pointerdown", () => { tip.className = ""; }, { capture: true });
   addEventListener("scroll", () => { tip.className = ""; }, { passive: true });
 
   const options = { mode: "vega-lite", actions: false, defaultStyle: false, logLevel: 1, hover: true };
@@ -60,6 +64,7 @@
     try {
       const { view } = await vegaEmbed(box, spec(box.dataset.figure), { ...options, renderer: "svg", tooltip });
       views.set(box.dataset.figure, view);
+      view.addEventListener("pointerdown", (event, item) => { if (event.pointerType === "touch" && item) tooltip(null, event, item, item.tooltip); });
     } catch (error) {
       box.classList.add("failed");
       box.textContent = "This chart could not be drawn: " + error.message;

@@ -53,7 +53,7 @@ LOOKS: dict[str, Look] = {
     "nosadam": Look("#6b3e00", "#e9752a", (6, 2, 2, 2), "cross"),
     "padam": Look("#9e46c4", "#b977c2", (6, 3), "triangle-down"),
     "adax": Look("#da7c07", "#ffa91e", (6, 3), "circle"),
-    "adaxw": Look("#c13a05", "#cd3d10", SOLID, "circle"),
+    "adaxw": Look("#c13a05", "#db4716", SOLID, "circle"),
     "padax": Look("#8a008c", "#a74ea2", SOLID, "triangle-down"),
 }
 

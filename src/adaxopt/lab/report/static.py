@@ -56,7 +56,7 @@ def save_chart(
             path = stem.with_name(f"{stem.name}{'-dark' if theme == 'dark' else ''}.{kind}")
             path.parent.mkdir(parents=True, exist_ok=True)
             if kind == "svg":
-                files.write(path, vl_convert.vegalite_to_svg(spec).encode())
+                files.write(path, _stable(vl_convert.vegalite_to_svg(spec)).encode())
             elif kind == "png":
                 files.write(path, vl_convert.vegalite_to_png(spec, scale=2))
             else:
@@ -77,6 +77,12 @@ def paint(chart: Any, theme: str, title: str = "", labels: Sequence[str] = ()) -
         spec = swap(spec, words)
     spec["config"] = config(theme)
     return spec
+
+
+def _stable(svg: str) -> str:
+    """The SVG with its clip paths counted from 0: the renderer counts through the life of the process."""
+    names: dict[str, str] = {}
+    return re.sub(r"\bclip\d+\b", lambda m: names.setdefault(m.group(), f"clip{len(names)}"), svg)
 
 
 def slug(name: str) -> str:

@@ -97,7 +97,7 @@ class Figures:
         self.decimals = min(8, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else None
 
     def number(self, value: float, signed: bool = False) -> str:
-        if self.decimals is None or (value and abs(value) < 10.0**-self.decimals) or abs(value) >= 1e7:
+        if self.decimals is None or abs(value) >= 1e7:
             text = f"{value:+.5g}" if signed else f"{value:.5g}"
         else:
             text = f"{value:{'+' if signed else ''}.{self.decimals}f}"

@@ -1,0 +1,312 @@
+"""The report's numbers against independent ones, its charts as data, its pictures, its errors."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+import xml.etree.ElementTree as xml
+
+import pytest
+
+pytest.importorskip("altair", reason="the report needs altair: pip install 'adaxopt[lab]'")
+pytest.importorskip("vl_convert", reason="the report needs vl-convert-python: pip install 'adaxopt[lab]'")
+
+import altair as alt
+from PIL import Image
+from report_records import EPOCHS, LEVELS, own_figure, record, study
+
+from adaxopt.lab import stats
+from adaxopt.lab.errors import LabError
+from adaxopt.lab.report import charts, embed, palette, save_static, series, static, tables, write_report
+from adaxopt.lab.report.page import render
+from adaxopt.lab.store import RunRecord
+
+# -- numbers --------------------------------------------------------------------------------------------------
+
+
+def test_summary_against_the_statistics_module():
+    """Oracle: statistics.mean and stdev, and t = 2.776445 for five seeds."""
+    [one] = series.studies(study(diverged=()))
+    rows = tables.summary(one, tables.reference(one, None))
+    assert [r.label for r in rows] == ["adaxw", "sgdm", "amsgradw", "adamw"]
+    for r in rows:
+        runs = [record(r.label, seed) for seed in range(5)]
+        values = [run.done["metric"] for run in runs]
+        half = 2.776445 * statistics.stdev(values) / math.sqrt(5)
+        assert r.mean == pytest.approx(statistics.mean(values), rel=1e-12)
+        assert (r.low, r.high) == pytest.approx((r.mean - half, r.mean + half), rel=1e-6)
+        assert r.seconds == pytest.approx(statistics.mean(run.done["seconds"] for run in runs))
+        assert r.n == 5
+    assert rows[0].verdict == "base"
+
+
+def test_intervals_are_those_of_the_statistics_of_the_lab():
+    values = [0.91, 0.93, 0.92, 0.925]
+    e = stats.t_interval(values)
+    assert tables.interval(values) == (e.mean, e.low, e.high)
+    assert tables.interval([0.5]) == (0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("mine", "base", "higher", "kind"),
+    [
+        ([0.95, 0.951, 0.949], [0.9, 0.901, 0.899], True, "better"),
+        ([0.95, 0.951, 0.949], [0.9, 0.901, 0.899], False, "worse"),
+        ([0.85, 0.851, 0.849], [0.9, 0.901, 0.899], True, "worse"),
+        ([0.90, 0.92, 0.88], [0.91, 0.89, 0.9], True, "undecided"),
+        ([0.95, 0.951], [0.9, 0.901], True, "undecided"),
+    ],
+)
+def test_verdicts(mine, base, higher, kind):
+    runs = [record("adaxw", i, metric=m if higher else 1 - m, higher=higher) for i, m in enumerate(mine)]
+    runs += [record("adamw", i, metric=m if higher else 1 - m, higher=higher) for i, m in enumerate(base)]
+    [one] = series.studies(runs)
+    by_name = {s.label: s for s in one.series}
+    result = tables.versus(by_name["adaxw"], by_name["adamw"], higher)
+    assert result.kind == kind
+    assert f"{len(mine)} pairs" in result.note
+
+
+def test_a_method_that_diverged_is_never_called_better():
+    runs = [record("adaxw", i, metric=0.95 + i / 1000) for i in range(4)] + [
+        record("adaxw", 4, status="diverged")
+    ]
+    runs += [record("adamw", i, metric=0.9 + i / 1000) for i in range(5)]
+    [one] = series.studies(runs)
+    rows = {r.label: r for r in tables.summary(one, "adamw")}
+    assert rows["adaxw"].verdict == "diverged"
+    assert "1 of 5 diverged" in rows["adaxw"].note
+    assert (rows["adaxw"].n, rows["adaxw"].diverged) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("width", "value", "text"),
+    [
+        (0.031, 0.98765, "0.988"),
+        (3.1, 92.318, "92.3"),
+        (31, 92.318, "92"),
+        (0.0, 0.98765, "0.98765"),
+        (0.01, -0.00096, "\N{MINUS SIGN}0.001"),
+        (0.5, 1.25e9, "1.25e+09"),
+    ],
+)
+def test_numbers_have_the_digits_that_their_width_allows(width, value, text):
+    assert tables.Figures(width).number(value) == text
+
+
+def test_variants_of_one_optimizer_are_not_averaged():
+    runs = [record(seed=s, options={"b2": b2}.items()) for s in range(3) for b2 in (1e-3, 1e-4)]
+    [one] = series.studies(runs)
+    assert one.labels == ["adaxw, b2=0.001", "adaxw, b2=0.0001"]
+    assert [len(s.finished) for s in one.series] == [3, 3]
+
+
+def test_curves_are_thinned_and_keep_their_ends():
+    run = record(epochs=1000)
+    line = series.curve([run], "metric", "epoch")
+    assert len(line.x) == series.MAX_POINTS
+    assert (line.x[0], line.x[-1]) == (1, 1000)
+    assert line.values[-1] == [run.metrics[-1]["metric"]]
+
+
+def test_the_axis_is_the_step_when_epochs_repeat():
+    run = record()
+    assert series.axis_of(series.studies([run])[0]) == "epoch"
+    often = RunRecord(run.spec, run.env, [{**m, "epoch": 1} for m in run.metrics], run.done, run.path)
+    assert series.axis_of(series.studies([often])[0]) == "step"
+
+
+def test_values_that_are_no_numbers_are_left_out():
+    run = record()
+    lines = [{**m, "train_loss": None if m["epoch"] % 2 else float("nan")} for m in run.metrics]
+    [one] = series.studies([RunRecord(run.spec, run.env, lines, run.done, run.path)])
+    names = [p.name for p in charts.pictures(one)]
+    assert "train-loss" not in names
+    assert "metric" in names
+
+
+# -- charts ---------------------------------------------------------------------------------------------------
+
+
+def rows_of(chart, *fields):
+    """The rows of a chart's data that have these fields."""
+    data = chart.to_dict()["datasets"].values()
+    return [r for rows in data for r in rows if all(f in r for f in fields)]
+
+
+def test_charts_hold_what_the_records_say():
+    [one] = series.studies(study())
+    made = {p.name: p.chart for p in charts.pictures(one)}
+    assert list(made) == ["metric", "train-loss", "seeds", "lr", "difference", "time"]
+    dots = rows_of(made["seeds"], "seed", "value")
+    assert len(dots) == 4 * 5 - 1
+    for dot in dots:
+        assert dot["value"] == pytest.approx(
+            record(dot["optimizer"], int(dot["seed"])).done["metric"], rel=1e-5
+        )
+    [lost] = rows_of(made["seeds"], "seeds")
+    assert (lost["optimizer"], lost["text"], lost["seeds"]) == ("adamw", "✕ 1 diverged", "3")
+    last = {r["optimizer"]: r["mean"] for r in rows_of(made["metric"], "mean", "low") if r["x"] == EPOCHS}
+    finals = {o: [record(o, s).done["metric"] for s in range(5) if (o, s) != ("adamw", 3)] for o in LEVELS}
+    assert last == pytest.approx({o: statistics.mean(v) for o, v in finals.items()}, rel=1e-5)
+    crosses = [r for r in rows_of(made["lr"], "lr", "text") if r["text"] == "diverged"]
+    assert [(c["optimizer"], c["lr"]) for c in crosses] == [("adaxw", 0.015)]
+    assert {r["optimizer"] for r in rows_of(made["difference"], "low", "verdict")} == {
+        "sgdm",
+        "adamw",
+        "amsgradw",
+    }
+
+
+def test_lower_is_better_turns_the_order_round():
+    records = study(higher=False, metric_name="perplexity", diverged=())
+    [one] = series.studies(records)
+    assert one.ranked[0].label == "adaxw"
+    assert "lower is better" in charts.pictures(one)[0].caption
+    assert all(r["mean"] < 0 for r in rows_of(charts.differences(one, "adaxw"), "verdict"))
+
+
+def test_one_seed_and_no_tuning_still_make_a_report():
+    [one] = series.studies([record("adamw"), record("adaxw")])
+    assert [p.name for p in charts.pictures(one)] == ["metric", "train-loss", "seeds", "time"]
+
+
+def test_tuning_alone_makes_a_report():
+    [one] = series.studies([record("adamw", 7, "tune", lr=lr) for lr in (1e-4, 1e-3, 1e-2)])
+    assert [p.name for p in charts.pictures(one)] == ["lr"]
+    assert "No final run has finished yet" in render([*one.records])
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ([1e-4, 1e-1], [1e-4, 1e-3, 1e-2, 1e-1]),
+        ([0.02, 0.3], [0.03, 0.1, 0.3]),
+        ([0.5], [0.5]),
+        ([1e-9, 1e9], [1e-9, 1e-6, 1e-3, 1, 1e3, 1e6, 1e9]),
+        ([], []),
+    ],
+)
+def test_ticks_of_logarithmic_axes(values, ticks):
+    from adaxopt.lab.report.encoding import log_ticks
+
+    assert log_ticks(values) == pytest.approx(ticks)
+
+
+# -- embedding ------------------------------------------------------------------------------------------------
+
+
+def filters(spec):
+    return [
+        t["filter"] for part in embed._walk(spec) if isinstance(part, dict) for t in part.get("transform", [])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (own_figure, 1),
+        (lambda: alt.layer(own_figure(), own_figure().mark_point()), 2),
+        (lambda: alt.hconcat(own_figure(), own_figure()), 2),
+        (lambda: own_figure().encode(color=alt.value("red")), 0),
+    ],
+    ids=["single", "layers", "concat", "other"],
+)
+def test_switches_reach_every_view_that_shows_optimizers(make, count):
+    spec = embed.prepare(embed.as_dict(make()), palette.looks(["adam", "adaxw"]))
+    assert filters(spec) == ["indexof(hidden, datum.optimizer) < 0"] * count
+    assert [p["name"] for p in spec.get("params", [])] == (["hidden"] if count else [])
+    assert embed.labels_in(spec) == ["adam", "adaxw"]
+
+
+def test_colours_become_variables_and_data_stay():
+    look = palette.LOOKS["adaxw"]
+    rows = [{"optimizer": "adaxw", "note": look.light}]
+    given = {
+        "data": {"values": rows},
+        "mark": {"type": "line", "color": look.light.upper()},
+        "$schema": "https://x",
+    }
+    spec = embed.prepare(embed.as_dict(given), {"adaxw": look})
+    assert spec["mark"]["color"] == f"var({embed.variable(look)})"
+    assert spec["data"]["values"] == rows
+    assert "$schema" not in spec
+    assert given["mark"]["color"] == look.light.upper()
+
+
+def test_a_figure_from_the_network_is_refused():
+    with pytest.raises(LabError, match=r"https://example.org/a.csv.*put the rows into the chart"):
+        embed.as_dict({"data": {"url": "https://example.org/a.csv"}, "mark": "line"})
+    with pytest.raises(LabError, match="figure of type int"):
+        embed.as_dict(3)
+
+
+# -- errors ---------------------------------------------------------------------------------------------------
+
+
+def test_no_records_is_one_line(tmp_path):
+    for call in (lambda: write_report([], tmp_path / "r.html"), lambda: save_static([], tmp_path)):
+        with pytest.raises(LabError, match="no runs") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_baseline_names_the_known(tmp_path):
+    with pytest.raises(LabError, match=r"baseline='adm': .*sgdm, adamw, amsgradw, adaxw"):
+        write_report(study(), tmp_path / "r.html", baseline="adm")
+
+
+def test_a_page_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LabError, match="cannot write"):
+        write_report(study(seeds=2), tmp_path / "file" / "r.html")
+
+
+def test_unfinished_and_bare_records(tmp_path):
+    """Runs that have just begun: no metrics, no end, no environment."""
+    begun = record("adamw", 1, status="unfinished")
+    bare = RunRecord(begun.spec, {}, [], None, begun.path)
+    text = render([bare])
+    assert "No final run has finished yet" in text
+    assert "1 unfinished" in render([bare, record("adamw", 2)])
+
+
+# -- pictures -------------------------------------------------------------------------------------------------
+
+
+def test_static_pictures(tmp_path):
+    paths = save_static(study(), tmp_path)
+    names = ("metric", "train-loss", "seeds", "lr", "difference", "time")
+    want = {f"digits-{n}{d}.{f}" for n in names for d in ("", "-dark") for f in ("svg", "png")}
+    assert {p.name for p in paths} == want
+    for path in paths:
+        if path.suffix == ".png":
+            with Image.open(path) as image:
+                assert min(image.size) > 200
+                corner = image.convert("RGB").getpixel((2, 2))
+            assert corner == ((22, 24, 29) if "-dark" in path.name else (255, 255, 255))
+        else:
+            text = path.read_text()
+            root = xml.fromstring(text)
+            assert root.tag.endswith("svg")
+            assert not re.findall(r"https?://(?!www\.w3\.org/)", text)
+    light, dark = ((tmp_path / f"digits-metric{d}.svg").read_text() for d in ("", "-dark"))
+    for name in LEVELS:
+        assert palette.LOOKS[name].light in light
+        assert palette.LOOKS[name].dark in dark
+        assert f">{name}<" in light
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path):
+    runs = study(seeds=2)
+    one = save_static(runs, tmp_path / "a", formats=["svg"], themes=["light"])
+    two = save_static(runs, tmp_path / "b", formats=["svg"], themes=["light"])
+    assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
+    assert render(runs) == render(runs)
+
+
+def test_unknown_format(tmp_path):
+    with pytest.raises(LabError, match=r"format='gif'.*svg or png"):
+        static.save_chart(own_figure(), tmp_path / "x", formats=["gif"])

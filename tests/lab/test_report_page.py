@@ -1,0 +1,306 @@
+"""The page in a real browser: drawn, silent, offline; hover, switches, themes, a phone, hostile names."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import statistics
+
+import pytest
+
+pytest.importorskip("altair", reason="the report needs altair: pip install 'adaxopt[lab]'")
+pytest.importorskip("vl_convert", reason="the report needs vl-convert-python: pip install 'adaxopt[lab]'")
+
+from PIL import Image
+from report_records import LEVELS, own_figure, record, study
+
+from adaxopt.lab.report import embed, palette, write_report
+from adaxopt.zoo import METHODS
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+browsers = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH"
+)
+EVIL = '</script><img src=x onerror="alert(1)">&\'"'
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with sync_api.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield chromium
+        chromium.close()
+
+
+CLAIMS = [
+    {
+        "id": "T2",
+        "text": "AdaX-W ends above AdamW",
+        "paper": "92.32",
+        "ours": 92.5,
+        "n": 5,
+        "verdict": "held",
+    },
+    {
+        "id": "F1",
+        "text": "AdaX-W is faster than SGDM",
+        "paper": "faster",
+        "ours": "slower",
+        "n": 2,
+        "verdict": "not held",
+    },
+    {"id": "L4", "text": "a ratio", "ours": 0.5, "verdict": "undecided (n = 2; about 9 would decide)"},
+]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Two studies, claims and a figure of somebody else's on one page."""
+    out = tmp_path_factory.mktemp("report") / "report.html"
+    records = study() + study("second", ("adamw", "adaxw"), seeds=3, diverged=())
+    figures = [("Own figure", "Drawn by a caller.", own_figure())]
+    assert write_report(records, out, title="A comparison", claims=CLAIMS, figures=figures) == out
+    return out
+
+
+class Opened:
+    """A page in a tab of its own, with everything it said, asked for and failed at."""
+
+    def __init__(self, browser, path, width=1280, height=900, **options):
+        self.context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        self.page = self.context.new_page()
+        self.said, self.asked = [], []
+        self.page.on("console", lambda m: self.said.append(f"{m.type}: {m.text}"))
+        self.page.on("pageerror", lambda e: self.said.append(f"error: {e}"))
+        self.page.on("dialog", lambda d: (self.said.append(f"dialog: {d.message}"), d.dismiss()))
+        self.page.on("request", lambda r: self.asked.append(r.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=30_000)
+
+    def __enter__(self):
+        return self.page
+
+    def __exit__(self, *error):
+        self.context.close()
+        if error[0] is None:
+            assert self.said == []
+            assert [u for u in self.asked if not u.startswith(("file:", "data:", "blob:"))] == []
+
+
+def strokes(page, name):
+    """How many lines of that optimizer each chart with lines shows."""
+    variable = embed.variable(palette.LOOKS[name])
+    script = """(variable) => [...document.querySelectorAll('.chart')].map((chart) =>
+        [...chart.querySelectorAll('.mark-line path')].filter((p) =>
+            (p.getAttribute('stroke') || '').includes(variable) && p.getAttribute('d')).length)"""
+    return page.evaluate(script, variable)
+
+
+def marks(page, name):
+    """How many marks of that optimizer the whole page shows, of any kind."""
+    variable = embed.variable(palette.LOOKS[name])
+    script = """(variable) => [...document.querySelectorAll('.chart svg [aria-roledescription], .chart svg path')]
+        .filter((p) => ['stroke', 'fill'].some((k) => (p.getAttribute(k) || '').includes(variable))).length"""
+    return page.evaluate(script, variable)
+
+
+@browsers
+def test_every_chart_is_drawn(browser, report):
+    with Opened(browser, report) as page:
+        charts_drawn = page.evaluate(
+            """[...document.querySelectorAll('.chart')].map((c) => c.querySelectorAll(
+                '.mark-line path[d], .mark-symbol path[d], .mark-rect path[d], .mark-rule line').length)"""
+        )
+        assert len(charts_drawn) == 6 + 6 + 1
+        assert min(charts_drawn) >= 2, charts_drawn
+        assert page.locator(".chart.failed").count() == 0
+        assert page.locator("h1").inner_text() == "A comparison"
+        assert page.locator("section h2").all_inner_texts() == ["Claims", "digits", "second", "Figures"]
+        assert strokes(page, "adaxw")[:2] == [1, 1]
+        assert strokes(page, "adamw")[:2] == [2, 2], "the mean, and the run that diverged"
+
+
+@browsers
+def test_the_table_says_what_the_records_say(browser, report):
+    with Opened(browser, report) as page:
+        table = page.locator("#study-digits table.summary")
+        rows = [row.split("\t") for row in table.inner_text().splitlines() if "\t" in row]
+        text = table.inner_text()
+        values = [record("adaxw", s).done["metric"] for s in range(5)]
+        assert f"{statistics.mean(values):.4f}" in text
+        assert "1 diverged" in text
+        assert rows
+        claims = page.locator("#claims").inner_text()
+        assert "1 held, 1 not held, 1 undecided." in claims
+        how = page.locator("#study-digits details").first
+        how.locator("summary").click()
+        said = how.inner_text()
+        for words in (
+            "cosine",
+            "0, 1, 2, 3, 4 (5)",
+            "4 each, an equal budget",
+            "2.13.0",
+            "0123456789ab",
+            "adax compare",
+        ):
+            assert words in said, words
+
+
+@browsers
+def test_hover_shows_a_tooltip_with_every_method(browser, report):
+    with Opened(browser, report) as page:
+        chart = page.locator("#study-digits .chart").first
+        chart.scroll_into_view_if_needed()
+        box = chart.bounding_box()
+        assert page.locator("#tip.on").count() == 0
+        page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.4 * box["height"])
+        page.wait_for_selector("#tip.on")
+        said = page.locator("#tip").inner_text()
+        assert said.startswith("epoch ")
+        epoch = int(said.split()[1])
+        for name in LEVELS:
+            seeds = [s for s in range(5) if (name, s) != ("adamw", 3)]
+            mean = statistics.mean(record(name, s).metrics[epoch - 1]["metric"] for s in seeds)
+            shown = re.search(rf"{name}\s+([\d.]+) \[", said)
+            assert shown, said
+            assert float(shown[1]) == pytest.approx(mean, abs=2e-3)
+        inside = page.locator("#tip").bounding_box()
+        assert inside["x"] >= 0
+        assert inside["x"] + inside["width"] <= 1280
+        page.mouse.move(2, 2)
+        page.wait_for_selector("#tip:not(.on)", state="attached")
+
+
+@browsers
+def test_a_switch_hides_its_method_everywhere(browser, report):
+    with Opened(browser, report) as page:
+        before, other = marks(page, "adaxw"), strokes(page, "adamw")
+        assert before > 40
+        assert sum(strokes(page, "adaxw")) == 7, (
+            "two curves and tuning in each study, and the caller's figure"
+        )
+        chip = page.get_by_role("button", name="adaxw", exact=True)
+        chip.click()
+        page.wait_for_timeout(200)
+        assert chip.get_attribute("aria-pressed") == "false"
+        assert marks(page, "adaxw") == 0
+        assert strokes(page, "adamw") == other
+        assert page.locator("tr.off").count() == 2
+        chart = page.locator("#study-digits .chart").first
+        chart.scroll_into_view_if_needed()
+        chart.hover(position={"x": 300, "y": 100})
+        page.wait_for_selector("#tip.on")
+        assert "adaxw" not in page.locator("#tip").inner_text()
+        chip.click()
+        page.wait_for_timeout(200)
+        assert sum(strokes(page, "adaxw")) == 7
+        page.get_by_role("button", name="sgdm", exact=True).click(modifiers=["Shift"])
+        page.wait_for_timeout(200)
+        assert sum(strokes(page, "adamw")) == 0
+        assert sum(strokes(page, "sgdm")) == 3
+        page.get_by_role("button", name="Show all").click()
+        page.wait_for_timeout(200)
+        assert sum(strokes(page, "adaxw")) == 7
+
+
+def rgb(colour):
+    return "rgb({}, {}, {})".format(*(int(colour[i : i + 2], 16) for i in (1, 3, 5)))
+
+
+@browsers
+@pytest.mark.parametrize("system", ["light", "dark"])
+def test_light_and_dark(browser, report, system):
+    line = """(v) => getComputedStyle([...document.querySelectorAll('.mark-line path')].find((p) =>
+        p.getAttribute('stroke').includes(v))).stroke"""
+    paper = "getComputedStyle(document.querySelector('.card')).backgroundColor"
+    look = palette.LOOKS["adaxw"]
+    with Opened(browser, report, color_scheme=system) as page:
+        for name in (system, "dark" if system == "light" else "light"):
+            assert page.evaluate(line, embed.variable(look)) == rgb(look.on(name))
+            assert page.evaluate(paper) == rgb(palette.PAPER[name])
+            page.locator("#theme").click()
+        page.evaluate("document.documentElement.dataset.theme = 'dark'")
+        page.emulate_media(media="print")
+        assert page.evaluate(paper) == rgb(palette.PAPER["light"])
+        assert page.evaluate(line, embed.variable(look)) == rgb(look.light)
+        assert not page.locator("#theme").is_visible()
+
+
+@browsers
+def test_a_phone(browser, report):
+    with Opened(browser, report, width=360, height=740, has_touch=True, is_mobile=True) as page:
+        for n in range(page.locator("summary").count()):
+            page.locator("summary").nth(n).evaluate("e => e.parentElement.open = true")
+        assert page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [360, 360]
+        wide = page.evaluate(
+            """[...document.querySelectorAll('main section, .card, .chart, .chart svg, table.cards tr, pre')]
+            .filter((e) => e.getBoundingClientRect().right > 361).map((e) => e.outerHTML.slice(0, 80))"""
+        )
+        assert wide == []
+        small = page.evaluate(
+            """Math.min(...[...document.querySelectorAll('.chart svg text')].map((t) =>
+            parseFloat(t.getAttribute('font-size') || getComputedStyle(t).fontSize)))"""
+        )
+        assert small >= 11
+        chart = page.locator("#study-digits .chart").first
+        chart.scroll_into_view_if_needed()
+        chart.tap(position={"x": 200, "y": 100})
+        page.wait_for_selector("#tip.on")
+
+
+@browsers
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_a_chart_is_saved_as_shown(browser, report, tmp_path, kind):
+    with Opened(browser, report, accept_downloads=True) as page:
+        page.get_by_role("button", name="sgdm", exact=True).click()
+        with page.expect_download() as started:
+            page.locator(f"#figure-1 [data-save={kind}]").evaluate("b => b.click()")
+        path = tmp_path / started.value.suggested_filename
+        started.value.save_as(path)
+        assert path.name == f"accuracy-along-training.{kind}"
+        if kind == "png":
+            with Image.open(path) as image:
+                assert image.size[0] > 1000
+        else:
+            text = path.read_text()
+            assert "var(" not in text
+            assert ">adaxw<" in text
+            assert palette.LOOKS["adaxw"].light in text
+            assert f'stroke="{palette.LOOKS["sgdm"].light}" stroke-width="2"' not in text
+
+
+@browsers
+def test_hostile_names_are_text(browser, tmp_path):
+    runs = [record(EVIL, s, study=EVIL, metric_name=EVIL) for s in range(3)]
+    runs += [record("adamw", s, study=EVIL, metric_name=EVIL) for s in range(3)]
+    runs += [record(EVIL, 9, "tune", EVIL, lr, metric_name=EVIL) for lr in (0.01, 0.1)]
+    for run in runs:
+        run.spec["task"] = run.env["commit"] = EVIL
+    claims = [{"id": EVIL, "text": EVIL, "paper": EVIL, "ours": EVIL, "n": EVIL, "verdict": EVIL}]
+    out = tmp_path / "evil.html"
+    write_report(runs, out, title=EVIL, claims=claims, lead=EVIL, figures=[(EVIL, EVIL, own_figure())])
+    with Opened(browser, out) as page:
+        assert page.locator("img").count() == 0
+        assert page.locator("h1").inner_text() == EVIL
+        chart = page.locator(".chart").first
+        chart.scroll_into_view_if_needed()
+        chart.hover(position={"x": 300, "y": 100})
+        page.wait_for_selector("#tip.on")
+        assert EVIL in page.locator("#tip").inner_text()
+        page.locator(".chip").first.click()
+        page.wait_for_timeout(200)
+        assert page.locator(".chip").first.get_attribute("aria-pressed") == "false"
+
+
+@browsers
+def test_a_large_study_stays_small_and_quick(browser, tmp_path):
+    """Thirteen methods, 5 seeds, 500 epochs: at most 3 MB, drawn within a few seconds."""
+    runs = [record(name, s, epochs=500, status="finished") for name in METHODS for s in range(5)]
+    out = tmp_path / "large.html"
+    write_report(runs, out)
+    assert out.stat().st_size < 3e6
+    with Opened(browser, out) as page:
+        assert page.locator(".chip").count() == len(METHODS)
+        assert page.evaluate("performance.now()") < 20_000
