@@ -128,7 +128,10 @@ def _power_tail(x: Number, c: Number, xp: Any) -> Number:
     """Euler-Maclaurin for sum_{i<=x} i^-c without its constant."""
     whole = xp.log(x) if c == 1 else x ** (1 - c) / (1 - c)
     third = c * (c + 1) * (c + 2)
-    return whole + x**-c * (0.5 - c / x / 12 + third / x**3 / 720 - third * (c + 3) * (c + 4) / x**5 / 30240)
+    fifth = third * (c + 3) * (c + 4)
+    seventh = fifth * (c + 5) * (c + 6)
+    series = c / x / 12 - third / x**3 / 720 + fifth / x**5 / 30240 - seventh / x**7 / 1209600
+    return whole + x**-c * (0.5 - series)
 
 
 def _power_constant(c: float) -> float:
