@@ -80,15 +80,26 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
 
 def _check_keys(optimizer: Engine, entry: Mapping[str, Any], name: Any) -> None:
     rule = optimizer.method.rule
-    needed = {"step"} if entry else set()
-    if entry and rule.mean != "none":
-        needed.add("exp_avg")
-    if entry and rule.memory is not None:
-        needed.add("exp_avg_sq")
+    if not entry:
+        return
+    kept = {
+        "step": True,
+        "exp_avg": rule.mean != "none",
+        "exp_avg_sq": rule.memory is not None,
+        "max_exp_avg_sq": rule.maximum,
+        "window": rule.mean == "window",
+    }
+    needed = {key for key, yes in kept.items() if yes}
     missing = sorted(needed - set(entry))
     if missing:
         raise ValueError(
             f"checkpoint's parameter {name!r} has no {missing[0]!r}: this optimizer needs {sorted(needed)}"
+        )
+    foreign = sorted(key for key, yes in kept.items() if not yes and key in entry)
+    if foreign:
+        raise ValueError(
+            f"checkpoint's parameter {name!r} has {foreign[0]!r}: {type(optimizer).__name__} keeps only "
+            f"{sorted(needed)}, so another method wrote it"
         )
 
 
