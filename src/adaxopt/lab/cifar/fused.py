@@ -1,13 +1,13 @@
-"""The stack on a GPU: forward and backward of M ResNets as a fixed list of fused kernels (see `kernels.py`).
+"""The stack on a GPU: forward and backward of M ResNet-20s as a fixed list of fused kernels (see `kernels.py`).
 
 The arithmetic is that of autocast: activations and their gradients in bfloat16, products accumulated in float32,
-statistics, head, loss, parameters and optimizer in float32. `dtype=torch.float32` computes in TF32 or, with
-`precision="ieee"`, in plain float32, which the tests compare with the plain loop.
+statistics, head, loss, parameters and optimizer in float32. `dtype=torch.float32` computes products in TF32 or, with
+`precision="tf32x3"`, to float32's accuracy; the tests compare the latter with the plain loop.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import torch
 import triton
@@ -16,26 +16,15 @@ from torch import Tensor
 from adaxopt.lab.cifar import kernels
 from adaxopt.lab.cifar.feed import Feed, Images
 from adaxopt.lab.cifar.layout import Conv, layout
+from adaxopt.lab.cifar.tiles import KINDS, SLOTS, Tiles
 from adaxopt.lab.models.resnet import ResNet
 
-
-class Tiles(NamedTuple):
-    """(pixels per program, warps, pipeline stages) of the three heavy kernels in one stage of the network."""
-
-    forward: tuple[int, int, int] = (128, 4, 1)
-    input: tuple[int, int, int] = (128, 4, 1)
-    weight: tuple[int, int, int] = (64, 4, 2)
-    shares: int = 32
-    """Shares of the pixels that a weight gradient is summed in."""
-    rows: int = 128
-    """Rows per program of the element-wise kernels."""
-
-
-DEFAULT = (Tiles(shares=64), Tiles(shares=32), Tiles(shares=16))
+SLACK = 256
+"""Elements after the last pixel that a window may read (and multiply by zero)."""
 
 
 class FusedNetwork:
-    """The same interface as `PlainNetwork`. `count` images times the smallest map must be a multiple of a tile."""
+    """The same interface as `PlainNetwork`."""
 
     def __init__(
         self,
@@ -46,101 +35,104 @@ class FusedNetwork:
         test_batch: int = 1000,
         dtype: torch.dtype = torch.bfloat16,
         precision: str = "tf32",
-        tiles: tuple[Tiles, ...] = DEFAULT,
+        kinds: Mapping[tuple[int, int], Tiles] = KINDS,
+        slots: tuple[int, ...] = SLOTS,
     ) -> None:
         self.layout = layout(nets[0])
         packed = [self.layout.pack(net) for net in nets]
         self.parameters = torch.stack([row for row, _ in packed]).to(device)
         self.running = torch.stack([running for _, running in packed], dim=1).contiguous().to(device)
         self.gradient = torch.zeros_like(self.parameters)
-        self.models = len(nets)
-        self.tiles = tiles
-        self.precision = precision
-        self._dtype = dtype
-        self._device = device
-        size, channels = self.layout.size, self.layout.channels
-        self._weights = torch.zeros(self.models, size, dtype=dtype, device=device)
+        self.models, self.kinds, self.slots, self.precision = len(nets), dict(kinds), slots, precision
+        self._batch, self._test_batch, self._dtype, self._device = batch, test_batch, dtype, device
+        channels, convs = self.layout.channels, self.layout.convs
+        self._weights = torch.zeros(self.models, self.layout.size, dtype=dtype, device=device)
         self._stats = torch.zeros(4, self.models, channels, device=device)
         self._coefficients = torch.zeros(3, self.models, channels, device=device)
-        convs = self.layout.convs
-        self._x = self._buffer(batch, 32, 4)
+        self._x = self._bordered(batch, 32, 4)
         self._labels = torch.zeros(self.models * batch, dtype=torch.int64, device=device)
-        self._y = [self._buffer(batch, c.side, c.co) for c in convs]
-        self._h = [self._buffer(batch, c.side, c.co) for c in convs]
-        widest = max(c.side**2 * c.co for c in convs)
-        self._dz = [torch.zeros(self.models * batch * widest, dtype=dtype, device=device) for _ in range(3)]
-        most = max(batch * c.side**2 // min(t.forward[0], t.input[0], t.rows) * c.co for c, t in self._plan())
-        self._part = torch.zeros(self.models * 2 * most, device=device)
+        self._y = [self._plain(batch, c.side, c.co) for c in convs]
+        self._h = [self._bordered(batch, c.side, c.co) for c in convs]
+        self._dz = [self._plain(batch, 32, convs[0].co) for _ in range(2)]
+        stages = {c.stage: c for c in convs}
+        self._dy = [self._bordered(batch, c.side, c.co) for c in stages.values()]
+        self._part = torch.zeros(self.models * 2 * batch * 32 * 32 * convs[0].co // 64, device=device)
         self._segments = self._make_segments()
-        self._test = [
-            torch.zeros(self.models * test_batch * widest, dtype=dtype, device=device) for _ in range(4)
-        ]
-        self._test_x = self._buffer(test_batch, 32, 4)
+        self._test_x = self._bordered(test_batch, 32, 4)
+        self._test_y = self._plain(test_batch, 32, convs[0].co)
+        self._test_h = [[self._bordered(test_batch, c.side, c.co) for _ in range(3)] for c in stages.values()]
 
-    def _buffer(self, count: int, side: int, channels: int) -> Tensor:
+    def _plain(self, count: int, side: int, channels: int) -> Tensor:
         return torch.zeros(
             self.models * count * side * side * channels, dtype=self._dtype, device=self._device
         )
 
-    def _plan(self) -> list[tuple[Conv, Tiles]]:
-        return [(c, self.tiles[c.stage]) for c in self.layout.convs]
+    def _bordered(self, count: int, side: int, channels: int) -> Tensor:
+        return self._plain(count, side + 2, channels).new_zeros(
+            self.models * count * (side + 2) ** 2 * channels + SLACK
+        )
 
     def _make_segments(self) -> list[tuple[int, int, Tensor]]:
-        """(first, last, [shares, models, length]) of each stage's weights: partial weight gradients."""
+        """(first, last, [slots, models, length]) of each stage's weights: partial weight gradients."""
         out = []
-        for stage, tiles in enumerate(self.tiles):
+        for stage, slots in enumerate(self.slots):
             mine = [c for c in self.layout.convs if c.stage == stage]
             first, last = mine[0].offset, mine[-1].offset + mine[-1].size
-            part = torch.zeros(tiles.shares, self.models, last - first, device=self._device)
-            out.append((first, last, part))
+            out.append((first, last, torch.zeros(slots, self.models, last - first, device=self._device)))
         return out
+
+    def _tiles(self, conv: Conv) -> Tiles:
+        return self.kinds[conv.ci, conv.co]
+
+    @staticmethod
+    def _group(conv: Conv) -> int:
+        """Pixels that are computed as one: 2 in narrow layers, 1 where the stride is 2, 0 (tap by tap) in wide ones."""
+        return 0 if conv.ci >= 64 else 3 - conv.stride
 
     def gradients(self, feed: Feed, count: int) -> tuple[Tensor, Tensor]:
         """Fill `gradient` for the next `count` images; returns each model's mean loss and number right."""
         self._weights.copy_(self.parameters)
         kernels.augment[(count, self.models)](
             feed.data.images, feed.data.labels, feed.order, feed.crops, feed.cursor, feed.table,
-            self._x, self._labels, len(feed.data), count,
+            self._x, self._labels, len(feed.data), count, self._batch,
         )  # fmt: skip
         self._forward(count)
         labels = self._labels[: self.models * count].view(self.models, count, 1)
-        loss, right, dfeature = self._head(self._h[-1], count, labels)
+        loss, right, dfeature = self._head(count, labels)
         self._backward(dfeature, count)
         return loss, right
 
     def _forward(self, count: int) -> None:
         x, block = self._x, self._h[0]
-        for i, (conv, tiles) in enumerate(self._plan()):
-            self._conv(x, conv, self._y[i], count, stats=True)
-            npix = count * conv.side**2
+        for i, conv in enumerate(self.layout.convs):
+            programs = self._conv(x, conv, self._y[i], count, self._batch, stats=True)
             kernels.finish_forward[(conv.co, self.models)](
-                self._part, self._stats, self.running, self.parameters, npix, self.layout.size,
-                self.layout.gamma + conv.channel, self.layout.channels, conv.channel,
-                CO=conv.co, BLOCK=tiles.forward[0], TILES=triton.next_power_of_2(npix // tiles.forward[0]),
+                self._part, self._stats, self.running, self.parameters, count * conv.side**2, programs,
+                self.layout.size, self.layout.gamma + conv.channel, self.layout.channels, conv.channel,
+                CO=conv.co, TILES=triton.next_power_of_2(programs),
             )  # fmt: skip
-            self._activate(i, self._y[i], block, self._h[i], count)
             x = self._h[i]
+            self._activate(i, self._y[i], block, x, count, self._batch)
             if i % 2 == 0:
                 block = x
 
-    def _conv(self, x: Tensor, conv: Conv, y: Tensor, count: int, *, stats: bool) -> None:
-        block, warps, stages = self.tiles[conv.stage].forward
-        npix = count * conv.side**2
-        merged = conv.ci <= 16
-        kernels.conv_forward[(npix // block, self.models)](
-            x, self._weights[:, conv.offset :], y, self._part, npix, self.layout.size,
-            SIDE=conv.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co, MERGED=merged,
-            K=4 * conv.ci if merged else conv.ci, STATS=stats, BLOCK=block, PRECISION=self.precision,
-            num_warps=warps, num_stages=stages,
+    def _conv(self, x: Tensor, conv: Conv, y: Tensor, count: int, cap: int, *, stats: bool) -> int:
+        block, warps, steps = self._tiles(conv).forward
+        programs = _whole(count * conv.side**2, block * steps)
+        kernels.conv_forward[(programs, self.models)](
+            x, self._weights[:, conv.offset :], y, self._part, count, cap, self.layout.size,
+            SIDE=conv.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co, G=self._group(conv), STATS=stats,
+            BLOCK=block, STEPS=steps, PRECISION=self.precision, num_warps=warps, num_stages=1,
         )  # fmt: skip
+        return programs
 
-    def _activate(self, i: int, y: Tensor, block: Tensor, out: Tensor, count: int) -> None:
+    def _activate(self, i: int, y: Tensor, block: Tensor, out: Tensor, count: int, cap: int) -> None:
         """The i-th normalisation and ReLU; every second layer from the third on ends a block and adds its input."""
-        conv, tiles = self.layout.convs[i], self.tiles[self.layout.convs[i].stage]
-        npix = count * conv.side**2
-        kernels.activate[(npix // tiles.rows, self.models)](
-            y, block, out, self._stats, npix, self.layout.channels, conv.channel,
-            SIDE=conv.side, C=conv.co, SHORTCUT=self._shortcut(i), BLOCK=tiles.rows,
+        conv = self.layout.convs[i]
+        rows = self._tiles(conv).rows
+        kernels.activate[(_whole(count * conv.side**2, rows), self.models)](
+            y, block, out, self._stats, cap, self.layout.channels, conv.channel,
+            SIDE=conv.side, C=conv.co, SHORTCUT=self._shortcut(i), BLOCK=rows,
         )  # fmt: skip
 
     def _shortcut(self, i: int) -> int:
@@ -149,11 +141,10 @@ class FusedNetwork:
             return 0
         return self.layout.convs[i - 1].stride
 
-    def _head(self, h: Tensor, count: int, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _head(self, count: int, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Pool, linear layer, cross entropy and their gradients, in float32."""
         n, lay = self.models, self.layout
-        conv = lay.convs[-1]
-        feature, logits = self._logits(h, count)
+        feature, logits = self._logits(self._h[-1], count, self._batch)
         log_p = torch.log_softmax(logits, 2)
         loss = -log_p.gather(2, labels).mean((1, 2))
         right = (logits.argmax(2, keepdim=True) == labels).sum((1, 2))
@@ -163,96 +154,104 @@ class FusedNetwork:
         )
         self.gradient[:, lay.bias : lay.bias + lay.classes].copy_(d.sum(1))
         head = self.parameters[:, lay.head : lay.bias].view(n, lay.features, lay.classes)
-        return loss, right, torch.bmm(d / conv.side**2, head.transpose(1, 2)).contiguous()
+        return loss, right, torch.bmm(d / lay.convs[-1].side ** 2, head.transpose(1, 2)).contiguous()
 
-    def _logits(self, h: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    def _logits(self, h: Tensor, count: int, cap: int) -> tuple[Tensor, Tensor]:
+        """The pooled feature and the logits. The zero border adds nothing to the sum."""
         n, lay = self.models, self.layout
         side = lay.convs[-1].side
-        shape = (n, count, side * side, lay.features)
-        feature = h[: n * count * side * side * lay.features].view(shape).mean(2, dtype=torch.float32)
+        pixels = h[:-SLACK].view(n, cap, (side + 2) ** 2, lay.features)[:, :count]
+        feature = pixels.sum(2, dtype=torch.float32) / side**2
         head = self.parameters[:, lay.head : lay.bias].view(n, lay.features, lay.classes)
         bias = self.parameters[:, lay.bias : lay.bias + lay.classes]
         return feature, torch.baddbmm(bias[:, None], feature, head)
 
     def _backward(self, dfeature: Tensor, count: int) -> None:
-        convs, last = self.layout.convs, len(self.layout.convs) - 1
-        conv, tiles = convs[last], self.tiles[convs[last].stage]
-        above, inner, dy = self._dz
-        npix = count * conv.side**2
-        kernels.head_gradient[(npix // tiles.rows, self.models)](
-            dfeature, self._h[last], self._y[last], above, self._stats, self._part,
-            npix, self.layout.channels, conv.channel, SIDE=conv.side, C=conv.co, BLOCK=tiles.rows,
+        last = len(self.layout.convs) - 1
+        conv = self.layout.convs[last]
+        above, inner = self._dz
+        programs = _whole(count * conv.side**2, self._tiles(conv).rows)
+        kernels.head_gradient[(programs, self.models)](
+            dfeature, self._h[last], self._y[last], above, self._stats, self._part, count, self._batch,
+            self.layout.channels, conv.channel, SIDE=conv.side, C=conv.co, BLOCK=self._tiles(conv).rows,
         )  # fmt: skip
-        self._finish(last, count, tiles.rows)
+        self._finish(last, count, programs)
         for i in range(last, 0, -2):
-            self._weight(i, self._h[i - 1], above, dy, count)
-            self._input(i, dy, above, inner, count, shortcut=0)
-            self._weight(i - 1, self._h[i - 2], inner, dy, count)
-            self._input(i - 1, dy, above, inner, count, shortcut=self._shortcut(i))
+            self._weight(i, self._h[i - 1], above, count)
+            self._input(i, above, inner, count, shortcut=0)
+            self._weight(i - 1, self._h[i - 2], inner, count)
+            self._input(i - 1, above, inner, count, shortcut=self._shortcut(i))
             above, inner = inner, above
-        self._weight(0, self._x, above, dy, count)
+        self._weight(0, self._x, above, count)
         for first, end, part in self._segments:
             torch.sum(part, 0, out=self.gradient[:, first:end])
 
-    def _finish(self, i: int, count: int, block: int) -> None:
+    def _finish(self, i: int, count: int, programs: int) -> None:
         conv = self.layout.convs[i]
-        npix = count * conv.side**2
         kernels.finish_backward[(conv.co, self.models)](
-            self._part, self._stats, self._coefficients, self.gradient, npix, npix // block, self.layout.size,
-            self.layout.gamma + conv.channel, self.layout.channels, conv.channel,
-            C=conv.co, TILES=triton.next_power_of_2(npix // block),
+            self._part, self._stats, self._coefficients, self.gradient, count * conv.side**2, programs,
+            self.layout.size, self.layout.gamma + conv.channel, self.layout.channels, conv.channel,
+            C=conv.co, TILES=triton.next_power_of_2(programs),
         )  # fmt: skip
 
-    def _weight(self, i: int, x: Tensor, dz: Tensor, dy: Tensor, count: int) -> None:
-        conv, tiles = self.layout.convs[i], self.tiles[self.layout.convs[i].stage]
+    def _weight(self, i: int, x: Tensor, dz: Tensor, count: int) -> None:
+        """Layer i's weight gradient; writes the gradient of its output on the way."""
+        conv = self.layout.convs[i]
         first, end, part = self._segments[conv.stage]
-        merged = conv.ci <= 16
-        block, warps, stages = tiles.weight
-        npix = count * conv.side**2
-        if npix % (tiles.shares * block):
-            raise ValueError(f"{npix} pixels do not divide into {tiles.shares} shares of {block}-pixel steps")
-        kernels.weight_gradient[(tiles.shares, 1 if merged else 3, self.models)](
-            x, dz, self._y[i], dy, self._coefficients, part, npix, end - first, conv.offset - first,
-            self.layout.channels, conv.channel,
-            SIDE=conv.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co, MERGED=merged,
-            K=4 * conv.ci if merged else conv.ci, WRITE=i > 0, BLOCK=block, PRECISION=self.precision,
-            num_warps=warps, num_stages=stages,
+        group = self._group(conv)
+        shares = self.slots[conv.stage] // max(group, 1)
+        block, warps, stages = self._tiles(conv).weight
+        _whole(count * conv.side**2, shares * block)
+        kernels.weight_gradient[(shares, 1 if group else 3, self.models)](
+            x, dz, self._y[i], self._dy[conv.stage], self._coefficients, part, count, self._batch,
+            end - first, conv.offset - first, self.layout.channels, conv.channel,
+            SIDE=conv.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co, G=group, WRITE=i > 0,
+            BLOCK=block, PRECISION=self.precision, num_warps=warps, num_stages=stages,
         )  # fmt: skip
 
-    def _input(self, i: int, dy: Tensor, above: Tensor, dz: Tensor, count: int, *, shortcut: int) -> None:
+    def _input(self, i: int, above: Tensor, dz: Tensor, count: int, *, shortcut: int) -> None:
         """Layer i's input gradient, through the ReLU and into the sums of layer i-1's normalisation."""
         conv, below = self.layout.convs[i], self.layout.convs[i - 1]
-        block, warps, stages = self.tiles[below.stage].input
-        npix = count * below.side**2
-        merged = conv.co <= 16 and conv.stride == 1
-        kernels.input_gradient[(npix // block, self.models)](
-            dy, self._weights[:, conv.offset :], above, self._h[i - 1], self._y[i - 1], dz, self._stats, self._part,
-            npix, self.layout.size, self.layout.channels, below.channel,
-            SIDE=below.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co, MERGED=merged,
-            K=4 * conv.co if merged else conv.co, SHORTCUT=shortcut, BLOCK=block, PRECISION=self.precision,
-            num_warps=warps, num_stages=stages,
+        block, warps, steps = self._tiles(conv).input
+        parities = conv.stride**2
+        programs = _whole(count * conv.side**2, block * steps)
+        kernels.input_gradient[(programs, self.models, parities)](
+            self._dy[conv.stage], self._weights[:, conv.offset :], above, self._h[i - 1], self._y[i - 1], dz,
+            self._stats, self._part, count, self._batch, self.layout.size, self.layout.channels, below.channel,
+            SIDE=below.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co,
+            G=self._group(conv) if conv.stride == 1 else 0, SHORTCUT=shortcut,
+            BLOCK=block, STEPS=steps, PRECISION=self.precision, num_warps=warps, num_stages=1,
         )  # fmt: skip
-        self._finish(i - 1, count, block)
+        self._finish(i - 1, count, programs * parities)
 
     @torch.no_grad()
     def right(self, data: Images, feed: Feed, start: int, count: int) -> Tensor:
         """Each model's number of right answers on `count` test images from `start`, with running statistics."""
-        lay = self.layout
+        lay, cap = self.layout, self._test_batch
         self._weights.copy_(self.parameters)
         gamma = self.parameters[:, lay.gamma : lay.gamma + lay.channels]
         beta = self.parameters[:, lay.beta : lay.beta + lay.channels]
         torch.mul(gamma, torch.rsqrt(self.running[1] + 1e-5), out=self._stats[2])
         torch.sub(beta, self.running[0] * self._stats[2], out=self._stats[3])
         raw = data.images[start : start + count].float() * feed.table[0] + feed.table[1]
-        self._test_x[: self.models * raw.numel()].view(self.models, -1).copy_(raw.flatten()[None])
-        y, inner, block, spare = self._test
-        x = self._test_x
+        self._test_x[:-SLACK].view(self.models, cap, 34, 34, 4)[:, :count, 1:33, 1:33].copy_(raw[None])
+        x = block = self._test_x
         for i, conv in enumerate(lay.convs):
-            self._conv(x, conv, y, count, stats=False)
-            out = inner if i % 2 else spare
-            self._activate(i, y, block, out, count)
+            self._conv(x, conv, self._test_y, count, cap, stats=False)
+            inner, even, odd = self._test_h[conv.stage]
+            out = inner if i % 2 else even if i % 4 else odd
+            self._activate(i, self._test_y, block, out, count, cap)
             x = out
             if i % 2 == 0:
-                block, spare = spare, block
-        _, logits = self._logits(x, count)
+                block = x
+        _, logits = self._logits(x, count, cap)
         return (logits.argmax(2) == data.labels[start : start + count]).sum(1)
+
+
+def _whole(pixels: int, tile: int) -> int:
+    """How many tiles the pixels are; a batch that is no whole number of them is an error."""
+    if pixels % tile:
+        raise ValueError(
+            f"{pixels} pixels of a batch do not divide into tiles of {tile}: choose another batch"
+        )
+    return pixels // tile

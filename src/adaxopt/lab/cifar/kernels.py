@@ -1,15 +1,20 @@
 """Triton kernels for a stack of M small ResNets that train side by side.
 
-Activations are [model, image, row, column, channel] in bfloat16 (or float32), weights [model, 3x3 tap, in, out]. A
-single ResNet-20 is too small to fill a GPU and plain PyTorch spends its time in launches and in passes over memory;
-here every kernel works for all models at once and the passes are fused:
+A single ResNet-20 is too small to fill a GPU, and plain PyTorch spends its time in launches and in passes over
+memory; here every kernel works for all models at once and the passes are fused:
 
-    forward     conv + per-tile batch statistics | finish statistics | normalise + shortcut + ReLU
+    forward     conv + batch statistics per tile | finish statistics | normalise + shortcut + ReLU
     backward    finish BN sums | BN backward + weight gradient | input gradient + shortcut + ReLU mask + BN sums
 
-Statistics are reduced in a fixed order (tiles, then a second kernel), without atomics: a run gives the same bits
-every time on the same machine. The three 3x3 columns of a narrow layer are merged into one matrix product
-(`MERGED`), because 16 channels are contiguous in memory and too short for a tensor core's appetite.
+What makes them short:
+- Activations are [model, image, row, column, channel]. Those that a convolution reads have a border of one zero pixel
+  that nothing ever writes, so no load is masked and the three rows of taps are constant offsets.
+- Narrow layers compute G = 2 neighbouring pixels as one row of a matrix product: a window of 4 pixels x CI channels,
+  contiguous in memory, times a [4 CI, 2 CO] matrix whose entry is the tap (window pixel - output pixel), or 0.
+- Sums are reduced in a fixed order (tiles, then a second kernel), without atomics: the same bits every time.
+
+`cap` is the number of images that buffers have room for; a batch may be smaller. `h`, `x`, `dy` have borders, `y`, `dz`
+have none.
 """
 
 from __future__ import annotations
@@ -29,7 +34,8 @@ def augment(
     x,
     y,
     n,
-    BATCH,
+    count,
+    cap,
 ):
     """Gather, pad by 4, crop, flip, normalise. One program is one image; black padding comes before normalising."""
     image = tl.program_id(0)
@@ -37,20 +43,18 @@ def augment(
     place = model * n + tl.load(cursor) + image
     source = tl.load(order + place)
     code = tl.load(crops + place)
-    dy = code % 9
-    dx = (code // 9) % 9
     flip = code // 81
-    tl.store(y + model * BATCH + image, tl.load(labels + source))
+    tl.store(y + model * count + image, tl.load(labels + source))
     j = tl.arange(0, 4096)
     c = j % 4
     column = (j // 4) % 32
-    row = j // 128 + dy - 4
-    column = tl.where(flip == 1, 31 - column, column) + dx - 4
-    inside = (row >= 0) & (row < 32) & (column >= 0) & (column < 32)
-    pixel = source.to(tl.int64) * 4096 + (row * 32 + column) * 4 + c
-    raw = tl.load(images + pixel, mask=inside, other=0).to(tl.float32)
-    out = raw * tl.load(table + c) + tl.load(table + 4 + c)
-    tl.store(x + (model * BATCH + image) * 4096 + j, out.to(x.dtype.element_ty))
+    row = j // 128 + code % 9 - 4
+    there = tl.where(flip == 1, 31 - column, column) + (code // 9) % 9 - 4
+    inside = (row >= 0) & (row < 32) & (there >= 0) & (there < 32)
+    raw = tl.load(images + source.to(tl.int64) * 4096 + (row * 32 + there) * 4 + c, mask=inside, other=0)
+    out = raw.to(tl.float32) * tl.load(table + c) + tl.load(table + 4 + c)
+    here = (model * cap + image) * (34 * 34 * 4) + ((j // 128 + 1) * 34 + column + 1) * 4 + c
+    tl.store(x + here, out.to(x.dtype.element_ty))
 
 
 @triton.jit
@@ -58,60 +62,73 @@ def conv_forward(
     x,
     w,
     y,
-    part,  # [model, 2, CO, tiles]: each tile's sum, and its squares about its own mean
-    npix,  # output pixels of one model
-    wstride,  # weights of one model
+    part,  # [model, 2, CO, programs]: each program's sum, and its squares about its own mean
+    count,
+    cap,
+    wstride,  # parameters of one model
     SIDE: tl.constexpr,  # output rows = columns
     STRIDE: tl.constexpr,
     CI: tl.constexpr,
     CO: tl.constexpr,
-    MERGED: tl.constexpr,
-    K: tl.constexpr,
+    G: tl.constexpr,  # pixels per row of the product; 0: tap by tap
     STATS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr,  # pixels per step
+    STEPS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """y = conv3x3(x), padding 1."""
     tile = tl.program_id(0)
     model = tl.program_id(1).to(tl.int64)
-    SIN: tl.constexpr = SIDE * STRIDE
-    p = tile * BLOCK + tl.arange(0, BLOCK)
-    image = p // (SIDE * SIDE)
-    row = (p // SIDE) % SIDE * STRIDE
-    column = p % SIDE * STRIDE
+    PITCH: tl.constexpr = SIDE * STRIDE + 2
+    PAIR: tl.constexpr = G if G else 1
+    K: tl.constexpr = 4 * CI if G else CI
+    N: tl.constexpr = PAIR * CO
+    ROWS: tl.constexpr = BLOCK // PAIR
     j = tl.arange(0, K)
-    co = tl.arange(0, CO)
-    x += model * npix * (STRIDE * STRIDE * CI)
+    o = tl.arange(0, N)
+    x += model * cap * (PITCH * PITCH * CI)
+    y += model * cap * (SIDE * SIDE * CO)
     w += model * wstride
-    acc = tl.zeros([BLOCK, CO], tl.float32)
-    for t in tl.static_range(3 if MERGED else 9):
-        if MERGED:
-            r = row + t - 1
-            start = (image * SIN + r) * SIN + column - 1
-            kx = j // CI
-            wide = column[:, None] + kx[None, :] - 1
-            ok = ((r >= 0) & (r < SIN))[:, None] & (wide >= 0) & (wide < SIN) & (kx < 3)[None, :]
-            b = tl.load(
-                w + t * (3 * CI * CO) + j[:, None] * CO + co[None, :], mask=(kx < 3)[:, None], other=0.0
-            )
+    if G:
+        kx = (j // CI)[:, None] - (o // CO * STRIDE)[None, :]
+        tap = w + (kx * CI + (j % CI)[:, None]) * CO + (o % CO)[None, :]
+        real = (kx >= 0) & (kx < 3)
+        b0 = tl.load(tap, mask=real, other=0.0)
+        b1 = tl.load(tap + 3 * CI * CO, mask=real, other=0.0)
+        b2 = tl.load(tap + 6 * CI * CO, mask=real, other=0.0)
+    total = tl.zeros([ROWS, N], tl.float32)
+    squares = tl.zeros([ROWS, N], tl.float32)
+    for step in range(STEPS):
+        p = (tile * STEPS + step) * BLOCK + tl.arange(0, ROWS) * PAIR
+        corner = (p // (SIDE * SIDE) * PITCH + p // SIDE % SIDE * STRIDE) * PITCH + p % SIDE * STRIDE
+        at = x + (corner * CI)[:, None] + j[None, :]
+        acc = tl.zeros([ROWS, N], tl.float32)
+        if G:
+            a0 = tl.load(at)
+            a1 = tl.load(at + PITCH * CI)
+            a2 = tl.load(at + 2 * PITCH * CI)
+            acc = tl.dot(a0, b0, acc, input_precision=PRECISION)
+            acc = tl.dot(a1, b1, acc, input_precision=PRECISION)
+            acc = tl.dot(a2, b2, acc, input_precision=PRECISION)
         else:
-            r = row + t // 3 - 1
-            across = column + t % 3 - 1
-            start = (image * SIN + r) * SIN + across
-            ok = ((r >= 0) & (r < SIN) & (across >= 0) & (across < SIN))[:, None]
-            b = tl.load(w + t * (CI * CO) + j[:, None] * CO + co[None, :])
-        a = tl.load(x + (start * CI)[:, None] + j[None, :], mask=ok, other=0.0)
-        acc = tl.dot(a, b, acc, input_precision=PRECISION)
-    out = acc.to(y.dtype.element_ty)
-    tl.store(y + model * npix * CO + (p * CO)[:, None] + co[None, :], out)
+            for t in tl.static_range(9):
+                b = tl.load(w + t * (CI * CO) + j[:, None] * CO + o[None, :])
+                a = tl.load(at + (t // 3 * PITCH + t % 3) * CI)
+                acc = tl.dot(a, b, acc, input_precision=PRECISION)
+        out = acc.to(y.dtype.element_ty)
+        tl.store(y + (p * CO)[:, None] + o[None, :], out)
+        if STATS:
+            f = out.to(tl.float32)
+            total += f
+            squares += f * f
     if STATS:
-        f = out.to(tl.float32)
-        total = tl.sum(f, 0)
-        d = f - (total / BLOCK)[None, :]
-        tiles = npix // BLOCK
-        at = part + (model * 2 * CO + co) * tiles + tile
-        tl.store(at, total)
-        tl.store(at + CO * tiles, tl.sum(d * d, 0))
+        s = tl.sum(tl.reshape(tl.sum(total, 0), [PAIR, CO]), 0)
+        q = tl.sum(tl.reshape(tl.sum(squares, 0), [PAIR, CO]), 0)
+        co = tl.arange(0, CO)
+        programs = tl.num_programs(0)
+        place = part + (model * 2 * CO + co) * programs + tile
+        tl.store(place, s)
+        tl.store(place + CO * programs, tl.maximum(q - s * s / (BLOCK * STEPS), 0.0))
 
 
 @triton.jit
@@ -120,27 +137,27 @@ def finish_forward(
     stats,  # [4, model, channels of the net]: mean, 1/std, scale, shift
     running,  # [2, model, channels]: mean, variance
     weights,  # flat parameters, float32
-    npix,
+    npix,  # pixels of one model in this batch
+    programs,
     wstride,
     gamma,  # offset of this layer's gamma in the flat parameters
     channels,  # of the whole net: gamma and beta, and every table, are [channels]
     offset,  # this layer's first channel
     CO: tl.constexpr,
-    BLOCK: tl.constexpr,
     TILES: tl.constexpr,
 ):
     """Mean and variance from the tiles (Chan's formula), running statistics, scale and shift."""
     c = tl.program_id(0)
     model = tl.program_id(1)
     models = tl.num_programs(1)
-    tiles = npix // BLOCK
+    each = npix // programs
     i = tl.arange(0, TILES)
-    at = part + (model * 2 * CO + c) * tiles + i
-    sums = tl.load(at, mask=i < tiles, other=0.0)
-    squares = tl.load(at + CO * tiles, mask=i < tiles, other=0.0)
+    at = part + (model * 2 * CO + c) * programs + i
+    sums = tl.load(at, mask=i < programs, other=0.0)
+    squares = tl.load(at + CO * programs, mask=i < programs, other=0.0)
     mean = tl.sum(sums, 0) / npix
-    d = tl.where(i < tiles, sums / BLOCK - mean, 0.0)
-    variance = (tl.sum(squares, 0) + BLOCK * tl.sum(d * d, 0)) / npix
+    d = tl.where(i < programs, sums / each - mean, 0.0)
+    variance = (tl.sum(squares, 0) + each * tl.sum(d * d, 0)) / npix
     inverse = 1.0 / tl.sqrt(variance + 1e-5)
     scale = tl.load(weights + model * wstride + gamma + c) * inverse
     shift = tl.load(weights + model * wstride + gamma + channels + c) - mean * scale
@@ -162,7 +179,7 @@ def activate(
     residual,
     out,
     stats,
-    npix,
+    cap,
     channels,
     offset,
     SIDE: tl.constexpr,
@@ -171,23 +188,30 @@ def activate(
     BLOCK: tl.constexpr,
 ):
     """out = relu(y*scale + shift + shortcut)."""
-    tile = tl.program_id(0)
     model = tl.program_id(1).to(tl.int64)
     plane = tl.num_programs(1) * channels
-    p = tile * BLOCK + tl.arange(0, BLOCK)
+    PITCH: tl.constexpr = SIDE + 2
+    WIDE: tl.constexpr = 2 * SIDE + 2
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    image = p // (SIDE * SIDE)
+    row = p // SIDE % SIDE
+    column = p % SIDE
     c = tl.arange(0, C)
-    here = model * npix * C + (p * C)[:, None] + c[None, :]
     table = stats + 2 * plane + model * channels + offset + c
-    f = tl.load(y + here).to(tl.float32) * tl.load(table)[None, :] + tl.load(table + plane)[None, :]
+    f = tl.load(y + model * cap * (SIDE * SIDE * C) + (p * C)[:, None] + c[None, :]).to(tl.float32)
+    f = f * tl.load(table)[None, :] + tl.load(table + plane)[None, :]
+    here = (
+        model * cap * (PITCH * PITCH * C)
+        + (((image * PITCH + row + 1) * PITCH + column + 1) * C)[:, None]
+        + c[None, :]
+    )
     if SHORTCUT == 1:
         f += tl.load(residual + here).to(tl.float32)
     if SHORTCUT == 2:
-        row = (p // SIDE) % SIDE * 2
-        column = p % SIDE * 2
-        q = (p // (SIDE * SIDE) * (2 * SIDE) + row) * (2 * SIDE) + column
+        q = (image * WIDE + 2 * row + 1) * WIDE + 2 * column + 1
         narrow = c - C // 4
         ok = (narrow >= 0) & (narrow < C // 2)
-        there = model * npix * (2 * C) + (q * (C // 2))[:, None] + narrow[None, :]
+        there = model * cap * (WIDE * WIDE * (C // 2)) + (q * (C // 2))[:, None] + narrow[None, :]
         f += tl.load(residual + there, mask=ok[None, :], other=0.0).to(tl.float32)
     tl.store(out + here, tl.maximum(f, 0.0).to(out.dtype.element_ty))
 
@@ -199,8 +223,9 @@ def head_gradient(
     y,
     dz,
     stats,
-    part,  # [model, 2, C, tiles]: sums of dz and of dz * normalised y
-    npix,
+    part,  # [model, 2, C, programs]: sums of dz and of dz * normalised y
+    count,
+    cap,
     channels,
     offset,
     SIDE: tl.constexpr,
@@ -211,20 +236,23 @@ def head_gradient(
     tile = tl.program_id(0)
     model = tl.program_id(1).to(tl.int64)
     plane = tl.num_programs(1) * channels
+    PITCH: tl.constexpr = SIDE + 2
     p = tile * BLOCK + tl.arange(0, BLOCK)
-    c = tl.arange(0, C)
-    here = model * npix * C + (p * C)[:, None] + c[None, :]
     image = p // (SIDE * SIDE)
-    g = tl.load(dfeature + model * (npix // (SIDE * SIDE)) * C + (image * C)[:, None] + c[None, :])
-    out = tl.where(tl.load(h + here).to(tl.float32) > 0, g, 0.0).to(dz.dtype.element_ty)
-    tl.store(dz + here, out)
+    c = tl.arange(0, C)
+    flat = model * cap * (SIDE * SIDE * C) + (p * C)[:, None] + c[None, :]
+    q = (image * PITCH + p // SIDE % SIDE + 1) * PITCH + p % SIDE + 1
+    live = tl.load(h + model * cap * (PITCH * PITCH * C) + (q * C)[:, None] + c[None, :]).to(tl.float32) > 0
+    g = tl.load(dfeature + model * count * C + (image * C)[:, None] + c[None, :])
+    out = tl.where(live, g, 0.0).to(dz.dtype.element_ty)
+    tl.store(dz + flat, out)
     f = out.to(tl.float32)
     table = stats + model * channels + offset + c
-    normal = (tl.load(y + here).to(tl.float32) - tl.load(table)[None, :]) * tl.load(table + plane)[None, :]
-    tiles = npix // BLOCK
-    at = part + (model * 2 * C + c) * tiles + tile
+    normal = (tl.load(y + flat).to(tl.float32) - tl.load(table)[None, :]) * tl.load(table + plane)[None, :]
+    programs = tl.num_programs(0)
+    at = part + (model * 2 * C + c) * programs + tile
     tl.store(at, tl.sum(f, 0))
-    tl.store(at + C * tiles, tl.sum(f * normal, 0))
+    tl.store(at + C * programs, tl.sum(f * normal, 0))
 
 
 @triton.jit
@@ -234,7 +262,7 @@ def finish_backward(
     coefficients,  # [3, model, channels]: dy = A*dz + B*y + C
     gradient,  # flat gradients, float32
     npix,
-    tiles,
+    programs,
     wstride,
     gamma,
     channels,
@@ -250,9 +278,9 @@ def finish_backward(
     model = tl.program_id(1)
     models = tl.num_programs(1)
     i = tl.arange(0, TILES)
-    at = part + (model * 2 * C + c) * tiles + i
-    beta = tl.sum(tl.load(at, mask=i < tiles, other=0.0), 0)
-    scaled = tl.sum(tl.load(at + C * tiles, mask=i < tiles, other=0.0), 0)
+    at = part + (model * 2 * C + c) * programs + i
+    beta = tl.sum(tl.load(at, mask=i < programs, other=0.0), 0)
+    scaled = tl.sum(tl.load(at + C * programs, mask=i < programs, other=0.0), 0)
     tl.store(gradient + model * wstride + gamma + c, scaled)
     tl.store(gradient + model * wstride + gamma + channels + c, beta)
     here = model * channels + offset + c
@@ -273,8 +301,9 @@ def weight_gradient(
     y,
     dy,  # written: the gradient of the convolution's output
     coefficients,
-    part,  # [split, model, segment]
-    npix,
+    part,  # [share * G, model, segment]
+    count,
+    cap,
     segment,  # parameters of one model in this part
     woffset,
     channels,
@@ -283,72 +312,76 @@ def weight_gradient(
     STRIDE: tl.constexpr,
     CI: tl.constexpr,
     CO: tl.constexpr,
-    MERGED: tl.constexpr,
-    K: tl.constexpr,
+    G: tl.constexpr,
     WRITE: tl.constexpr,
     BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Batch norm's backward pass and, from the same registers, dW = x^T dy over a share of the pixels."""
     share = tl.program_id(0)
-    group = tl.program_id(1)  # the tap's row, where taps are not merged
+    group = tl.program_id(1)  # the tap's row, where taps are taken one by one (G = 0)
     model = tl.program_id(2).to(tl.int64)
     models = tl.num_programs(2)
-    SIN: tl.constexpr = SIDE * STRIDE
-    count = npix // tl.num_programs(0)
+    SIN: tl.constexpr = SIDE * STRIDE + 2
+    PITCH: tl.constexpr = SIDE + 2
+    PAIR: tl.constexpr = G if G else 1
+    K: tl.constexpr = 4 * CI if G else CI
+    N: tl.constexpr = PAIR * CO
+    ROWS: tl.constexpr = BLOCK // PAIR
+    pixels = count * (SIDE * SIDE) // tl.num_programs(0)
     j = tl.arange(0, K)
-    co = tl.arange(0, CO)
-    x += model * npix * (STRIDE * STRIDE * CI)
-    base = model * npix * CO
-    table = coefficients + model * channels + offset + co
+    o = tl.arange(0, N)
+    x += model * cap * (SIN * SIN * CI)
+    y += model * cap * (SIDE * SIDE * CO)
+    dz += model * cap * (SIDE * SIDE * CO)
+    dy += model * cap * (PITCH * PITCH * CO)
+    table = coefficients + model * channels + offset + o % CO
     plane = models * channels
     ca = tl.load(table)[None, :]
     cb = tl.load(table + plane)[None, :]
     cc = tl.load(table + 2 * plane)[None, :]
-    w0 = tl.zeros([K, CO], tl.float32)
-    w1 = tl.zeros([K, CO], tl.float32)
-    w2 = tl.zeros([K, CO], tl.float32)
-    for i in range(0, count, BLOCK):
-        p = share * count + i + tl.arange(0, BLOCK)
-        here = base + (p * CO)[:, None] + co[None, :]
-        f = ca * tl.load(dz + here).to(tl.float32) + cb * tl.load(y + here).to(tl.float32) + cc
+    STEP: tl.constexpr = SIN * CI if G else CI
+    if G == 0:
+        x += group * (SIN * CI)
+    w0 = tl.zeros([K, N], tl.float32)
+    w1 = tl.zeros([K, N], tl.float32)
+    w2 = tl.zeros([K, N], tl.float32)
+    for i in range(0, pixels, BLOCK):
+        p = share * pixels + i + tl.arange(0, ROWS) * PAIR
+        image = p // (SIDE * SIDE)
+        row = p // SIDE % SIDE
+        column = p % SIDE
+        flat = (p * CO)[:, None] + o[None, :]
+        f = ca * tl.load(dz + flat).to(tl.float32) + cb * tl.load(y + flat).to(tl.float32) + cc
         g = f.to(dy.dtype.element_ty)
         if WRITE:
-            if MERGED:  # noqa: SIM114 (one is known at compile time)
-                tl.store(dy + here, g)
+            here = dy + (((image * PITCH + row + 1) * PITCH + column + 1) * CO)[:, None] + o[None, :]
+            if G:  # noqa: SIM114 (one is known at compile time)
+                tl.store(here, g)
             elif group == 1:
-                tl.store(dy + here, g)
-        image = p // (SIDE * SIDE)
-        row = (p // SIDE) % SIDE * STRIDE
-        column = p % SIDE * STRIDE
-        for t in tl.static_range(3):
-            if MERGED:
-                r = row + t - 1
-                start = (image * SIN + r) * SIN + column - 1
-                kx = j // CI
-                wide = column[:, None] + kx[None, :] - 1
-                ok = ((r >= 0) & (r < SIN))[:, None] & (wide >= 0) & (wide < SIN) & (kx < 3)[None, :]
-            else:
-                r = row + group - 1
-                across = column + t - 1
-                start = (image * SIN + r) * SIN + across
-                ok = ((r >= 0) & (r < SIN) & (across >= 0) & (across < SIN))[:, None]
-            a = tl.load(x + (start * CI)[:, None] + j[None, :], mask=ok, other=0.0)
-            if t == 0:
-                w0 = tl.dot(tl.trans(a), g, w0, input_precision=PRECISION)
-            elif t == 1:
-                w1 = tl.dot(tl.trans(a), g, w1, input_precision=PRECISION)
-            else:
-                w2 = tl.dot(tl.trans(a), g, w2, input_precision=PRECISION)
-    part += (share * models + model) * segment + woffset
-    if MERGED:
-        at = part + j[:, None] * CO + co[None, :]
-        real = (j < 3 * CI)[:, None]
+                tl.store(here, g)
+        corner = (image * SIN + row * STRIDE) * SIN + column * STRIDE
+        at = x + (corner * CI)[:, None] + j[None, :]
+        w0 = tl.dot(tl.trans(tl.load(at)), g, w0, input_precision=PRECISION)
+        w1 = tl.dot(tl.trans(tl.load(at + STEP)), g, w1, input_precision=PRECISION)
+        w2 = tl.dot(tl.trans(tl.load(at + 2 * STEP)), g, w2, input_precision=PRECISION)
+    if G:
+        kx = (j // CI)[:, None] - (o // CO * STRIDE)[None, :]
+        slot = (share * PAIR + o // CO)[None, :] * models + model
+        at = part + slot * segment + woffset + (kx * CI + (j % CI)[:, None]) * CO + (o % CO)[None, :]
+        real = (kx >= 0) & (kx < 3)
         tl.store(at, w0, mask=real)
         tl.store(at + 3 * CI * CO, w1, mask=real)
         tl.store(at + 6 * CI * CO, w2, mask=real)
     else:
-        at = part + group * (3 * CI * CO) + j[:, None] * CO + co[None, :]
+        at = (
+            part
+            + (share * models + model) * segment
+            + woffset
+            + group * (3 * CI * CO)
+            + j[:, None] * CO
+            + o[None, :]
+        )
         tl.store(at, w0)
         tl.store(at + CI * CO, w1)
         tl.store(at + 2 * CI * CO, w2)
@@ -363,8 +396,9 @@ def input_gradient(
     y,  # the batch norm's input under that ReLU
     dz,
     stats,
-    part,  # [model, 2, CI, tiles]
-    npix,  # input pixels of one model
+    part,  # [model, 2, CI, programs]
+    count,
+    cap,
     wstride,
     channels,
     offset,  # of the batch norm of `y`
@@ -372,67 +406,108 @@ def input_gradient(
     STRIDE: tl.constexpr,
     CI: tl.constexpr,
     CO: tl.constexpr,
-    MERGED: tl.constexpr,
-    K: tl.constexpr,
+    G: tl.constexpr,
     SHORTCUT: tl.constexpr,
     BLOCK: tl.constexpr,
+    STEPS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """dz = relu'(h) * (conv's input gradient + shortcut's), and its sums for the batch norm below."""
+    """dz = relu'(h) * (conv's input gradient + shortcut's), and its sums for the batch norm below.
+
+    With stride 2 a program takes pixels of one parity (program axis 2), which all meet the same 1, 2 or 4 taps.
+    """
     tile = tl.program_id(0)
     model = tl.program_id(1).to(tl.int64)
+    parity = tl.program_id(2)
     plane = tl.num_programs(1) * channels
     SOUT: tl.constexpr = SIDE // STRIDE
-    p = tile * BLOCK + tl.arange(0, BLOCK)
-    image = p // (SIDE * SIDE)
-    row = (p // SIDE) % SIDE
-    column = p % SIDE
+    PITCH: tl.constexpr = SOUT + 2
+    PAIR: tl.constexpr = G if G else 1
+    K: tl.constexpr = 4 * CO if G else CO
+    N: tl.constexpr = PAIR * CI
+    ROWS: tl.constexpr = BLOCK // PAIR
     j = tl.arange(0, K)
-    ci = tl.arange(0, CI)
-    dy += model * (npix // (STRIDE * STRIDE)) * CO
+    o = tl.arange(0, N)
+    dy += model * cap * (PITCH * PITCH * CO)
+    base = model * cap * (SIDE * SIDE * CI)
+    h += model * cap * ((SIDE + 2) * (SIDE + 2) * CI)
     w += model * wstride
-    acc = tl.zeros([BLOCK, CI], tl.float32)
-    for t in tl.static_range(3 if MERGED else 9):
-        if MERGED:  # column offset j // CO - 1 belongs to the tap kx = 2 - j // CO
-            kx = 2 - j // CO
-            r = row + 1 - t
-            start = (image * SOUT + r) * SOUT + column - 1
-            wide = column[:, None] + 1 - kx[None, :]
-            ok = ((r >= 0) & (r < SOUT))[:, None] & (wide >= 0) & (wide < SOUT) & (kx >= 0)[None, :]
-            tap = ((t * 3 + kx) * CI * CO + j % CO)[:, None] + ci[None, :] * CO
-            b = tl.load(w + tap, mask=(kx >= 0)[:, None], other=0.0)
+    if G:  # window pixel j // CO meets output pixel o // CI through the tap kx; row t through ky = 2 - t
+        kx = 2 - (j // CO)[:, None] + (o // CI)[None, :]
+        tap = w + (kx * CI + (o % CI)[None, :]) * CO + (j % CO)[:, None]
+        real = (kx >= 0) & (kx < 3)
+        b0 = tl.load(tap + 6 * CI * CO, mask=real, other=0.0)
+        b1 = tl.load(tap + 3 * CI * CO, mask=real, other=0.0)
+        b2 = tl.load(tap, mask=real, other=0.0)
+    table = stats + model * channels + offset + o % CI
+    mean = tl.load(table)[None, :]
+    inverse = tl.load(table + plane)[None, :]
+    scale = tl.load(table + 2 * plane)[None, :]
+    shift = tl.load(table + 3 * plane)[None, :]
+    total = tl.zeros([ROWS, N], tl.float32)
+    scaled = tl.zeros([ROWS, N], tl.float32)
+    for step in range(STEPS):
+        p = (tile * STEPS + step) * BLOCK + tl.arange(0, ROWS) * PAIR
+        acc = tl.zeros([ROWS, N], tl.float32)
+        if STRIDE == 1:
+            image = p // (SIDE * SIDE)
+            row = p // SIDE % SIDE
+            column = p % SIDE
+            at = dy + (((image * PITCH + row) * PITCH + column) * CO)[:, None] + j[None, :]
+            if G:
+                a0 = tl.load(at)
+                a1 = tl.load(at + PITCH * CO)
+                a2 = tl.load(at + 2 * PITCH * CO)
+                acc = tl.dot(a0, b0, acc, input_precision=PRECISION)
+                acc = tl.dot(a1, b1, acc, input_precision=PRECISION)
+                acc = tl.dot(a2, b2, acc, input_precision=PRECISION)
+            else:
+                for t in tl.static_range(9):
+                    b = tl.load(w + (8 - t) * (CI * CO) + o[None, :] * CO + j[:, None])
+                    a = tl.load(at + (t // 3 * PITCH + t % 3) * CO)
+                    acc = tl.dot(a, b, acc, input_precision=PRECISION)
+        else:  # p counts the output's pixels; this program's input pixels lie at (2 row + py, 2 column + px)
+            py = parity // 2
+            px = parity % 2
+            image = p // (SOUT * SOUT)
+            row = p // SOUT % SOUT
+            column = p % SOUT
+            for iy in range(1 + py):  # py = 0: the tap ky = 1; py = 1: ky = 0 one row below, then ky = 2
+                for ix in range(1 + px):
+                    ky = 1 - py + 2 * iy
+                    kx = 1 - px + 2 * ix
+                    q = (image * PITCH + row + 1 + py * (1 - iy)) * PITCH + column + 1 + px * (1 - ix)
+                    a = tl.load(dy + (q * CO)[:, None] + j[None, :])
+                    b = tl.load(w + (ky * 3 + kx) * (CI * CO) + o[None, :] * CO + j[:, None])
+                    acc = tl.dot(a, b, acc, input_precision=PRECISION)
+            p = (image * SIDE + 2 * row + py) * SIDE + 2 * column + px
+            row = 2 * row + py
+            column = 2 * column + px
+        flat = base + (p * CI)[:, None] + o[None, :]
+        f = tl.load(y + flat).to(tl.float32)
+        if SHORTCUT == 0:
+            live = f * scale + shift > 0
         else:
-            r = row + 1 - t // 3
-            across = column + 1 - t % 3
-            fits = (r >= 0) & (across >= 0) & (r < SIDE) & (across < SIDE)
-            if STRIDE == 2:
-                fits = fits & (r % 2 == 0) & (across % 2 == 0)
-                r = r // 2
-                across = across // 2
-            start = (image * SOUT + r) * SOUT + across
-            ok = fits[:, None]
-            b = tl.load(w + t * (CI * CO) + j[:, None] + ci[None, :] * CO)
-        a = tl.load(dy + (start * CO)[:, None] + j[None, :], mask=ok, other=0.0)
-        acc = tl.dot(a, b, acc, input_precision=PRECISION)
-    here = model * npix * CI + (p * CI)[:, None] + ci[None, :]
-    table = stats + model * channels + offset + ci
-    f = tl.load(y + here).to(tl.float32)
-    if SHORTCUT == 0:
-        live = f * tl.load(table + 2 * plane)[None, :] + tl.load(table + 3 * plane)[None, :] > 0
-    else:
-        live = tl.load(h + here).to(tl.float32) > 0
-    if SHORTCUT == 1:
-        acc += tl.load(above + here).to(tl.float32)
-    if SHORTCUT == 2:
-        even = (row % 2 == 0) & (column % 2 == 0)
-        q = (image * (SIDE // 2) + row // 2) * (SIDE // 2) + column // 2
-        there = model * (npix // 4) * (2 * CI) + (q * (2 * CI))[:, None] + (ci + CI // 2)[None, :]
-        acc += tl.load(above + there, mask=even[:, None], other=0.0).to(tl.float32)
-    out = tl.where(live, acc, 0.0).to(dz.dtype.element_ty)
-    tl.store(dz + here, out)
-    g = out.to(tl.float32)
-    normal = (f - tl.load(table)[None, :]) * tl.load(table + plane)[None, :]
-    tiles = npix // BLOCK
-    at = part + (model * 2 * CI + ci) * tiles + tile
-    tl.store(at, tl.sum(g, 0))
-    tl.store(at + CI * tiles, tl.sum(g * normal, 0))
+            q = (image * (SIDE + 2) + row + 1) * (SIDE + 2) + column + 1
+            live = tl.load(h + (q * CI)[:, None] + o[None, :]).to(tl.float32) > 0
+        if SHORTCUT == 1:
+            acc += tl.load(above + flat).to(tl.float32)
+        if SHORTCUT == 2:  # noqa: SIM102 (known at compile time)
+            if parity == 0:
+                q = (image * (SIDE // 2) + row // 2) * (SIDE // 2) + column // 2
+                there = (
+                    model * cap * (SIDE * SIDE * CI // 2) + (q * (2 * CI))[:, None] + (o + CI // 2)[None, :]
+                )
+                acc += tl.load(above + there).to(tl.float32)
+        out = tl.where(live, acc, 0.0).to(dz.dtype.element_ty)
+        tl.store(dz + flat, out)
+        g = out.to(tl.float32)
+        total += g
+        scaled += g * ((f - mean) * inverse)
+    s = tl.sum(tl.reshape(tl.sum(total, 0), [PAIR, CI]), 0)
+    q2 = tl.sum(tl.reshape(tl.sum(scaled, 0), [PAIR, CI]), 0)
+    ci = tl.arange(0, CI)
+    programs = tl.num_programs(0) * tl.num_programs(2)
+    place = part + (model * 2 * CI + ci) * programs + tile * tl.num_programs(2) + parity
+    tl.store(place, s)
+    tl.store(place + CI * programs, q2)

