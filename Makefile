@@ -6,7 +6,7 @@ PIP     = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-gpu test-gpu clean
+.PHONY: help setup demo test check bench docs bench-gpu test-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | awk -F': *' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -33,6 +33,11 @@ check: setup  ## ruff, types, import rules
 
 bench: setup  ## CPU step time and memory beside torch's AdamW
 	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python benchmarks/lab.py
+
+docs: setup  ## write the tables of README.md and docs/ anew from records/
+	$(BIN)/python -m adaxopt.lab.theory.claims
+	$(BIN)/python -m adaxopt.lab.pages
 
 test-gpu:  ## the GPU part of the test suite (uses the python on the PATH when there is no .venv)
 	PYTHONPATH=src $$(test -x $(BIN)/python && echo $(BIN)/python || echo $(PYTHON)) -m pytest -m gpu tests

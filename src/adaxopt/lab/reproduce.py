@@ -35,6 +35,7 @@ def _check(name: str, function: Callable[..., Any], options: Mapping[str, Any]) 
 
 def _studies() -> dict[str, Callable[..., Any]]:
     studies = {name: _lazy("adaxopt.lab.theory.cli", name) for name in THEORY}
+    studies["first-lr"] = _lazy("adaxopt.lab.first_lr", "first-lr")
     if importlib.util.find_spec("adaxopt.lab.cifar") and importlib.util.find_spec(
         "adaxopt.lab.cifar.studies"
     ):

@@ -39,6 +39,7 @@ from adaxopt.lab.errors import LabError, unknown
 
 BUILT_IN = {
     "digits": "adaxopt.lab.tasks.digits:Digits",
+    "sorting": "adaxopt.lab.tasks.sorting:Sorting",
     "cifar10": "adaxopt.lab.tasks.cifar10:Cifar10",
 }
 PROTOCOL = ("metric", "higher_is_better", "data", "model", "loss")

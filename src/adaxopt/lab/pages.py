@@ -1,0 +1,195 @@
+"""Tables of README.md and docs/, written from the code and from records/ between marks.
+
+    python -m adaxopt.lab.pages          writes what is not current (`make docs`)
+    python -m adaxopt.lab.pages --check  names it and exits with 1
+
+A mark is `<!-- name: begin -->` ... `<!-- name: end -->`; `SECTIONS` says who fills it. What has no record says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from adaxopt.lab import stats
+from adaxopt.zoo import METHODS, Method
+
+Row = Iterable[Any]
+
+
+def table(head: Row, rows: Iterable[Row]) -> str:
+    lines = ["| " + " | ".join(str(c) for c in head) + " |"]
+    lines.append("|" + "---|" * len(list(head)))
+    lines += ["| " + " | ".join(str(c) for c in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def read(root: Path, name: str) -> Any:
+    """A record, or None where it was not made yet."""
+    path = root / "records" / name
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+# -- from the code ----------------------------------------------------------------------------------------------
+
+GAINS = {
+    "growing": "b2/((1+b2)^t − 1)",
+    "fading": "(1−b2)/(1−b2^t)",
+    "unnormalised": "1−b2",
+    "equal": "1/t",
+    "power": "t^−c / Σ i^−c",
+    None: "no v",
+}
+DECAYS = {"l2": "L2", "decoupled": "decoupled"}
+
+
+def _method(row: Method) -> Row:
+    rule, o = row.rule, row.defaults
+    kind = rule.memory.kind if rule.memory else None
+    gain = GAINS[kind] + (", running maximum" if rule.maximum else "")
+    if rule.mean == "window":
+        gain += ", on the gradient n steps back"
+    power = "–" if rule.memory is None else f"{o['p']:g}"
+    decay = f"{DECAYS[o['decay']]} {o['weight_decay']:g}"
+    return (
+        f"`{row.name}`",
+        gain,
+        power,
+        f"{o['lr']:g}",
+        f"({o['betas'][0]:g}, {o['betas'][1]:g})",
+        decay,
+        row.source,
+    )
+
+
+def methods(root: Path) -> str:
+    head = ("name", "gain k_t", "p", "lr", "(b1, b2)", "decay", "source of the defaults")
+    return table(head, map(_method, METHODS.values()))
+
+
+# -- from records -----------------------------------------------------------------------------------------------
+
+
+def cpu(root: Path) -> str:
+    record = read(root, "cpu_step.json")
+    if record is None:
+        return "*CPU: not measured yet (`make bench`).*"
+    rows = [
+        (name, f"{r['median_ms']:.1f}", f"{r['ratio']:.2f} × {r['against']}" if r["ratio"] else "", _mb(r))
+        for name, r in record["rows"].items()
+    ]
+    environment = record["environment"]
+    return (
+        f"CPU, ResNet-50's {record['tensors']} tensors ({record['numbers'] / 1e6:.1f}M float32), torch "
+        f"{environment['torch']}, {environment['threads']} threads of {environment['processor']}; medians of "
+        f"n = {record['rounds']} alternating rounds (`make bench`):\n\n"
+        + table(("", "ms a step", "time against", "extra memory, MB"), rows)
+    )
+
+
+def _mb(row: dict[str, Any]) -> str:
+    return f"{row['peak_bytes'] / 1e6:.1f}"
+
+
+def claims(root: Path) -> str:
+    found: list[dict[str, Any]] = []
+    for path in sorted((root / "records" / "theory").glob("*.json")) + sorted(
+        (root / "records" / "claims").glob("*.json")
+    ):
+        data = json.loads(path.read_text())
+        found += data if isinstance(data, list) else data.get("claims", [])
+    if not found:
+        return "*No claim was checked yet (`adax reproduce theory`).*"
+    counts: dict[str, int] = {}
+    for claim in found:
+        counts[claim["verdict"]] = counts.get(claim["verdict"], 0) + 1
+    shown = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda c: -c[1]))
+    return f"Of {len(found)} claims with an id so far: {shown}. Each with its rule: [docs/claims.md](docs/claims.md)."
+
+
+def lr(root: Path) -> str:
+    record = read(root, "first_lr.json")
+    if record is None:
+        return "*Not measured yet (`adax reproduce first-lr`).*"
+    parts = []
+    for name in dict.fromkeys(row["task"] for row in record["rows"]):
+        rows = [row for row in record["rows"] if row["task"] == name]
+        rates = sorted({row["lr"] for row in rows})
+        higher = rows[0]["higher_is_better"]
+        lines = []
+        for optimizer in dict.fromkeys(row["optimizer"] for row in rows):
+            cells = {row["lr"]: row for row in rows if row["optimizer"] == optimizer}
+            means = [row["mean"] for row in cells.values() if row["mean"] is not None and not row["diverged"]]
+            best = (max if higher else min)(means, default=None)
+            lines.append((optimizer, *(_cell(cells.get(rate), best, higher) for rate in rates)))
+        n = max(row["n"] + row["diverged"] for row in rows)
+        what = f"`{name}`, final test {rows[0]['metric']}, mean ± sd over n = {n} seeds, best in bold:"
+        parts.append(what + "\n\n" + table(("lr", *(f"{rate:g}" for rate in rates)), lines))
+    return "\n\n".join(parts)
+
+
+def _cell(row: dict[str, Any] | None, best: float | None, higher: bool) -> str:
+    if row is None or row["mean"] is None:
+        return "diverged" if row else ""
+    scale, digits = (100, 1) if higher else (1, 3)
+    shown = f"{scale * row['mean']:.{digits}f} ± {scale * stats.sd(row['values']):.{digits}f}"
+    if row["diverged"]:
+        shown += f" ({row['diverged']} diverged)"
+    return f"**{shown}**" if row["mean"] == best else shown
+
+
+def gpu(root: Path) -> str:
+    if read(root, "gpu_step.json") is None:
+        return "*GPU: not measured yet (`make bench-gpu`).*"
+    return ""
+
+
+def cifar(root: Path) -> str:
+    return "*CIFAR-10: not run yet (`adax reproduce cifar10/table2`).*"
+
+
+Section = Callable[[Path], str]
+SECTIONS: dict[str, Section] = {
+    "methods": methods,
+    "cpu": cpu,
+    "claims": claims,
+    "lr": lr,
+    "gpu": gpu,
+    "cifar": cifar,
+}
+
+
+def filled(text: str, root: Path) -> str:
+    """The page with every marked part written anew."""
+
+    def fill(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in SECTIONS:
+            raise ValueError(f"mark {name!r}: unknown; known are {', '.join(SECTIONS)}")
+        return f"<!-- {name}: begin -->\n{SECTIONS[name](root)}\n<!-- {name}: end -->"
+
+    return re.sub(r"<!-- (?P<name>[a-z-]+): begin -->.*?<!-- (?P=name): end -->", fill, text, flags=re.DOTALL)
+
+
+def main(arguments: list[str] | None = None, root: Path | None = None) -> int:
+    given = sys.argv[1:] if arguments is None else arguments
+    root = root or Path(__file__).resolve().parents[3]
+    stale = []
+    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        text = page.read_text()
+        new = filled(text, root)
+        if new != text:
+            stale.append(page.relative_to(root))
+            if "--check" not in given:
+                page.write_text(new)
+    for page in stale:
+        print(f"{page}: {'not current; run make docs' if '--check' in given else 'written'}")
+    return 1 if stale and "--check" in given else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

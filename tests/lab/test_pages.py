@@ -1,0 +1,46 @@
+"""Tables in README.md and docs/ are functions of the code and of records/."""
+
+from pathlib import Path
+
+import pytest
+
+from adaxopt.lab import pages
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_page_is_current(capsys: pytest.CaptureFixture[str]) -> None:
+    assert pages.main(["--check"], ROOT) == 0, capsys.readouterr().out
+
+
+def test_a_stale_table_is_named_and_mended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "README.md"
+    page.write_text("before\n<!-- methods: begin -->\nold\n<!-- methods: end -->\nafter\n")
+    assert pages.main(["--check"], tmp_path) == 1
+    assert "README.md: not current; run make docs" in capsys.readouterr().out
+    assert pages.main([], tmp_path) == 0
+    text = page.read_text()
+    assert "old" not in text
+    assert "| `adaxw` | b2/((1+b2)^t − 1) | 0.5 | 0.005 | (0.9, 0.0001) | decoupled 0.05 |" in text
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert pages.main(["--check"], tmp_path) == 0
+
+
+def test_an_unknown_mark_is_an_error() -> None:
+    with pytest.raises(ValueError, match="mark 'nothing': unknown; known are methods"):
+        pages.filled("<!-- nothing: begin --><!-- nothing: end -->", ROOT)
+
+
+def test_lr_table_shows_mean_deviation_and_divergence(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    row = {"task": "t", "optimizer": "adamw", "b2": 0.9, "metric": "loss", "higher_is_better": False}
+    rows = [
+        {**row, "lr": 0.1, "n": 2, "diverged": 0, "mean": 2.0, "values": [1.0, 3.0]},
+        {**row, "lr": 0.2, "n": 0, "diverged": 2, "mean": None, "values": []},
+    ]
+    (tmp_path / "records" / "first_lr.json").write_text(__import__("json").dumps({"rows": rows}))
+    text = pages.lr(tmp_path)
+    assert "| adamw | **2.000 ± 1.414** | diverged |" in text
+    assert "n = 2" in text
