@@ -218,7 +218,7 @@ class Recursion:
             update = self.m / ((self.v / c) ** p + float(o["eps"]))
         if o["clip_update"] is not None:
             update = np.clip(update, -o["clip_update"], o["clip_update"])
-        shrink = {"l2": 0.0, "decoupled": lr * wd, "fully_decoupled": wd * lr / first}[o["decay"]]
+        shrink = {"l2": 0.0, "decoupled": lr * wd, "fully_decoupled": wd * lr / (first or 1.0)}[o["decay"]]
         self.x = self.x - lr * update - shrink * self.x
         if o["project"] is not None:
             self.x = np.clip(self.x, *o["project"])
