@@ -72,12 +72,12 @@ def on_device(optimizer: Engine, group: Group, among: list[Tensor] | None, scale
 
 def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor | None) -> None:
     """Numbers are Python floats: parameters of one time, device and dtype go together."""
-    rows = [p for p in among if _in_rows(optimizer, p)]
+    rows = [p for p in among if in_rows(optimizer, p)]
     _refuse(optimizer, group, rows, among)
     for p in rows:
         _step_rows(optimizer, group, p, scale)
     if rows:
-        among = [p for p in among if not _in_rows(optimizer, p)]
+        among = [p for p in among if not in_rows(optimizer, p)]
     lists = empty()
     optimizer._init_group(group, *lists, among)  # type: ignore[misc]
     params, grads = lists.params, lists.grads
@@ -138,7 +138,7 @@ def _advance(steps: list[Tensor]) -> list[float]:
     return torch.stack([t.to(steps[0].device) for t in steps]).tolist()
 
 
-def _in_rows(optimizer: Engine, p: Tensor) -> bool:
+def in_rows(optimizer: Engine, p: Tensor) -> bool:
     """Whether this parameter's rows live in their own time: its gradient is sparse now, or was before."""
     g = p.grad
     return g is not None and (g.is_sparse or "row_step" in optimizer.state.get(p, ()))
@@ -148,7 +148,6 @@ def _step_rows(optimizer: Engine, group: Group, p: Tensor, scale: Tensor | None)
     entry = optimizer.state[p]
     if len(entry) == 0:
         entry.update(state.create(p, group, optimizer.method.rule))
-    entry["step"] += 1
     g = p.grad
     assert g is not None
     if scale is not None:

@@ -238,13 +238,11 @@ class Engine(Optimizer):
                 windows.append(entry["window"])
 
     def _step_differentiable(self, group: dict[str, Any]) -> None:
+        if any(p.grad is not None and p.grad.is_sparse for p in group["params"]):
+            raise ValueError("differentiable=True: sparse gradients are not differentiable; make them dense")
         for p in group["params"]:
             if p.grad is None:
                 continue
-            if p.grad.is_sparse:
-                raise ValueError(
-                    "differentiable=True: sparse gradients are not differentiable; make them dense"
-                )
             entry = self.state[p]
             if len(entry) == 0:
                 entry.update(state.create(p, group, self.method.rule))
@@ -261,7 +259,7 @@ class Engine(Optimizer):
                 return
         if found_inf is not None and found_inf.item():
             return
-        if group["capturable"] and not any(p.grad is not None and p.grad.is_sparse for p in params):
+        if group["capturable"] and not any(dispatch.in_rows(self, p) for p in params):
             dispatch.on_device(self, group, params, scale)
         else:
             dispatch.on_host(self, group, params, scale)

@@ -81,32 +81,33 @@ def row_step(
     their moments and their time, and weight decay too reaches only the rows it names. A dense gradient advances every
     row. A row touched at every step does exactly what a dense parameter does.
     """
+    p = _real(p)
     if g.is_sparse:
         g = g.coalesce()
         rows: Any = tuple(g.indices().unbind(0))
-        values = g.values()
-        depth = g.sparse_dim()
-        if values.shape[0] == 0:
-            return
+        values, depth = _real(g.values()), g.sparse_dim()
     else:
-        rows, values, depth = ..., g, state["row_step"].dim()
+        rows, values, depth = ..., _real(g), state["row_step"].dim()
     if "row_step" not in state:
         state["row_step"] = torch.full(
-            p.shape[:depth], float(state["step"]) - 1, dtype=torch.float64, device=p.device
+            p.shape[:depth], float(state["step"]), dtype=torch.float64, device=p.device
         )
     elif state["row_step"].dim() != depth:
         raise ValueError(
             f"gradient with sparse_dim={depth}: this parameter's rows were counted with "
             f"sparse_dim={state['row_step'].dim()}; it must stay the same"
         )
+    state["step"] += 1
+    if values.numel() == 0:
+        return
     t = state["row_step"][rows] + 1
     state["row_step"][rows] = t
-    work = compute_dtype(p, *(state[k] for k in ("exp_avg", "exp_avg_sq") if k in state))
+    work = compute_dtype(p, *(_real(state[k]) for k in ("exp_avg", "exp_avg_sq") if k in state))
     t = t.reshape(t.shape + (1,) * (values.dim() - t.dim()))
     n = cast(method.numbers(t, {**group, "dtype": str(work).removeprefix("torch.")}, torch), work)
 
     def take(key: str) -> Tensor | None:
-        return state[key][rows].to(work) if key in state else None
+        return _real(state[key])[rows].to(work) if key in state else None
 
     x = p[rows].to(work)
     if "compensation" in state:
@@ -123,11 +124,11 @@ def row_step(
         xp=torch,
     )
     chance = {"seed": group["seed"], "index": index, "step": state["step"]}
-    for stream, (tensor, new) in enumerate(
-        ((p, x), (state.get("exp_avg"), m), (state.get("exp_avg_sq"), v), (state.get("max_exp_avg_sq"), top))
-    ):
-        if tensor is None:
+    news = {"": x, "exp_avg": m, "exp_avg_sq": v, "max_exp_avg_sq": top}
+    for stream, (key, new) in enumerate(news.items()):
+        if new is None:
             continue
+        tensor = _real(state[key]) if key else p
         low = torch.empty_like(new, dtype=tensor.dtype)
         if tensor.dtype in (torch.bfloat16, torch.float16) and (stream or group["rounding"] == "stochastic"):
             stochastic_(low, new, stream=min(stream, 2), **chance)
