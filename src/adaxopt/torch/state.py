@@ -21,7 +21,11 @@ def may_fuse(group: Mapping[str, Any]) -> bool:
 
 def on_device(p: Tensor, group: Mapping[str, Any]) -> bool:
     """Whether this parameter's time lives beside it (a captured step, the CUDA kernel) or on the host."""
-    return bool(group["capturable"]) or (p.is_cuda and may_fuse(group))
+    if group["capturable"] or not (p.is_cuda and may_fuse(group)):
+        return bool(group["capturable"])
+    from adaxopt.torch import fused_cuda  # here, because Triton takes a while to import
+
+    return fused_cuda.missing() is None
 
 
 def step_device(p: Tensor, group: Mapping[str, Any]) -> torch.device:
