@@ -38,7 +38,7 @@ def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 3) -> None:
             f"p={options['p']!r}: must be a plain number in [0, 0.5], fixed before the first step"
         )
     clip = options.get("clip_update")
-    if _plain(clip) and not clip > 0:
+    if isinstance(clip, (int, float)) and not clip > 0:
         raise ValueError(f"clip_update={clip!r}: must be > 0, or None for no bound")
     _choice("decay", options["decay"], DECAYS)
     _choice("eps_placement", options["eps_placement"], PLACEMENTS)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import optax
 
 from adaxopt.checks import check
-from adaxopt.jax.transform import scale_by_method
+from adaxopt.jax.transform import direction
 from adaxopt.zoo import Method, method
 
 Schedule = float | Any
@@ -51,7 +52,9 @@ def scale_by_adax(
 
     >>> optimizer = optax.chain(optax.clip_by_global_norm(1.0), scale_by_adax(), optax.scale_by_learning_rate(1e-3))
     """
+    row = method("adax")
     options = {
+        **row.defaults,
         "betas": (b1, b2),
         "eps": eps,
         "p": p,
@@ -59,7 +62,8 @@ def scale_by_adax(
         "wake": wake,
         "clip_update": clip_update,
     }
-    return scale_by_method("adax", options, mu_dtype=mu_dtype, nu_dtype=nu_dtype, seed=seed)
+    check(options, row.rule)
+    return direction(row, options, mu_dtype, nu_dtype, seed)
 
 
 def adax(
@@ -165,15 +169,20 @@ def create(
     """
     row = method(name)
     lr = row.defaults["lr"] if learning_rate is None else learning_rate
-    return _chain(row, lr, mask, given)
+    return _chain(row, lr, mask, given, stacklevel=4)
+
+
+_OWN = ("b1", "b2", "learning_rate", "mask", "mu_dtype", "nu_dtype", "reference_lr", "seed")
 
 
 def _from_arguments(name: str, arguments: dict[str, Any]) -> optax.GradientTransformationExtraArgs:
-    return _chain(method(name), arguments.pop("learning_rate"), arguments.pop("mask"), arguments)
+    return _chain(
+        method(name), arguments.pop("learning_rate"), arguments.pop("mask"), arguments, stacklevel=5
+    )
 
 
 def _chain(
-    row: Method, lr: Schedule, mask: Mask, given: dict[str, Any]
+    row: Method, lr: Schedule, mask: Mask, given: dict[str, Any], stacklevel: int
 ) -> optax.GradientTransformationExtraArgs:
     given = dict(given)
     dtypes = {key: given.pop(key, None) for key in ("mu_dtype", "nu_dtype")}
@@ -183,16 +192,14 @@ def _chain(
     for word, place in {"b1": 0, "b2": 1, **row.names}.items():
         if word in given:
             betas[place] = given.pop(word)
-    unknown = sorted(set(given) - set(row.defaults))
+    unknown = sorted(set(given) - (set(row.defaults) - {"lr"}))
     if unknown:
-        allowed = sorted(
-            {*row.defaults, *row.names, "b1", "b2", "mask", "mu_dtype", "nu_dtype", "seed"} - {"lr"}
-        )
-        raise TypeError(f"{row.name}: unknown argument {unknown[0]!r}; allowed are {', '.join(allowed)}")
+        allowed = ", ".join(sorted({*row.defaults, *row.names, *_OWN} - {"lr"}))
+        raise TypeError(f"{row.name}: unknown argument {unknown[0]!r}; allowed are {allowed}")
     options = {**row.defaults, **given, "betas": tuple(betas), "lr": 0.0 if callable(lr) else lr}
-    check({**options, "betas": row.defaults["betas"]}, row.rule)
+    check(options, row.rule, stacklevel)
     weight, decay = options["weight_decay"], options["decay"]
-    parts = [scale_by_method(row.name, options, seed=seed, **dtypes)]
+    parts = [direction(row, options, dtypes["mu_dtype"], dtypes["nu_dtype"], seed)]
     if not (isinstance(weight, (int, float)) and weight == 0):
         if decay == "fully_decoupled":
             weight = weight / _reference(lr, reference)
@@ -202,11 +209,14 @@ def _chain(
 
 def _reference(lr: Schedule, given: float | None) -> Schedule:
     first = given if given is not None else lr(0) if callable(lr) else lr
-    try:
-        positive = bool(first > 0)
-    except Exception:  # a traced lr: its value is known only when a step runs
+    if isinstance(first, jax.core.Tracer):
+        if given is None:
+            raise ValueError(
+                "reference_lr=None: fully decoupled decay is measured against the first lr, and a traced one (vmap, "
+                "inject_hyperparams) may not be the first; give reference_lr as a number"
+            )
         return first
-    if not positive:
+    if not first > 0:
         raise ValueError(
             f"reference_lr={float(first)!r}: fully decoupled decay is measured against it and it must be > 0; give "
             "reference_lr where a schedule begins at 0"

@@ -56,13 +56,20 @@ def scale_by_method(
     """
     row = method(name)
     o = {**row.defaults, **(options or {})}
-    check(o, row.rule, stacklevel=4)
+    check(o, row.rule)
+    return direction(row, o, mu_dtype, nu_dtype, seed)
+
+
+def direction(
+    row: Method, o: Mapping[str, Any], mu_dtype: Any, nu_dtype: Any, seed: int
+) -> optax.GradientTransformation:
+    """`scale_by_method` of options that are complete and checked."""
 
     def init(params: Any) -> ScaleByMethodState:
         for leaf in jax.tree.leaves(params):
             if jnp.iscomplexobj(leaf):
                 raise TypeError(
-                    f"{name}: a leaf is complex; wrap the transformation in optax.contrib.split_real_and_imaginary"
+                    f"{row.name}: a leaf is complex; wrap the transformation in optax.contrib.split_real_and_imaginary"
                 )
 
         def zeros(dtype: Any, lead: tuple[int, ...] = ()) -> Any:
@@ -130,14 +137,14 @@ def _leaf(
         slot = (count - 1) % options["window"]
         old = jax.lax.dynamic_index_in_dim(window, slot, keepdims=False).astype(g.dtype)
         window = jax.lax.dynamic_update_index_in_dim(window, g.astype(window.dtype), slot, 0)
-    direction, m, v, top, _ = step(
+    new, m, v, top, _ = step(
         jnp.zeros((), g.dtype), g, m, v, n, top=top, old=old, wake=options["wake"], xp=jnp
     )
     stored = [
-        new if new is None else _down(new, before.dtype, count, chance, stream)
-        for new, before, stream in zip((m, v, top), narrow, (1, 2, 2), strict=True)
+        x if x is None else _down(x, before.dtype, count, chance, stream)
+        for x, before, stream in zip((m, v, top), narrow, (1, 2, 2), strict=True)
     ]
-    return direction, *stored, window
+    return new, *stored, window
 
 
 def _down(x: jax.Array, dtype: Any, count: jax.Array, chance: tuple[int, int], stream: int) -> jax.Array:

@@ -1,0 +1,517 @@
+"""adaxopt.jax against the torch engine, and against what optax's users rely on."""
+
+import inspect
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import adaxopt
+from adaxopt.zoo import METHODS
+
+pytestmark = pytest.mark.needs("jax", "optax")
+feature = pytest.mark.feature
+STEPS = 1000
+
+
+@pytest.fixture
+def double():
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+def problem():
+    """Gradients that depend on x and on a fixed noise; one coordinate sleeps for 300 steps."""
+    rng = np.random.default_rng(5)
+    curvature = rng.uniform(0.2, 3.0, (4, 3))
+    noise = rng.standard_normal((STEPS, 4, 3))
+    awake = np.ones((STEPS, 4, 3))
+    awake[:300, 0, 0] = 0
+    return rng.standard_normal((4, 3)), curvature, noise, awake
+
+
+def by_torch(make, schedule=None):
+    import torch
+
+    start, curvature, noise, awake = (torch.from_numpy(a) for a in problem())
+    x = torch.nn.Parameter(start.clone())
+    optimizer = make(x)
+    scheduler = schedule and torch.optim.lr_scheduler.LambdaLR(optimizer, schedule)
+    for t in range(STEPS):
+        x.grad = ((curvature * x + noise[t]) * awake[t]).detach()
+        optimizer.step()
+        if scheduler:
+            scheduler.step()
+    return x.detach().numpy()
+
+
+def by_jax(optimizer):
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    start, curvature, noise, awake = (jnp.asarray(a) for a in problem())
+
+    @jax.jit
+    def run(x, state):
+        def body(carry, data):
+            x, state = carry
+            n, a = data
+            updates, state = optimizer.update({"w": (curvature * x["w"] + n) * a}, state, x)
+            return (optax.apply_updates(x, updates), state), None
+
+        return jax.lax.scan(body, (x, state), (noise, awake))[0]
+
+    x = {"w": start}
+    return np.asarray(run(x, optimizer.init(x))[0]["w"])
+
+
+VARIANTS = [
+    *((name, {}) for name in METHODS),
+    ("sgdm", {"momentum": 0.5, "weight_decay": 0.1}),
+    ("rmsprop", {"alpha": 0.9}),
+    ("amsgrad", {"correct": False}),
+    ("adashift", {"window": 3, "weight_decay": 0.1}),
+    ("nosadam", {"c": 0.5}),
+    ("adax", {"weight_decay": 0.1}),
+    ("adaxw", {"decay": "fully_decoupled", "weight_decay": 1e-3}),
+    ("adaxw", {"clip_update": 0.05}),
+    ("adaxw", {"wake": False, "betas": (0.9, 1e-2)}),
+    ("adaxw", {"betas": (0.5, 1e-3), "eps": 1e-2}),
+    ("adaxw", {"eps_placement": "plain", "eps": 1e-2}),
+    ("adaxw", {"betas": (0.9, 0.0)}),
+    ("padax", {"p": 0.25}),
+]
+
+
+@feature("JAX / optax", "float64 parity with PyTorch, 1e-12 over 1,000 steps")
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)
+def test_the_torch_engine_and_jax_agree_over_a_thousand_steps(double, name, options):
+    from adaxopt.jax import create
+
+    expected = by_torch(lambda x: adaxopt.create(name, [x], **options))
+    found = by_jax(create(name, **options))
+    assert np.abs(found - problem()[0]).max() > 1e-2
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_every_option_of_the_table_changes_the_numbers_a_hundred_times_the_tolerance(double):
+    from adaxopt.jax import create
+
+    for name, options in VARIANTS[len(METHODS) :]:
+        assert np.abs(by_jax(create(name, **options)) - by_jax(create(name))).max() > 1e-10, (name, options)
+
+
+@feature("JAX / optax", "learning-rate schedules")
+@pytest.mark.parametrize("decay", ["decoupled", "fully_decoupled", "l2"])
+def test_a_schedule_gives_what_a_torch_scheduler_gives(double, decay):
+    from adaxopt.jax import adaxw
+
+    def factor(t):
+        return 1.0 / (1 + 0.01 * t)
+
+    expected = by_torch(lambda x: adaxopt.AdaXW([x], lr=1e-2, decay=decay, weight_decay=1e-2), factor)
+    found = by_jax(adaxw(lambda t: 1e-2 * factor(t), decay=decay, weight_decay=1e-2))
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@feature("JAX / optax", "right at 10 million steps in float32")
+@pytest.mark.parametrize("b2", [1e-4, 1e-6, 1e-7])
+@pytest.mark.parametrize("t", [1, 1000, 887_000, 10_000_000])
+def test_one_step_in_float32_at_any_time_against_fifty_digits(b2, t):
+    import jax
+    import jax.numpy as jnp
+    from mpmath import mp, mpf, sqrt
+
+    from adaxopt.jax import ScaleByMethodState, scale_by_adax
+
+    mp.dps = 50
+    g, m, v = 0.75, 0.125, 0.5 if t > 1 else 0.0
+    state = ScaleByMethodState(jnp.int32(t - 1), jnp.float32([m]), jnp.float32([v]))
+    u, state = jax.jit(scale_by_adax(b2=b2, eps=1e-3).update)(jnp.float32([g]), state)
+    norm = (1 + mpf(b2)) ** t - 1
+    new = mpf(v) + mpf(b2) / norm * (mpf(g) ** 2 - mpf(v))
+    expected = (mpf("0.9") * m + mpf("0.1") * g) / (sqrt(new) + max(mpf("1e-3") / sqrt(norm), mpf(2) ** -63))
+    assert int(state.count) == t
+    assert state.nu[0] == pytest.approx(float(new), rel=1e-6)
+    assert u[0] == pytest.approx(float(expected), rel=1e-6)
+
+
+def test_the_counter_stays_at_its_end_and_the_step_stays_finite():
+    import jax.numpy as jnp
+
+    from adaxopt.jax import ScaleByMethodState, create
+
+    for name in METHODS:
+        optimizer = create(name, 1e-3)
+        x = jnp.ones(3)
+        state = optimizer.init(x)
+        late = [
+            s._replace(count=jnp.int32(2**31 - 1)) if isinstance(s, ScaleByMethodState) else s for s in state
+        ]
+        u, after = optimizer.update(x, tuple(late), x)
+        assert jnp.isfinite(u).all(), name
+        assert [int(s.count) for s in after if isinstance(s, ScaleByMethodState)] == [2**31 - 1]
+
+
+@feature("JAX / optax", "jit: one trace for all steps")
+@pytest.mark.parametrize("name", METHODS)
+def test_steps_are_traced_once(name):
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    from adaxopt.jax import create
+
+    optimizer = create(name, optax.linear_schedule(1e-2, 1e-4, 30))
+    traces = []
+
+    @jax.jit
+    def step(x, state, g):
+        traces.append(1)
+        updates, state = optimizer.update(g, state, x)
+        return optax.apply_updates(x, updates), state
+
+    x = {"a": jnp.ones((3, 2)), "b": jnp.ones(5, jnp.bfloat16)}
+    state = jax.jit(optimizer.init)(x)
+    for t in range(30):
+        x, state = step(x, state, jax.tree.map(lambda a, t=t: a * (t + 1), x))
+    assert len(traces) == 1
+    assert all(bool(jnp.isfinite(a).all()) for a in jax.tree.leaves(x))
+
+
+@feature("JAX / optax", "vmap")
+def test_a_vmapped_ensemble_is_its_members():
+    import jax
+    import jax.numpy as jnp
+
+    from adaxopt.jax import adaxw
+
+    rates = jnp.array([1e-3, 1e-2, 1e-1])
+    starts = jax.random.normal(jax.random.key(0), (3, 7))
+
+    def train(lr, x):
+        optimizer = adaxw(lr, weight_decay=0.1)
+        state = optimizer.init(x)
+        for _ in range(5):
+            updates, state = optimizer.update(jnp.sin(x) + 0.1, state, x)
+            x = x + updates
+        return x
+
+    together = jax.vmap(train)(rates, starts)
+    alone = jnp.stack([train(lr, x) for lr, x in zip(rates, starts, strict=True)])
+    np.testing.assert_allclose(together, alone, rtol=1e-6)
+
+
+@feature("JAX / optax", "sharded arrays, pmap")
+@pytest.mark.parametrize("nu_dtype", ["float32", "bfloat16"])
+def test_a_sharded_step_is_the_step_of_one_device(nu_dtype):
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    from adaxopt.jax import adaxw
+
+    assert jax.device_count() == 4
+    optimizer = adaxw(1e-2, nu_dtype=nu_dtype)
+    mesh = jax.make_mesh((4,), ("data",))
+    whole = jax.random.normal(jax.random.key(1), (8, 6))
+    sharding = NamedSharding(mesh, PartitionSpec("data"))
+
+    @jax.jit
+    def step(x, state):
+        updates, state = optimizer.update(jnp.cos(x), state, x)
+        return x + updates, state
+
+    results = []
+    for x in (whole, jax.device_put(whole, sharding)):
+        state = jax.jit(optimizer.init)(x)
+        for _ in range(4):
+            x, state = step(x, state)
+        results.append((x, state))
+    (one, state_one), (many, state_many) = results
+    assert many.sharding.is_equivalent_to(sharding, 2)
+    assert state_many[0].nu.sharding.is_equivalent_to(sharding, 2)
+    np.testing.assert_array_equal(one, many)
+    np.testing.assert_array_equal(
+        np.asarray(state_one[0].nu, np.float32), np.asarray(state_many[0].nu, np.float32)
+    )
+
+
+@feature("JAX / optax", "sharded arrays, pmap")
+def test_replicas_under_pmap_agree_with_the_whole_batch():
+    import jax
+    import jax.numpy as jnp
+
+    from adaxopt.jax import adaxw
+
+    optimizer = adaxw(1e-2)
+    data = jax.random.normal(jax.random.key(2), (4, 16, 3))
+    x = jnp.ones(3)
+
+    def loss(x, batch):
+        return ((batch @ x - 1) ** 2).mean()
+
+    def step(x, state, batch):
+        g = jax.lax.pmean(jax.grad(loss)(x, batch), "devices")
+        updates, state = optimizer.update(g, state, x)
+        return x + updates, state
+
+    replicate = lambda tree: jax.tree.map(lambda a: jnp.stack([a] * 4), tree)  # noqa: E731
+    xs, states = replicate(x), replicate(optimizer.init(x))
+    for _ in range(5):
+        xs, states = jax.pmap(step, axis_name="devices")(xs, states, data)
+    alone, state = x, optimizer.init(x)
+    for _ in range(5):
+        updates, state = optimizer.update(jax.grad(loss)(alone, data.reshape(-1, 3)), state, alone)
+        alone = alone + updates
+    assert all(bool((row == xs[0]).all()) for row in xs)
+    np.testing.assert_allclose(xs[0], alone, rtol=1e-5)
+
+
+@feature("JAX / optax", "wake guard, clip_update")
+def test_a_late_waker_takes_an_ordinary_step_and_without_the_guard_a_huge_one():
+    import jax.numpy as jnp
+
+    from adaxopt.jax import ScaleByMethodState, scale_by_adax
+
+    t = 100_000
+    state = ScaleByMethodState(jnp.int32(t - 1), jnp.zeros(2), jnp.array([0.0, 1.0]))
+    g = jnp.array([1e-3, 1.0])
+    guarded, _ = scale_by_adax().update(g, state)
+    plain, _ = scale_by_adax(wake=False).update(g, state)
+    clipped, _ = scale_by_adax(wake=False, clip_update=2.0).update(g, state)
+    np.testing.assert_allclose(guarded, [0.1, 0.1], rtol=1e-5)
+    k = 1e-4 / math.expm1(t * math.log1p(1e-4))
+    np.testing.assert_allclose(plain, [0.1 / math.sqrt(k), 0.1], rtol=1e-4)
+    assert plain[0] > 1000
+    np.testing.assert_allclose(clipped, [2.0, 0.1], rtol=1e-5)
+
+
+@feature("JAX / optax", "weight-decay mask")
+@pytest.mark.parametrize("as_function", [False, True])
+@pytest.mark.parametrize("name", ["adax", "adaxw", "padax"])
+def test_a_mask_says_which_leaves_decay(name, as_function):
+    import jax
+    import jax.numpy as jnp
+
+    from adaxopt import jax as ours
+
+    x = {"w": jnp.full(3, 2.0), "b": jnp.full(3, 2.0)}
+    mask = {"w": True, "b": False}
+    make = getattr(ours, name)
+    masked = make(1e-2, weight_decay=0.5, mask=(lambda p: mask) if as_function else mask)
+    g = jax.tree.map(jnp.ones_like, x)
+    u, _ = masked.update(g, masked.init(x), x)
+    for key, decays in mask.items():
+        same = make(1e-2, weight_decay=0.5 if decays else 0.0)
+        expected, _ = same.update(g, same.init(x), x)
+        np.testing.assert_array_equal(u[key], expected[key])
+    other = make(1e-2, weight_decay=0.0)
+    expected, _ = other.update(g, other.init(x), x)
+    assert name != "adaxw" or bool((u["w"] != expected["w"]).all())
+
+
+@feature("JAX / optax", "mu_dtype, nu_dtype; 16-bit parameters keep float32 state")
+def test_state_has_the_dtype_that_is_asked_for():
+    import jax.numpy as jnp
+
+    from adaxopt.jax import scale_by_adax
+
+    x = {"low": jnp.ones(2, jnp.bfloat16), "half": jnp.ones(2, jnp.float16), "full": jnp.ones(2)}
+    plain = scale_by_adax()
+    asked = scale_by_adax(mu_dtype=jnp.bfloat16, nu_dtype=jnp.float16)
+    for transform, mu, nu in ((plain, jnp.float32, jnp.float32), (asked, jnp.bfloat16, jnp.float16)):
+        state = transform.init(x)
+        for _ in range(2):
+            u, state = transform.update(x, state, x)
+            assert {a.dtype for a in state.mu.values()} == {jnp.dtype(mu)}
+            assert {a.dtype for a in state.nu.values()} == {jnp.dtype(nu)}
+            assert {a.dtype for a in u.values()} == {jnp.dtype(jnp.float32)}
+
+
+@feature("JAX / optax", "stochastic rounding, the same bits as PyTorch's")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_rounding_draws_the_bits_that_torch_draws(dtype):
+    import jax.numpy as jnp
+    import torch
+
+    from adaxopt.jax.rounding import stochastic
+    from adaxopt.torch.rounding import stochastic_
+
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((7, 5, 3)) * 10.0 ** rng.integers(-9, 4, (7, 5, 3))).astype(np.float32)
+    x[0, 0] = [np.inf, -np.inf, np.nan]
+    for seed, place, step, stream in ((0, 0, 1, 1), (3, 5, 70_000, 2)):
+        dest = torch.empty(x.shape, dtype=getattr(torch, dtype))
+        stochastic_(dest, torch.from_numpy(x), seed=seed, index=place, step=step, stream=stream)
+        found = stochastic(jnp.asarray(x), jnp.dtype(dtype), seed, place, jnp.int32(step), stream)
+        np.testing.assert_array_equal(np.asarray(found.astype(jnp.float32)), dest.float().numpy())
+
+
+def test_a_bfloat16_second_moment_does_not_ratchet():
+    import jax
+    import jax.numpy as jnp
+
+    from adaxopt.jax import scale_by_adax
+
+    def run(dtype):
+        transform = scale_by_adax(nu_dtype=dtype, b2=1e-3)
+        x = jnp.zeros(2048)
+
+        def body(state, key):
+            return transform.update(jax.random.normal(key, x.shape), state)[1], None
+
+        state, _ = jax.lax.scan(body, transform.init(x), jax.random.split(jax.random.key(3), 3000))
+        return state.nu.astype(jnp.float32)
+
+    low, full = run(jnp.bfloat16), run(jnp.float32)
+    assert float(low.mean() / full.mean()) == pytest.approx(1.0, abs=0.01)
+
+
+@feature("JAX / optax", "inject_hyperparams, MultiSteps, multi_transform, apply_if_finite")
+def test_hyper_parameters_can_be_injected_and_changed_without_a_new_trace():
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    from adaxopt.jax import adaxw, padax
+
+    optimizer = optax.inject_hyperparams(adaxw)(learning_rate=1e-2, b1=0.9, b2=1e-4, weight_decay=0.1)
+    x = jnp.ones(3)
+    state = optimizer.init(x)
+    traces = []
+
+    @jax.jit
+    def step(state, x):
+        traces.append(1)
+        return optimizer.update(jnp.sin(x), state, x)
+
+    first, state = step(state, x)
+    same = adaxw(1e-2, weight_decay=0.1)
+    np.testing.assert_allclose(first, same.update(jnp.sin(x), same.init(x), x)[0], rtol=1e-6)
+    state.hyperparams["learning_rate"] = jnp.float32(1e-3)
+    second, state = step(state, x)
+    assert len(traces) == 1
+    assert float(jnp.abs(second).max()) < 0.3 * float(jnp.abs(first).max())
+    with pytest.raises(ValueError, match=r"p=.*plain number"):
+        optax.inject_hyperparams(padax)(learning_rate=0.1).init(x)
+    with pytest.raises(ValueError, match=r"reference_lr=None: .*give reference_lr"):
+        jax.vmap(lambda lr: adaxw(lr, decay="fully_decoupled").init(x))(jnp.ones(2))
+    fixed = optax.inject_hyperparams(padax, static_args=("p",))(learning_rate=0.1)
+    assert jnp.isfinite(fixed.update(x, fixed.init(x), x)[0]).all()
+
+
+@feature("JAX / optax", "inject_hyperparams, MultiSteps, multi_transform, apply_if_finite")
+def test_optax_wrappers_hold_it():
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    from adaxopt.jax import adaxw
+
+    x = {"a": jnp.ones(3), "b": jnp.full(2, 2.0)}
+    wrapped = {
+        "steps": optax.MultiSteps(adaxw(1e-2), 2),
+        "finite": optax.apply_if_finite(adaxw(1e-2), 5),
+        "two": optax.multi_transform({"x": adaxw(1e-2), "y": optax.sgd(0.1)}, {"a": "x", "b": "y"}),
+        "masked": optax.masked(adaxw(1e-2), {"a": True, "b": False}),
+    }
+    for name, optimizer in wrapped.items():
+        state, y = optimizer.init(x), x
+        step = jax.jit(optimizer.update)
+        for t in range(4):
+            g = jax.tree.map(lambda a, t=t: jnp.sin(a + t), y)
+            updates, state = step(g, state, y)
+            y = optax.apply_updates(y, updates)
+        assert bool((y["a"] != x["a"]).all()), name
+    count = optax.tree_utils.tree_get(adaxw(1e-2).init(x), "nu")
+    assert set(count) == {"a", "b"}
+    bad = jax.tree.map(lambda a: a * jnp.nan, x)
+    finite = wrapped["finite"]
+    updates, _ = finite.update(bad, finite.init(x), x)
+    assert all(bool((u == 0).all()) for u in jax.tree.leaves(updates))
+
+
+def test_complex_parameters_go_through_optax_split(double):
+    import jax.numpy as jnp
+    import optax
+    import torch
+
+    from adaxopt.jax import adaxw
+
+    start = np.array([1 + 2j, -0.5 + 0.25j])
+    with pytest.raises(TypeError, match="split_real_and_imaginary"):
+        adaxw().init(jnp.asarray(start))
+    optimizer = optax.contrib.split_real_and_imaginary(adaxw(1e-2))
+    x = jnp.asarray(start)
+    state = optimizer.init(x)
+    p = torch.nn.Parameter(torch.from_numpy(start.copy()))
+    same = adaxopt.AdaXW([p], lr=1e-2)
+    for t in range(20):
+        g = start * (1 + t) - 3j
+        updates, state = optimizer.update(jnp.asarray(g), state, x)
+        x = optax.apply_updates(x, updates)
+        p.grad = torch.from_numpy(g)
+        same.step()
+    np.testing.assert_allclose(np.asarray(x), p.detach().numpy(), rtol=1e-12)
+
+
+def test_signatures_have_the_defaults_of_the_zoo_and_of_the_torch_classes():
+    from adaxopt import jax as ours
+
+    for name, cls in (("adax", adaxopt.AdaX), ("adaxw", adaxopt.AdaXW), ("padax", adaxopt.Padax)):
+        found = {k: p.default for k, p in inspect.signature(getattr(ours, name)).parameters.items()}
+        other = {k: p.default for k, p in inspect.signature(cls).parameters.items()}
+        assert (found["b1"], found["b2"]) == other["betas"]
+        assert found["learning_rate"] == other["lr"]
+        for key in ("eps", "weight_decay", "decay", "eps_placement", "wake", "clip_update", "seed"):
+            assert found[key] == other[key], (name, key)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "message"),
+    [
+        ("adamx", {}, ValueError, "unknown method; known are sgdm"),
+        ("adaxw", {"lr": 0.1}, TypeError, "unknown argument 'lr'"),
+        ("adaxw", {"momentum": 0.1}, TypeError, "unknown argument 'momentum'"),
+        ("adaxw", {"learning_rate": -1.0}, ValueError, "lr=-1.0: must be >= 0"),
+        ("adaxw", {"b1": 1.0}, ValueError, r"b1=1.0: must be in \[0, 1\)"),
+        ("adaxw", {"b2": -0.1}, ValueError, r"b2=-0.1: must be in \[0, 1\)"),
+        ("nosadam", {"c": -0.1}, ValueError, "b2=-0.1: must be >= 0"),
+        ("adaxw", {"eps": -1e-8}, ValueError, "eps=-1e-08: must be >= 0"),
+        ("adaxw", {"eps": None}, TypeError, "eps=None: must be a number"),
+        ("adaxw", {"weight_decay": -0.1}, ValueError, "weight_decay=-0.1: must be >= 0"),
+        ("padax", {"p": 0.7}, ValueError, "p=0.7"),
+        ("adaxw", {"clip_update": 0}, ValueError, "clip_update=0: must be > 0"),
+        ("adaxw", {"decay": "l1"}, ValueError, "decay='l1': must be one of 'l2'"),
+        ("adaxw", {"eps_placement": "x"}, ValueError, "eps_placement='x'"),
+        ("adashift", {"window": 0}, ValueError, "window=0: must be an int >= 1"),
+        ("adaxw", {"learning_rate": 0.0, "decay": "fully_decoupled"}, ValueError, "reference_lr=0.0"),
+    ],
+)
+def test_what_is_not_allowed_is_said(name, options, error, message):
+    from adaxopt.jax import create
+
+    with pytest.raises(error, match=message):
+        create(name, **options)
+
+
+def test_adams_b2_warns_once_and_points_at_the_call():
+    from adaxopt.jax import adaxw, create, scale_by_adax, scale_by_method
+
+    for call in (
+        lambda: adaxw(b2=0.999),
+        lambda: create("padax", b2=0.999),
+        lambda: scale_by_adax(b2=0.999),
+        lambda: scale_by_method("adax", {"betas": (0.9, 0.999)}),
+    ):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            call()
+        assert [str(w.message)[:30] for w in seen] == ["b2=0.999 looks like Adam's dec"]
+        assert seen[0].filename == __file__
