@@ -53,16 +53,23 @@ def amsgrad_peak(fade: float, b2: float) -> float:
     return float(np.log(np.log(b2) / np.log(fade**2)) / np.log(fade**2 / b2))
 
 
-def amsgrad_direction(t: Array, fade: float, b2: float) -> Array:
-    """g_t / sqrt(max_{i<=t} v_i), b1 = 0, uncorrected: Adam's until the peak, geometric after it."""
+def _highest(fade: float, b2: float) -> float:
+    """The whole step at which v_t is largest."""
     peak = amsgrad_peak(fade, b2)
     around = np.array([max(np.floor(peak), 1.0), max(np.ceil(peak), 1.0)])
-    best = around[np.argmax(adam_second_moment(around, 1.0, fade, b2))]
-    return fade ** (t - 1) / np.sqrt(adam_second_moment(np.minimum(t, best), 1.0, fade, b2))
+    return float(around[np.argmax(adam_second_moment(around, 1.0, fade, b2))])
+
+
+def amsgrad_direction(t: Array, fade: float, b2: float) -> Array:
+    """g_t / sqrt(max_{i<=t} v_i), b1 = 0, uncorrected: Adam's until the peak, geometric after it."""
+    top = adam_second_moment(np.minimum(t, _highest(fade, b2)), 1.0, fade, b2)
+    return fade ** (t - 1) / np.sqrt(top)
 
 
 def amsgrad_reach(fade: float, b2: float) -> float:
-    """sum over all t of AMSGrad's directions: how far a constant step of 1 ever leads. Finite for every
-    lambda < 1, which is why no lambda defeats AMSGrad for every x0 and every step size."""
-    steps = np.arange(1.0, np.ceil(-40 / np.log(fade)) + 2)
-    return float(amsgrad_direction(steps, fade, b2).sum())
+    """The sum over all t of AMSGrad's directions: how far a constant step of 1 ever leads. It is finite for
+    every lambda < 1, which is why no lambda defeats AMSGrad for every x0 and every step size."""
+    last = _highest(fade, b2)
+    rising = amsgrad_direction(np.arange(1.0, last + 1), fade, b2).sum()
+    tail = fade**last / (1 - fade) / np.sqrt(adam_second_moment(np.array(last), 1.0, fade, b2))
+    return float(rising + tail)

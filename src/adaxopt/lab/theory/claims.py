@@ -1,0 +1,202 @@
+"""Claims: what the paper says, how it was tested, what came out; and docs/claims.md, made from records alone.
+
+    python -m adaxopt.lab.theory.claims            writes docs/claims.md
+    python -m adaxopt.lab.theory.claims --check    fails when the committed page is not what the records give
+
+A claim is a plain dictionary with the keys of `KEYS`. The theory's claims are in records/theory/*.json under
+"claims"; other experiments put lists of them into records/claims/*.json and get a section of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+KEYS = ("id", "section", "claim", "paper", "ours", "n", "rule", "verdict", "note")
+VERDICTS = ("held", "not held", "undecided")
+PAGE = Path("docs/claims.md")
+
+
+def claim(
+    id: str,
+    section: str,
+    claim: str,
+    *,
+    paper: str,
+    ours: str,
+    rule: str,
+    held: bool | None,
+    n: int | None = None,
+    note: str = "",
+) -> dict[str, Any]:
+    """One claim. `held` is the rule's outcome; None is undecided. `n` counts what was sampled or enumerated."""
+    verdict = {True: "held", False: "not held", None: "undecided"}[None if held is None else bool(held)]
+    values = (id, section, claim, paper, ours, n, rule, verdict, note)
+    return dict(zip(KEYS, values, strict=True))
+
+
+def check(rows: list[dict[str, Any]], source: str) -> None:
+    """Every row has the keys and a known verdict; ids are unique."""
+    for row in rows:
+        missing = [key for key in KEYS if key not in row]
+        if missing:
+            raise ValueError(
+                f"{source}: claim {row.get('id', '?')!r} lacks {', '.join(missing)}; needed are {', '.join(KEYS)}"
+            )
+        if row["verdict"] not in VERDICTS:
+            raise ValueError(
+                f"{source}: claim {row['id']!r} has verdict={row['verdict']!r}; allowed are {', '.join(VERDICTS)}"
+            )
+    twice = [id for id, count in Counter(row["id"] for row in rows).items() if count > 1]
+    if twice:
+        raise ValueError(f"{source}: the ids {', '.join(twice)} occur twice; every claim needs its own")
+
+
+def load(records: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    """(records of the theory, its claims in order, claims of other experiments)."""
+    theory = [json.loads(path.read_text()) for path in sorted((records / "theory").glob("*.json"))]
+    ours = [row for record in theory for row in record["claims"]]
+    others: list[dict[str, Any]] = []
+    for path in sorted((records / "claims").glob("*.json")):
+        others += json.loads(path.read_text())
+    check(ours + others, str(records))
+    return theory, sorted(ours, key=lambda row: _order(row["id"])), others
+
+
+def _order(id: str) -> tuple[int, str]:
+    """Section first (the digits after the letters), the facts and errata last."""
+    letters = id.rstrip("0123456789.abcdefghijklmnopqrstuvwxyz")
+    digits = id[len(letters) :]
+    section = {"D": 90, "E": 91}.get(letters, int(digits.split(".")[0]) if digits[:1].isdigit() else 80)
+    return section, {"S": "0", "P": "1", "L": "2", "T": "3", "C": "4", "F": "5"}.get(letters, "9") + _padded(
+        digits
+    )
+
+
+def _padded(digits: str) -> str:
+    return ".".join(part.zfill(4) for part in digits.split("."))
+
+
+def page(records: Path) -> str:
+    """docs/claims.md as text."""
+    theory, ours, others = load(records)
+    lines = [
+        "# What held of the paper",
+        "",
+        "<!-- Made from records/ by `python -m adaxopt.lab.theory.claims`; edits here are lost. -->",
+        "",
+        "Claim by claim: what the paper says (in our words), how it was tested, by a rule that was fixed before the",
+        "numbers were looked at, and what came out. *Held* and *not held* are the rule's outcome on what was computed,",
+        "nothing more; a note says where a claim holds only with a correction. Numbers of theorems and lemmas follow",
+        "the counters of the paper's LaTeX source.",
+        "",
+        "Sections 2 to 4 need no data set: `adax reproduce reddi`, `adax reproduce synthetic` and `adax reproduce "
+        "theory`",
+        "compute everything below in about a minute on a laptop.",
+        "",
+        *_overview(ours + others),
+    ]
+    for title, rows in _sections(ours):
+        lines += ["", f"## {title}", ""]
+        for row in rows:
+            lines += _entry(row)
+    by_section: dict[str, list[dict[str, Any]]] = {}
+    for row in others:
+        by_section.setdefault(row["section"], []).append(row)
+    for section, rows in by_section.items():
+        lines += ["", f"## {section}", ""]
+        for row in rows:
+            lines += _entry(row)
+    lines += _errata(theory)
+    lines += _runs(theory)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _overview(rows: list[dict[str, Any]]) -> list[str]:
+    counts = Counter(row["verdict"] for row in rows)
+    total = ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
+    out = [f"**{len(rows)} claims: {total}.**", "", "| id | claim | verdict |", "|---|---|---|"]
+    for row in rows:
+        verdict = row["verdict"] if row["verdict"] == "held" else f"**{row['verdict']}**"
+        out.append(f"| [{row['id']}](#{_anchor(row['id'])}) | {_cell(row['claim'])} | {verdict} |")
+    return out
+
+
+def _sections(rows: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    out: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        out.setdefault(row["section"], []).append(row)
+    return list(out.items())
+
+
+def _entry(row: dict[str, Any]) -> list[str]:
+    count = f" (n = {row['n']:,})" if row["n"] is not None else ""
+    out = [
+        f'<a id="{_anchor(row["id"])}"></a>',
+        f"### {row['id']}: {row['verdict']}",
+        "",
+        f"{row['claim']}",
+        "",
+        f"- Paper: {row['paper']}",
+        f"- Rule: {row['rule']}",
+        f"- Computed{count}: {row['ours']}",
+    ]
+    if row["note"]:
+        out.append(f"- Note: {row['note']}")
+    return [*out, ""]
+
+
+def _errata(theory: list[dict[str, Any]]) -> list[str]:
+    rows = [row for record in theory for row in record.get("errata", [])]
+    if not rows:
+        return []
+    out = [
+        "",
+        "## Errata",
+        "",
+        "What in the paper, or in the code released with it, is not as written, and what this project does.",
+        "",
+    ]
+    out += ["| | the paper | here | shown by |", "|---|---|---|---|"]
+    for row in rows:
+        shown = ", ".join(f"[{id}](#{_anchor(id)})" for id in row["shown_by"]) or "reading"
+        out.append(f"| {row['number']} | {_cell(row['paper'])} | {_cell(row['here'])} | {shown} |")
+    return out
+
+
+def _runs(theory: list[dict[str, Any]]) -> list[str]:
+    out = ["", "## What was run", "", "| record | what | versions |", "|---|---|---|"]
+    for record in theory:
+        versions = ", ".join(f"{name} {value}" for name, value in record["versions"].items())
+        out.append(f"| `records/theory/{record['name']}.json` | {_cell(record['what'])} | {versions} |")
+    return out
+
+
+def _anchor(id: str) -> str:
+    return "claim-" + id.lower().replace(".", "-")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="docs/claims.md from records/")
+    parser.add_argument("--records", type=Path, default=Path("records"))
+    parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument("--check", action="store_true", help="compare only; exit 1 when the page is stale")
+    options = parser.parse_args(arguments)
+    text = page(options.records)
+    if options.check:
+        return 0 if options.out.exists() and options.out.read_text() == text else 1
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
