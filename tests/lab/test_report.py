@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import statistics
@@ -27,7 +28,10 @@ from adaxopt.lab.store import RunRecord
 
 def test_summary_against_the_statistics_module():
     """Oracle: statistics.mean and stdev, and t = 2.776445 for five seeds."""
-    [one] = series.studies(study(diverged=()))
+    [one] = series.studies(study(diverged=())[::-1])
+    assert one.labels == ["sgdm", "adamw", "amsgradw", "adaxw"], (
+        "the order of the zoo, whatever that of the records"
+    )
     rows = tables.summary(one, tables.reference(one, None))
     assert [r.label for r in rows] == ["adaxw", "sgdm", "amsgradw", "adamw"]
     for r in rows:
@@ -68,6 +72,19 @@ def test_verdicts(mine, base, higher, kind):
     assert f"{len(mine)} pairs" in result.note
 
 
+def test_the_plan_of_a_stored_study_decides(tmp_path):
+    stored = {"baseline": "adamw", "rule": {"confidence": 0.9, "margin": 0.5}}
+    (tmp_path / "study.json").write_text(json.dumps(stored))
+    runs = [RunRecord(r.spec, r.env, r.metrics, r.done, tmp_path / r.path.name) for r in study(diverged=())]
+    [one] = series.studies(runs)
+    baseline, rule = tables.plan(one, None, None)
+    assert (baseline, rule) == ("adamw", stats.Rule(confidence=0.9, margin=0.5))
+    assert tables.plan(one, "sgdm", stats.Rule()) == ("sgdm", stats.Rule())
+    assert "better than adamw by" in render(runs)
+    (tmp_path / "study.json").write_text("{}")
+    assert tables.plan(one, None, None) == (None, stats.Rule())
+
+
 def test_a_method_that_diverged_is_never_called_better():
     runs = [record("adaxw", i, metric=0.95 + i / 1000) for i in range(4)] + [
         record("adaxw", 4, status="diverged")
@@ -88,6 +105,7 @@ def test_a_method_that_diverged_is_never_called_better():
         (31, 92.318, "92"),
         (0.0, 0.98765, "0.98765"),
         (0.01, -0.00096, "\N{MINUS SIGN}0.001"),
+        (0.01, -0.00006, "0.000"),
         (0.5, 1.25e9, "1.25e+09"),
     ],
 )

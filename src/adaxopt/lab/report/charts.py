@@ -70,7 +70,8 @@ def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None 
             "lr",
             "Sensitivity to the learning rate",
             "Tuning runs, scored on the validation split. The line joins the best trial at each rate; "
-            "a ring marks the rate of the final runs, a cross a diverged trial.",
+            "a ring marks the rate of the final runs, a triangle at the edge a far worse trial, "
+            "a cross a diverged one.",
             lr_sensitivity(study),
         ),
         (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,8 +35,10 @@ def learning_curve(study: Study, quantity: str, axis: str = "epoch") -> Chart:
     y = alt.Y("mean:Q", title=title, scale=alt.Scale(**limit), axis=y_axis)
     layers: list[Any] = []
     if any(r["high"] > r["low"] for r in rows):
+        for r in rows:  # a logarithmic axis has no place for what is below zero
+            r["low"] = max(r["low"], limit["domain"][0])
         low = alt.Y("low:Q", title=title, scale=alt.Scale(**limit), axis=y_axis)
-        band = alt.Chart(data(rows)).mark_area(opacity=0.17, clip=True)
+        band = alt.Chart(data(rows)).mark_area(opacity=0.14, clip=True)
         layers.append(band.encode(x=x, y=low, y2="high:Q", color=colour(labels)))
     line = alt.Chart(data(rows)).mark_line(clip=True)
     layers.append(line.encode(x=x, y=y, color=colour(labels), strokeDash=dash(labels)))
@@ -79,33 +80,30 @@ def _points(
 
 
 def _frame(rows: Rows, sound: Rows, quantity: str, higher_is_better: bool) -> dict[str, Any]:
-    """The y scale of a learning curve.
+    """The y scale of a learning curve, from the means alone: a wide band of three seeds must not flatten the lines.
 
     A positive loss that spans a decade and a half is logarithmic. When the first 15% of a run would take more than half
     of a metric's frame, that stretch is left out, so that the ends can be told apart.
     """
     values = [r["mean"] for r in rows]
     low, high = min(values), max(values)
-    if quantity != "metric":
-        return {"type": "log", "nice": False} if low > 0 and high / low > 30 else {"zero": False}
-    sound = sound or rows
-    last = max(r["x"] for r in sound)
-    settled = [r["mean"] for r in sound if r["x"] > 0.15 * last]
-    if len(settled) < 3:
-        return {"zero": False}
-    bottom, top = min(settled), max(settled)
-    pad = 0.05 * (top - bottom)
-    if pad > 0 and higher_is_better and top - bottom < 0.5 * (top - low):
-        return {"zero": False, "nice": False, "domainMin": bottom - pad}
-    if pad > 0 and not higher_is_better and top - bottom < 0.5 * (high - bottom):
-        return {"zero": False, "nice": False, "domainMax": top + pad}
-    return {"zero": False}
+    if quantity != "metric" and low > 0 and high / low > 30:
+        return {"type": "log", "nice": False, "domain": [low / 1.3, high * 1.2]}
+    if quantity == "metric":
+        last = max(r["x"] for r in sound or rows)
+        settled = [r["mean"] for r in sound or rows if r["x"] > 0.15 * last]
+        if len(settled) > 2:
+            bottom, top = min(settled), max(settled)
+            reach = top - low if higher_is_better else high - bottom
+            low, high = (bottom, top) if top - bottom < 0.5 * reach else (low, high)
+    pad = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
+    return {"zero": False, "nice": False, "domain": [float(f"{v:.6g}") for v in (low - pad, high + pad)]}
 
 
 def _ends(lost: Rows, limit: dict[str, Any]) -> list[dict[str, Any]]:
     """The last point of each diverged run, moved to the edge when the frame leaves it out."""
     last = {r["run"]: r for r in lost}
-    low, high = limit.get("domainMin", -math.inf), limit.get("domainMax", math.inf)
+    low, high = limit["domain"]
     return [{**r, "mean": min(high, max(low, r["mean"]))} for r in last.values()]
 
 
@@ -138,43 +136,66 @@ def _hover(
 
 
 def lr_sensitivity(study: Study) -> Chart:
-    """Metric of the tuning runs over the learning rate, with the chosen rate ringed and diverged trials crossed."""
+    """Metric of the tuning runs over the learning rate, with the chosen rate ringed and diverged trials crossed.
+
+    Trials that failed by far stand at the edge as small triangles, or the frame would be theirs.
+    """
     done, lost = _trials(study)
     if not done and not lost:
         return None
+    higher = study.higher_is_better
     labels = list(dict.fromkeys(s.optimizer for s in study.series if s.tune))
-    better = max if study.higher_is_better else min
     best: dict[tuple[str, float], dict[str, Any]] = {}
     for r in done:
         key = (r["optimizer"], r["lr"])
-        best[key] = better(best.get(key, r), r, key=lambda q: q["value"])
+        best[key] = (max if higher else min)(best.get(key, r), r, key=lambda q: q["value"])
     chosen = {(s.optimizer, s.options.get("lr")) for s in study.series}
-    rates = sorted({r["lr"] for r in [*done, *lost]})
-    axis = alt.Axis(values=log_ticks(rates), format="~g", grid=False)
+    axis = alt.Axis(values=log_ticks(r["lr"] for r in [*done, *lost]), format="~g", grid=False)
     x = alt.X("lr:Q", title="learning rate", scale=alt.Scale(type="log", nice=False, padding=14), axis=axis)
     title = f"validation {study.metric_name}"
-    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(tickCount=5))
+    low, high = _lr_frame([r["value"] for r in done], higher)
+    scale = alt.Scale(zero=False, nice=False, domain=[low, high])
+    y = alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5))
     tips = [
         "optimizer:N",
         alt.Tooltip("lr:Q", title="lr", format="~g"),
         alt.Tooltip("text:N", title=title),
         alt.Tooltip("rest:N", title="other options"),
     ]
-    hue, marks = colour(labels), shape(labels)
+    hue, edge = colour(labels), alt.value("height") if higher else alt.value(0)
+    inside = [r for r in done if low <= r["value"] <= high]
+    beyond = [r for r in done if not low <= r["value"] <= high]
+    rings = [r for key, r in best.items() if key in chosen and low <= r["value"] <= high]
+    lines = alt.Chart(data(list(best.values()))).mark_line(clip=True)
+    points = alt.Chart(data(inside)).mark_point(filled=True, size=44, opacity=0.95)
+    ring = alt.Chart(data(rings)).mark_point(size=210, strokeWidth=2, filled=False, opacity=1, shape="circle")
     layers: list[Any] = [
-        alt.Chart(data(list(best.values()))).mark_line().encode(x=x, y=y, color=hue, strokeDash=dash(labels)),
-        alt.Chart(data(done))
-        .mark_point(filled=True, size=44, opacity=0.95)
-        .encode(x=x, y=y, color=hue, shape=marks, tooltip=tips),
-        alt.Chart(data([r for key, r in best.items() if key in chosen]))
-        .mark_point(size=210, strokeWidth=2, filled=False, opacity=1, shape="circle")
-        .encode(x=x, y=y, color=hue),
+        lines.encode(x=x, y=y, color=hue, strokeDash=dash(labels)),
+        ring.encode(x=x, y=y, color=hue),
+        points.encode(x=x, y=y, color=hue, shape=shape(labels), tooltip=tips),
     ]
-    if lost:
-        edge = alt.value("height") if study.higher_is_better else alt.value(0)
-        crosses = alt.Chart(data(lost)).mark_point(shape=CROSS, filled=True, size=85, opacity=1)
-        layers.append(crosses.encode(x=x, y=edge, color=hue, tooltip=tips))
+    for rows, mark, size in ((beyond, "triangle-down" if higher else "triangle-up", 60), (lost, CROSS, 85)):
+        if rows:
+            marks = alt.Chart(data(rows)).mark_point(shape=mark, filled=True, size=size, opacity=1)
+            layers.append(marks.encode(x=x, y=edge, color=hue, tooltip=tips))
     return layered(*layers)
+
+
+def _lr_frame(values: Sequence[float], higher: bool) -> tuple[float, float]:
+    """From the best value to the worst, unless few trials are far worse than the rest.
+
+    >>> _lr_frame([0.9, 0.8], True), _lr_frame([0.9, 0.89, 0.88, 0.87, 0.1], True)[0] > 0.8
+    ((0.794, 0.906), True)
+    """
+    if not values:
+        return 0.0, 1.0
+    top = max(values) if higher else min(values)
+    gaps = sorted(abs(v - top) for v in values)
+    usual = gaps[int(0.7 * (len(gaps) - 1))]
+    worst = gaps[-1] if usual == 0 or gaps[-1] < 4 * usual else 2 * usual
+    pad = 0.06 * worst or 0.05 * abs(top) or 1.0
+    ends = (top - worst - pad, top + pad) if higher else (top - pad, top + worst + pad)
+    return float(f"{ends[0]:.6g}"), float(f"{ends[1]:.6g}")
 
 
 def _trials(study: Study) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -86,7 +86,7 @@ def render(
 
     body = sections.claims_section(claims) if claims else ""
     for study in every:
-        body += sections.study_section(study, known, baseline, rule or stats.Rule(), draw, len(every) == 1)
+        body += sections.study_section(study, known, baseline, rule, draw, len(every) == 1)
     body += sections.figures_section(specs, draw) if specs else ""
     return _document(title, lead, _meta(records, len(every)), known, body)
 

@@ -30,11 +30,17 @@ def _words(rule: stats.Rule) -> str:
 
 
 def study_section(
-    study: Study, looks: Mapping[str, Look], baseline: str | None, rule: stats.Rule, draw: Draw, single: bool
+    study: Study,
+    looks: Mapping[str, Look],
+    baseline: str | None,
+    rule: stats.Rule | None,
+    draw: Draw,
+    single: bool,
 ) -> str:
     """One study: a sentence, the summary, every chart, and what was run."""
+    baseline, rule = tables.plan(study, baseline, rule)
     base = tables.reference(study, baseline)
-    rows = tables.summary(study, base, rule)
+    rows = tables.summary(study, base, rule, fixed=baseline == base)
     charts = [draw(p.title, p.caption, p.chart) for p in pictures(study, baseline, rule)]
     picked = (
         " The best is picked after the runs, which flatters it a little."
@@ -114,7 +120,8 @@ def _runs(study: Study) -> str:
 
 def _verdict(r: tables.Row) -> str:
     note = f'<span class="meta">{esc(r.note)}</span>' if r.note else ""
-    return f'<span class="verdict">{html.badge(r.verdict, r.words)}{note}</span>' if r.words else note
+    kind = "best" if r.words == "best mean" else r.verdict
+    return f'<span class="verdict">{html.badge(kind, r.words)}{note}</span>' if r.words else note
 
 
 def _cell(key: str, value: str) -> str:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from adaxopt.lab.report.palette import LOOKS
+
 MAX_POINTS = 200
 _SETTINGS = ("options", "schedule", "epochs", "batch_size", "task_options")
 
@@ -112,7 +114,11 @@ def _study(name: str, records: Sequence[Any]) -> Study:
     for record in records:
         by_optimizer[str(record.spec.get("optimizer", "?"))].append(record)
     out: list[Series] = []
-    for optimizer, runs in by_optimizer.items():
+    known = list(LOOKS)
+    for optimizer in sorted(
+        by_optimizer, key=lambda name: known.index(name) if name in known else len(known)
+    ):
+        runs = by_optimizer[optimizer]
         tune = tuple(r for r in runs if r.spec.get("purpose") == "tune")
         groups: dict[str, list[Any]] = defaultdict(list)
         for run in runs:

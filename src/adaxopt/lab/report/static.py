@@ -9,6 +9,7 @@ from typing import Any
 
 from adaxopt.lab import files, stats
 from adaxopt.lab.errors import LabError
+from adaxopt.lab.report import tables
 from adaxopt.lab.report.embed import as_dict, swap
 from adaxopt.lab.report.palette import LOOKS, looks
 from adaxopt.lab.report.series import studies
@@ -32,7 +33,7 @@ def save_charts(
         )
     out: list[Path] = []
     for study in studies(records):
-        for picture in pictures(study, baseline, rule):
+        for picture in pictures(study, *tables.plan(study, baseline, rule)):
             name = f"{slug(study.name)}-{picture.name}"
             out += save_chart(picture.chart, folder / name, picture.title, formats, themes, study.labels)
     return out

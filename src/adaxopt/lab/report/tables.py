@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import shlex
@@ -9,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adaxopt.lab import stats
+from adaxopt.lab import files, stats
+from adaxopt.lab.errors import LabError
 from adaxopt.lab.report.series import Series, Study, flat, show, status
 
 _t_quantile = functools.cache(stats.t_quantile)
@@ -49,10 +51,24 @@ def versus(
             return Comparison("worse", f"{n}, {count}", result.difference)
         return Comparison("diverged", f"{n}, {count}", result.difference)
     if result.outcome == "undecided":
-        more = f"about {result.needed} would decide" if result.needed else "no number would decide"
+        more = f"{result.needed} might decide" if result.needed else "no difference seen"
         return Comparison("undecided", f"{n}; {more}", result.difference)
     kind = "better" if result.outcome == "held" else "worse"
     return Comparison(kind, n, result.difference)
+
+
+def plan(study: Study, baseline: str | None, rule: stats.Rule | None) -> tuple[str | None, stats.Rule]:
+    """Baseline and rule: those given, else those that the study was started with (`study.json` beside its runs).
+
+    Exported records have no such file: the best mean is then the reference, and the rule is the default one.
+    """
+    file = study.records[0].path.parent / "study.json"
+    if (baseline is None or rule is None) and file.is_file():
+        with contextlib.suppress(LabError, KeyError, TypeError, AttributeError):
+            stored = files.read_json(file)
+            baseline = baseline or stored.get("baseline") or None
+            rule = rule or stats.Rule(**stored["rule"])
+    return baseline, rule or stats.Rule()
 
 
 def reference(study: Study, baseline: str | None) -> str:
@@ -100,7 +116,8 @@ class Figures:
         if self.decimals is None or abs(value) >= 1e7:
             text = f"{value:+.5g}" if signed else f"{value:.5g}"
         else:
-            text = f"{value:{'+' if signed else ''}.{self.decimals}f}"
+            value = round(value, self.decimals) + 0.0  # the sum turns -0 into 0
+            text = f"{value:{'+' if signed and value else ''}.{self.decimals}f}"
         return text.replace("-", "\N{MINUS SIGN}")
 
     def interval(self, mean: float, low: float, high: float, signed: bool = False) -> str:
@@ -131,18 +148,21 @@ class Row:
     seconds: float | None
 
 
-def summary(study: Study, base: str, rule: stats.Rule | None = None) -> list[Row]:
-    """A row per series, the best mean first, then those without a finished run."""
+def summary(study: Study, base: str, rule: stats.Rule | None = None, fixed: bool = False) -> list[Row]:
+    """A row per series, the best mean first, then those without a finished run.
+
+    `fixed` says that `base` was named before the runs.
+    """
     spans = [interval(s.values) for s in study.ranked]
     widths = [high - low for _, low, high in spans if high > low]
     fmt = Figures(min(widths) if widths else 0.0)
     against = next((s for s in study.ranked if s.label == base), None)
     rest = [s for s in study.series if not s.scores]
-    return [_summary_row(study, s, against, fmt, rule) for s in [*study.ranked, *rest]]
+    return [_summary_row(study, s, against, fmt, rule, fixed) for s in [*study.ranked, *rest]]
 
 
 def _summary_row(
-    study: Study, series: Series, against: Series | None, fmt: Figures, rule: stats.Rule | None
+    study: Study, series: Series, against: Series | None, fmt: Figures, rule: stats.Rule | None, fixed: bool
 ) -> Row:
     mean = low = high = None
     text = difference = words = note = ""
@@ -151,7 +171,7 @@ def _summary_row(
         mean, low, high = interval(series.values)
         text = fmt.interval(mean, low, high)
     if against is not None and series is against:
-        verdict, words = "base", "best mean" if series is study.ranked[0] else "baseline"
+        verdict, words = "base", "best mean" if series is study.ranked[0] and not fixed else "baseline"
         note = f"{len(series.diverged)} of {len(series.final)} diverged" if series.diverged else ""
     elif against is not None and series.values:
         result = versus(series, against, study.higher_is_better, rule)
@@ -194,15 +214,15 @@ def headline(study: Study, rows: Sequence[Row]) -> str:
         return "No final run has finished yet."
     top = done[0]
     text = f"{top.label} has the best mean {study.metric_name}: {top.text} (n = {top.n})."
-    if len(done) == 1 or top.verdict != "base":
-        return text
-    worse = [r.label for r in done[1:] if r.verdict == "worse"]
-    open_ = [r.label for r in done[1:] if r.verdict == "undecided"]
-    if worse:
-        text += f" The runs show {_and(worse)} to be worse."
-    if open_:
-        text += f" They do not tell {_and(open_)} apart from it."
-    return text
+    base = next((r.label for r in done if r.verdict == "base"), None)
+    by_verdict: dict[str, list[str]] = {}
+    for r in done:
+        by_verdict.setdefault(r.verdict, []).append(r.label)
+    said = [
+        f"{_and(by_verdict[kind])} {kind}" for kind in ("better", "worse", "undecided") if kind in by_verdict
+    ]
+    said += [f"{_and(by_verdict['diverged'])} diverged on some seeds"] if "diverged" in by_verdict else []
+    return f"{text} Against {base}: {'; '.join(said)}." if said and base else text
 
 
 def _and(names: Sequence[str]) -> str:
