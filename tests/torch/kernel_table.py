@@ -1,0 +1,254 @@
+"""One step of the kernel against one step of the rule in float64, from the same stored numbers.
+
+Shared by `test_kernel.py` (Triton's interpreter, CPU tensors) and `test_gpu.py` (the compiled kernel).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from adaxopt import rule
+from adaxopt.torch import fused_cuda, rounding
+from adaxopt.zoo import METHODS
+
+F32, F64, BF16, F16 = torch.float32, torch.float64, torch.bfloat16, torch.float16
+EPS = {F64: 1e-13, F32: 4e-6, BF16: 2.0**-7, F16: 2.0**-10}
+"""Relative agreement asked of a stored number: a unit in the last place of 16-bit formats, a few of float32."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row of the table; everything else is the method's default."""
+
+    method: str
+    options: dict[str, Any] = field(default_factory=dict)
+    x: torch.dtype = F32
+    g: torch.dtype | None = None
+    state: torch.dtype | None = None
+    rounding: str = "nearest"
+    maximize: bool = False
+    wake: bool | None = None
+    scale: float | None = None
+    sizes: tuple[tuple[int, ...], ...] = ((3,), (1100,), (4, 5, 6))
+    times: tuple[int, ...] = (1, 3_000, 60_000, 0)
+    tensor_lr: bool = False
+    tensor_betas: bool = False
+
+    def __str__(self) -> str:
+        shown = [self.method, *(f"{k}={v}" for k, v in self.options.items())]
+        shown += [str(d).removeprefix("torch.") for d in (self.x, self.g, self.state) if d not in (None, F32)]
+        shown += [k for k in ("maximize", "scale", "tensor_lr", "tensor_betas") if getattr(self, k)]
+        return "-".join([*shown, *([self.rounding] if self.rounding != "nearest" else [])])
+
+
+ALL = [name for name in METHODS if METHODS[name].rule.mean != "window"]
+
+TABLE = [
+    *(Case(name) for name in ALL),
+    *(Case(name, {"weight_decay": 0.1, "decay": decay, "reference_lr": 0.2}, maximize=True)
+      for name in ("adax", "adam", "sgdm") for decay in ("l2", "decoupled", "fully_decoupled")),
+    *(Case("adax", {"p": p}) for p in (0.125, 0.25, 0.3, 0.45)),
+    *(Case("padam", {"p": p}) for p in (0.2, 0.25, 0.5)),
+    Case("adax", {"eps_placement": "plain", "eps": 1e-3}),
+    Case("adax", {"eps": 1e-3}),
+    Case("adax", {"betas": (0.9, 0.0)}),
+    Case("adam", {"betas": (0.0, 0.0)}, times=(0,)),
+    Case("nosadam", {"betas": (0.9, 1.0)}),
+    Case("amsgrad", {"correct": False}),
+    Case("adax", {"clip_update": 0.05}),
+    Case("sgdm", {"clip_update": 0.05}),
+    Case("adaxw", wake=False),
+    Case("adaxw", scale=1024.0),
+    Case("adam", scale=3.0, maximize=True),
+    *(Case(name, tensor_lr=True, tensor_betas=betas) for name in ("adaxw", "adam") for betas in (False, True)),
+    *(Case(name, x=F64) for name in ALL),
+    *(Case("adaxw", x=x, state=state) for x in (F32, BF16, F16) for state in (F32, BF16)),
+    *(Case("adaxw", x=x, g=F32, rounding=mode) for x in (BF16, F16) for mode in ("stochastic", "kahan")),
+    *(Case("adaxw", x=BF16, state=BF16, rounding=mode) for mode in ("stochastic", "kahan")),
+    *(Case(name, state=BF16) for name in ("amsgradw", "sgdm", "adagrad", "padax")),
+    Case("adaxw", x=F32, g=BF16),
+    Case("adaxw", x=F32, state=F64),
+]  # fmt: skip
+
+
+def build(case: Case, device: str = "cpu", seed: int = 0) -> tuple[Any, list, list, dict[str, Any]]:
+    """(plan, parameters, states, hyper) in the middle of training: state is not zero, some v are."""
+    method = METHODS[case.method]
+    r = method.rule
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(shape, dtype, positive=False):
+        t = torch.randn(shape, generator=generator, dtype=F64)
+        return (t * t if positive else t).to(dtype).to(device)
+
+    dtype = case.state or (F32 if case.x in (BF16, F16) else case.x)
+    params = [draw(shape, case.x) for shape in case.sizes]
+    states = []
+    for p in params:
+        state = {"step": torch.zeros((), dtype=F64, device=device)}
+        if r.mean != "none":
+            state["exp_avg"] = draw(p.shape, dtype)
+        if r.memory is not None:
+            state["exp_avg_sq"] = draw(p.shape, dtype, positive=True)
+            state["exp_avg_sq"].view(-1)[::7] = 0
+        if r.maximum:
+            state["max_exp_avg_sq"] = draw(p.shape, dtype, positive=True)
+        if case.rounding == "kahan":
+            state["compensation"] = (draw(p.shape, F64) * 1e-3).to(case.x)
+        states.append(state)
+    hyper = {**method.defaults, **case.options}
+    if case.tensor_lr:
+        hyper["lr"] = torch.tensor(hyper["lr"], dtype=F32, device=device)
+    if case.tensor_betas:
+        hyper["betas"] = tuple(torch.tensor(b, dtype=F64, device=device) for b in hyper["betas"])
+    n = len(params)
+    plan = fused_cuda.Plan(
+        r,
+        params,
+        states,
+        maximize=case.maximize,
+        wake=method.defaults["wake"] if case.wake is None else case.wake,
+        rounding=case.rounding,
+        seed=11,
+        indices=list(range(n)),
+        offsets=[0] * n,
+        capturable=False,
+    )
+    return plan, params, states, hyper
+
+
+def oracle(case: Case, x, g, state, t):
+    """The rule in float64 from stored numbers: (x, m, v, top), before anything is rounded."""
+    method = METHODS[case.method]
+    wake = method.defaults["wake"] if case.wake is None else case.wake
+    arithmetic = "float64" if F64 in (case.x, case.state) else "float32"
+    options = {**case.options, "dtype": arithmetic}
+    if case.tensor_lr:
+        options["lr"] = float(torch.tensor(method.defaults["lr"], dtype=F32))
+    n = method.numbers(float(t), options)
+    g = g.double() * (-1 if case.maximize else 1) / (case.scale or 1.0)
+    stored = [state[k].double() if k in state else None for k in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")]
+    x = x.double() + (state["compensation"].double() if "compensation" in state else 0)
+    return rule.step(x, g, stored[0], stored[1], n, top=stored[2], wake=wake, xp=torch)[:4]
+
+
+def close(got, want, dtype, chance: bool, what: str, scale: float = 0.0) -> None:
+    """Within half a unit of the stored format, and a whole one by chance (the interpreter truncates to bfloat16)."""
+    got, unit = got.double(), 0.5
+    if chance or dtype in (F32, F64) or (dtype == BF16 and fused_cuda.interpreted()):
+        unit = 1.0
+    tolerance = unit * EPS[dtype] * (want.abs() + scale)
+    if dtype == F16:
+        tolerance = tolerance.clamp(min=unit * 2.0**-24)
+    if dtype != F64:
+        tolerance = tolerance + 4e-6 * (want.abs() + scale)
+    wrong = (got - want).abs() > tolerance
+    assert not wrong.any(), (
+        f"{what}: {int(wrong.sum())} of {wrong.numel()}, {got[wrong][:3]} for {want[wrong][:3]}"
+    )
+
+
+def check(case: Case, device: str = "cpu") -> None:
+    """Several times t, each one step from the same stored numbers."""
+    plan, params, states, hyper = build(case, device)
+    generator = torch.Generator().manual_seed(1)
+    scale = None if case.scale is None else torch.tensor(case.scale, device=device)
+    found = None if case.scale is None else torch.zeros((), device=device)
+    for t in case.times:
+        if t == 0:  # as training begins: with k_1 = 1 a stored v would only cancel
+            for s in states:
+                for tensor in s.values():
+                    tensor.zero_()
+        before = [
+            (p.clone(), {k: v.clone() for k, v in s.items()}) for p, s in zip(params, states, strict=True)
+        ]
+        for s in states:
+            s["step"].fill_(t)
+        grads = []
+        for p in params:
+            g = torch.randn(p.shape, generator=generator, dtype=F64) * (case.scale or 1.0)
+            grads.append(g.to(case.g or case.x).to(device))
+        kept = [g.clone() for g in grads]
+        assert plan.step(hyper, scale, found, grads=grads) == []
+        assert plan.valid()
+        for p, s, (x, old), g, unchanged in zip(params, states, before, grads, kept, strict=True):
+            assert torch.equal(g, unchanged)
+            assert s["step"].item() == t + 1
+            want = oracle(case, x, g, old, t + 1)
+            for name, value in zip(("exp_avg", "exp_avg_sq", "max_exp_avg_sq"), want[1:], strict=True):
+                if name in s:
+                    low = s[name].dtype in (BF16, F16)
+                    spread = 1.0 if name == "exp_avg" else 0.0
+                    close(s[name], value, s[name].dtype, low, f"{name} at {t}", spread)
+            if "compensation" in s:  # together they hold what one rounding of the rest leaves
+                total = p.double() + s["compensation"].double()
+                lost = 2 * EPS[p.dtype] ** 2 * want[0].abs() + 2.0**-24
+                assert ((total - want[0]).abs() <= lost + 4e-6 * (want[0].abs() + 1)).all()
+            by_chance = case.rounding == "stochastic"
+            close(p, want[0], p.dtype, by_chance, f"x at {t}", 0.01 if case.x == F64 else 0.1)
+
+
+def expected_bits(x, g, dtype, t, stream, index, offset):
+    """What `rounding.stochastic_` makes of a float32 number that needs no arithmetic."""
+    out = torch.empty_like(x, dtype=dtype)
+    return rounding.stochastic_(out, g, seed=11, index=index, step=t, stream=stream, offset=offset)
+
+
+def check_bits(dtype: torch.dtype, device: str = "cpu") -> None:
+    """x - g, m = g and v = g*g are exact in float32 here, so that only the drawn bits can differ: all three streams."""
+    n, first = 3000, 2**32 - 1000
+    generator = torch.Generator().manual_seed(2)
+    quarter = torch.randint(1, 2**11, (n,), generator=generator).float().to(device) * 2.0**-20
+    for t, offset in ((0, 0), (12345, first), (2**33, 7)):
+        for name, betas in (("sgdm", (0.0, 0.0)), ("rmsprop", (0.0, 0.0))):
+            r = METHODS[name].rule
+            x = torch.ones(n, dtype=dtype, device=device)
+            state = {"step": torch.tensor(float(t), dtype=F64, device=device)}
+            if r.mean != "none":
+                state["exp_avg"] = torch.zeros(n, dtype=dtype, device=device)
+            if r.memory is not None:
+                state["exp_avg_sq"] = torch.zeros(n, dtype=dtype, device=device)
+            plan = fused_cuda.Plan(r, [x], [state], maximize=False, wake=False, rounding="stochastic", seed=11,
+                                   indices=[3], offsets=[offset], capturable=False)  # fmt: skip
+            hyper = {
+                **METHODS[name].defaults,
+                "betas": betas,
+                "lr": 1.0 if name == "sgdm" else 0.0,
+                "eps": 1.0,
+            }
+            assert plan.step(hyper, grads=[quarter]) == []
+            drawn = dict(index=3, offset=offset)
+            if name == "sgdm":
+                assert torch.equal(x, expected_bits(x, 1 - quarter, dtype, t + 1, 0, **drawn))
+                assert torch.equal(state["exp_avg"], expected_bits(x, quarter, dtype, t + 1, 1, **drawn))
+            else:
+                want = expected_bits(x, quarter * quarter, dtype, t + 1, 2, **drawn)
+                assert torch.equal(state["exp_avg_sq"], want)
+                assert (state["exp_avg_sq"] != (quarter * quarter).to(dtype)).any()
+
+
+def check_numbers(method: str, device: str = "cpu") -> None:
+    """Every time from 1 to a billion, in float64, against the scalar formulas."""
+    m = METHODS[method]
+    times = [1, 2, 3, 7, 100, 9_999, 74_000, 887_000, 10**7, 10**9]
+    params = [torch.ones(1, dtype=F64, device=device) for _ in times]
+    states = []
+    for t in times:
+        state = {"step": torch.tensor(float(t - 1), dtype=F64, device=device)}
+        for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"):
+            state[name] = torch.ones(1, dtype=F64, device=device)
+        states.append(state)
+    plan = fused_cuda.Plan(m.rule, params, states, maximize=False, wake=False, rounding="nearest", seed=0,
+                           indices=list(range(len(times))), offsets=[0] * len(times), capturable=False)  # fmt: skip
+    hyper = {**m.defaults, "reference_lr": m.defaults["lr"]}
+    plan.step(hyper, grads=[torch.ones_like(p) for p in params])
+    rows = plan.buckets[0].numbers.view(len(times), -1).cpu()
+    for t, row in zip(times, rows, strict=True):
+        n = m.numbers(float(t), {**hyper, "dtype": "float64"})
+        got = dict(zip(("k", "rate", "eps", "shrink", "a", "b", "l2"), row.tolist(), strict=False))
+        want = dict(k=n.k, rate=n.lr * n.s, eps=n.eps, shrink=n.shrink, a=n.a, b=n.b, l2=n.l2)
+        for name, value in want.items():
+            assert abs(got[name] - value) <= 1e-12 * abs(value) + 1e-300, (method, t, name, got[name], value)

@@ -1,0 +1,295 @@
+"""The Triton kernels, interpreted on CPU tensors: every kind, dtype and option against the rule in float64.
+
+Triton decides at import whether it interprets, so that the table runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the kernel needs Triton")
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+
+    def test_table_in_the_interpreter():
+        """All tests below, in a process with TRITON_INTERPRET=1."""
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            __file__,
+        ]
+        done = subprocess.run(
+            command,
+            env={**os.environ, "TRITON_INTERPRET": "1", "PYTEST_ADDOPTS": ""},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+    def test_imports_and_says_why_without_triton():
+        code = (
+            "import sys; sys.modules['triton'] = None\n"
+            "import torch\n"
+            "from adaxopt.torch import fused_cuda as f\n"
+            "assert f.missing() == 'Triton is not installed', f.missing()\n"
+            "assert f.unsupported(torch.ones(2), None, {}) == 'Triton is not installed'\n"
+            "assert not f.interpreted()\n"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+    def test_a_cpu_parameter_is_refused_where_kernels_are_compiled():
+        from adaxopt.torch import fused_cuda
+
+        assert "not on a CUDA device" in fused_cuda.unsupported(torch.ones(2), None, {})
+
+else:
+    import kernel_table as table
+    from kernel_table import BF16, F16, F32, F64, Case
+
+    from adaxopt.torch import fused_cuda
+    from adaxopt.zoo import METHODS
+
+    @pytest.mark.parametrize("case", table.TABLE, ids=str)
+    def test_one_step_is_the_rule(case):
+        table.check(case)
+
+    @pytest.mark.parametrize("dtype", [BF16, F16])
+    def test_chance_draws_the_bits_of_rounding_py(dtype):
+        table.check_bits(dtype)
+
+    @pytest.mark.parametrize("method", table.ALL)
+    def test_numbers_from_1_to_a_billion_steps(method):
+        table.check_numbers(method)
+
+    def simple(shapes, method="adaxw", layout=torch.contiguous_format, capturable=False, **options):
+        params = [torch.randn(s, generator=torch.Generator().manual_seed(i)) for i, s in enumerate(shapes)]
+        params = [p.to(memory_format=layout) if p.dim() == 4 else p for p in params]
+        states = [
+            {
+                "step": torch.zeros((), dtype=F64),
+                **{k: torch.zeros_like(p) for k in ("exp_avg", "exp_avg_sq")},
+            }
+            for p in params
+        ]
+        n = len(params)
+        settings = dict(
+            maximize=False, wake=True, rounding="nearest", seed=0, indices=range(n), offsets=[0] * n
+        )
+        plan = fused_cuda.Plan(METHODS[method].rule, params, states, capturable=capturable, **settings)
+        return plan, params, states, {**METHODS[method].defaults, **options}
+
+    def test_found_inf_stops_everything_and_time():
+        plan, params, states, hyper = simple([(50,), (3,)])
+        grads = [torch.full_like(p, float("inf")) for p in params]
+        before = [p.clone() for p in params]
+        plan.step(hyper, torch.tensor(2.0), torch.tensor(1.0), grads=grads)
+        for p, b, s in zip(params, before, states, strict=True):
+            assert torch.equal(p, b)
+            assert s["step"] == 0
+            assert not s["exp_avg"].any()
+        plan.step(hyper, torch.tensor(2.0), torch.tensor(0.0), grads=[torch.ones_like(p) for p in params])
+        assert all(s["step"] == 1 and s["exp_avg"].allclose(torch.tensor(0.05)) for s in states)
+
+    def test_a_parameter_without_gradient_keeps_its_own_time():
+        plan, params, states, hyper = simple([(5,), (2000,), (3,)])
+        for present in ([1, 1, 1], [1, 0, 1], [0, 1, 0], [0, 0, 0], [1, 1, 1]):
+            plan.step(
+                hyper,
+                grads=[torch.ones_like(p) if on else None for p, on in zip(params, present, strict=True)],
+            )
+        assert [s["step"].item() for s in states] == [3, 3, 3]
+        alone, others, _, hyper = simple([(5,), (2000,), (3,)])
+        for _ in range(3):
+            alone.step(hyper, grads=[torch.ones_like(p) for p in others])
+        assert all(torch.equal(a, b) for a, b in zip(params, others, strict=True))
+
+    def test_gradients_are_taken_from_the_parameters():
+        plan, params, states, hyper = simple([(5,), (7,)])
+        params[0].grad = torch.ones(5)
+        assert plan.step(hyper) == []
+        assert [s["step"].item() for s in states] == [1, 0]
+
+    def test_lr_and_decay_may_change_every_step():
+        plan, params, _, hyper = simple([(40,)])
+        x = params[0].double()
+        m, v = torch.zeros(40, dtype=F64), torch.zeros(40, dtype=F64)
+        from adaxopt import rule
+
+        for t in range(1, 41):  # more than once around the ring of slots
+            now = {**hyper, "lr": 1e-3 * t, "weight_decay": 1e-2 / t}
+            g = torch.cos(torch.arange(40.0) * t)
+            plan.step(now, grads=[g])
+            x, m, v, _, _ = rule.step(
+                x, g.double(), m, v, METHODS["adaxw"].numbers(t, now), wake=True, xp=torch
+            )
+        assert torch.allclose(params[0].double(), x, rtol=1e-5, atol=1e-5)
+        assert len(plan.buckets[0].slots.slabs) == 1
+
+    def test_channels_last_is_flat_memory_and_other_layouts_come_back():
+        shapes = [(4, 3, 5, 5), (6,), (8, 4, 1, 1), (2, 3, 4, 4)]
+        last, params, states, hyper = simple(shapes, layout=torch.channels_last)
+        plain, others, _, _ = simple(shapes)
+        grads = [torch.randn(p.shape, generator=torch.Generator().manual_seed(9)) for p in params]
+        assert last.step(hyper, grads=grads) == [0, 3]
+        assert [s["step"].item() for s in states] == [0, 1, 1, 0]
+        matching = [g.to(memory_format=torch.channels_last) if g.dim() == 4 else g for g in grads]
+        assert last.step(hyper, grads=[matching[0], None, None, matching[3]]) == []
+        assert plain.step(hyper, grads=grads) == []
+        assert all(torch.equal(a, b) for a, b in zip(params, others, strict=True))
+        assert params[0].is_contiguous(memory_format=torch.channels_last)
+
+    def test_gradients_that_are_not_flat_memory_come_back_untouched():
+        plan, params, states, hyper = simple([(4, 6), (3,), (3,), (5,)])
+        grads = [
+            torch.ones(6, 4).t(),
+            torch.ones(1).expand(3),
+            torch.ones(6)[::2],
+            torch.sparse_coo_tensor([[1]], [1.0], (5,), check_invariants=True),
+        ]
+        before = [p.clone() for p in params]
+        assert plan.step(hyper, grads=grads) == [0, 1, 2, 3]
+        assert all(torch.equal(p, b) for p, b in zip(params, before, strict=True))
+        assert plan.step(hyper, grads=[torch.ones_like(p) for p in params]) == []
+        assert [s["step"].item() for s in states] == [1, 1, 1, 1]
+
+    def test_a_gradient_of_another_dtype_moves_to_another_bucket():
+        plan, _, states, hyper = simple([(40,), (50,)])
+        assert plan.step(hyper, grads=[torch.ones(40, dtype=BF16), torch.ones(50)]) == []
+        assert [s["step"].item() for s in states] == [1, 1]
+        assert torch.equal(states[0]["exp_avg"], torch.full((40,), 0.1))
+        assert len(plan.buckets) == 2
+
+    def test_views_at_odd_addresses():
+        base = torch.randn(5000, generator=torch.Generator().manual_seed(0))
+        x = base.clone()[3:4500]
+        state = {
+            "step": torch.zeros((), dtype=F64),
+            "exp_avg": torch.zeros(4501)[4:],
+            "exp_avg_sq": torch.zeros(4497),
+        }
+        rule = METHODS["adaxw"].rule
+        plan = fused_cuda.Plan(rule, [x], [state], maximize=False, wake=True, rounding="nearest", seed=0, indices=[0],
+                               offsets=[0], capturable=False)  # fmt: skip
+        plan.step(METHODS["adaxw"].defaults, grads=[base[3:4500] * 2])
+        want, params, _, hyper = simple([(4497,)])
+        params[0].copy_(base[3:4500])
+        want.step(hyper, grads=[base[3:4500] * 2])
+        assert torch.equal(x, params[0])
+
+    def test_more_tensors_than_lanes(monkeypatch):
+        monkeypatch.setattr(fused_cuda, "LANES", 64)
+        plan, _, states, hyper = simple([(2,)] * 130)
+        plan.step(hyper, grads=[torch.full((2,), 1.0 + i) for i in range(130)])
+        assert all(s["step"] == 1 for s in states)
+        assert all(torch.allclose(s["exp_avg"], torch.tensor((1.0 + i) / 10)) for i, s in enumerate(states))
+
+    def test_valid_sees_moved_parameters_and_replaced_state():
+        plan, params, states, _ = simple([(5,), (7,)])
+        assert plan.valid()
+        kept, states[1]["exp_avg"] = states[1]["exp_avg"], torch.zeros(7)
+        assert not plan.valid()
+        states[1]["exp_avg"] = kept
+        assert plan.valid()
+        params[0].data = torch.ones(5)
+        assert not plan.valid()
+
+    def test_a_kept_slot_is_never_written_again_and_still_works():
+        """What a graph replays: the same slot and mark, after many other steps have gone through the table."""
+        from adaxopt.torch import kernel
+
+        plan, params, states, hyper = simple([(40,)])
+        g = torch.ones(40)
+        plan.step(hyper, grads=[g])
+        bucket = plan.buckets[0]
+        bucket.slots.keep()
+        slot, mark = bucket.slots.current, bucket.slots.mark
+        words = bucket.slots.tensor(slot)[1:].clone()
+        for i in range(40):
+            plan.step({**hyper, "lr": 1e-3 * (i + 2)}, grads=[torch.zeros(40)])
+        assert torch.equal(bucket.slots.tensor(slot)[1:], words)
+        first, second = next(iter(bucket.launches.values()))
+        before = params[0].clone()
+        first.plainly(1, bucket.slots.tensor(slot), 1, mark, 7, *[bucket.rows] * 5)
+        second.plainly(bucket.programs)
+        assert states[0]["step"] == 42
+        assert not torch.equal(params[0], before)
+        assert bucket.table[kernel.HEAD.value].item() == g.data_ptr()
+        now = params[0].clone()
+        plan.step(
+            {**hyper, "lr": 1e-3 * 41}, grads=[torch.zeros(40)]
+        )  # the eager table comes back by its mark
+        assert not torch.equal(params[0], now)
+
+    def test_slots_in_flight_are_not_taken():
+        plan, _, _, _ = simple([(4,)])
+        slots = plan.buckets[0].slots
+        for i in range(fused_cuda.SLOTS):
+            slots.tell((float(i),) * 13, [1], capturing=True)
+            slots.use()  # a launch that never runs: no answer comes
+        taken = slots.current
+        slots.tell((0.5,) * 13, [1], capturing=True)
+        assert slots.current >= fused_cuda.SLOTS  # a new slab, because under capture there is no waiting
+        assert len(slots.slabs) == 2
+        assert taken < fused_cuda.SLOTS
+
+    def test_chunks_of_several_blocks(monkeypatch):
+        monkeypatch.setattr(fused_cuda, "PROGRAMS", 2)
+        plan, params, _, hyper = simple([(9000,), (70,)])
+        assert plan.buckets[0].options["BLOCKS"] > 1
+        plan.step(hyper, grads=[p * 3 for p in params])
+        monkeypatch.undo()
+        want, others, _, _ = simple([(9000,), (70,)])
+        want.step(hyper, grads=[p * 3 for p in others])
+        assert all(torch.equal(a, b) for a, b in zip(params, others, strict=True))
+
+    @pytest.mark.parametrize(
+        ("p", "state", "says"),
+        [
+            (torch.ones(0), {}, "empty"),
+            (torch.ones(2, dtype=torch.int32), {}, "torch.int32"),
+            (torch.ones(4, 4)[:, ::2], {}, "leave gaps"),
+            (torch.ones(1).expand(4), {}, "leave gaps or overlap"),
+            (torch.ones(4, 3), {"exp_avg": torch.ones(3, 4).t()}, "exp_avg is not laid out"),
+            (torch.ones(4), {"step": torch.zeros(())}, "must be torch.float64"),
+            (torch.ones(4, 3).t(), {"exp_avg": torch.ones(4, 3).t()}, None),
+        ],
+    )
+    def test_unsupported_says_why(p, state, says):
+        got = fused_cuda.unsupported(p, None, state)
+        assert (got is None) if says is None else says in got
+
+    def test_a_window_is_refused():
+        rule = METHODS["adashift"].rule
+        with pytest.raises(ValueError, match="window"):
+            fused_cuda.Plan(rule, [], [], maximize=False, wake=False, rounding="nearest", seed=0, indices=[],
+                            offsets=[], capturable=False)  # fmt: skip
+
+    def test_the_guard_and_the_clip_do_something():
+        """Each knob's effect is far above the table's tolerance."""
+        updates = {}
+        for wake, clip in ((True, None), (False, None), (False, 0.05)):
+            case = Case("adax", {"clip_update": clip}, wake=wake, sizes=((700,),))
+            plan, params, states, hyper = table.build(case)
+            states[0]["exp_avg_sq"].zero_()
+            states[0]["exp_avg"].zero_()
+            states[0]["step"].fill_(50_000)
+            before = params[0].clone()
+            plan.step(hyper, grads=[torch.ones(700, dtype=F32)])
+            updates[wake, clip] = (params[0] - before).abs().max().item() / hyper["lr"]
+        assert updates[True, None] == pytest.approx(0.1, rel=1e-2)
+        assert updates[False, None] > 100
+        assert updates[False, 0.05] == pytest.approx(0.05, rel=1e-2)
