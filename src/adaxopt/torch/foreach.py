@@ -38,12 +38,13 @@ def update(
     if maximize:
         gs, own = list(torch._foreach_neg(gs)), True
     if _nonzero(n.l2):
-        gs = _plus(gs, xs, n.l2, own)
-    if olds is None:
-        squares = list(torch._foreach_mul(gs, gs)) if vs else []
-    else:
+        gs, own = _plus(gs, xs, n.l2, own), True
+    squares: list[Tensor] = []
+    if olds is not None:
         squares = list(torch._foreach_mul(olds, olds))
         gs = list(torch._foreach_sub(gs, torch._foreach_mul(olds, n.forget)))
+    elif vs and not (own and ms):
+        squares = list(torch._foreach_mul(gs, gs))
     if _nonzero(n.shrink):
         torch._foreach_mul_(xs, 1 - n.shrink)
     means = gs
@@ -54,6 +55,11 @@ def update(
         else:
             torch._foreach_mul_(ms, n.a)
             torch._foreach_add_(ms, gs if _is(n.b, 1) else torch._foreach_mul(gs, n.b))
+    if (
+        vs and not squares
+    ):  # a temporary that nothing else needs: as much memory as torch's foreach AdamW takes
+        squares = gs
+        torch._foreach_mul_(squares, squares)
     del gs
     if not vs:
         if n.clip is not None:
