@@ -7,6 +7,7 @@ import math
 import re
 import statistics
 import xml.etree.ElementTree as xml
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +18,19 @@ import altair as alt
 from PIL import Image
 from report_records import EPOCHS, LEVELS, own_figure, record, study
 
-from adaxopt.lab import stats
+from adaxopt.lab import stats, store
 from adaxopt.lab.errors import LabError
-from adaxopt.lab.report import charts, embed, palette, save_static, series, static, tables, write_report
+from adaxopt.lab.report import (
+    charts,
+    embed,
+    figures,
+    palette,
+    save_static,
+    series,
+    static,
+    tables,
+    write_report,
+)
 from adaxopt.lab.report.page import render
 from adaxopt.lab.store import RunRecord
 
@@ -328,3 +339,25 @@ def test_the_same_records_give_the_same_bytes(tmp_path):
 def test_unknown_format(tmp_path):
     with pytest.raises(LabError, match=r"format='gif'.*svg or png"):
         static.save_chart(own_figure(), tmp_path / "x", formats=["gif"])
+
+
+def test_pictures_of_the_documentation_are_a_function_of_the_records(tmp_path, capsys):
+    records, images = tmp_path / "records", tmp_path / "images"
+    records.mkdir()
+    named = [RunRecord(r.spec, r.env, r.metrics, r.done, r.path) for r in study(seeds=2)]
+    store.export(named, records / "digits.jsonl")
+    (records / "other.jsonl").write_text("{}\n")
+    given = ["--records", str(records), "--out", str(images)]
+    assert figures.main(given) == 0
+    names = {p.name for p in images.iterdir()}
+    assert {"digits-metric.svg", "digits-metric-dark.svg"} <= names
+    assert len(names) == 12
+    assert figures.main([*given, "--check"]) == 0
+    (images / "digits-lr.svg").write_text("<svg/>")
+    (images / "digits-time.svg").unlink()
+    capsys.readouterr()
+    assert figures.main([*given, "--check"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert [Path(line.partition(":")[0]).name for line in said] == ["digits-lr.svg", "digits-time.svg"]
+    assert figures.main(["--records", str(tmp_path / "none")]) == 2
+    assert "no such folder" in capsys.readouterr().err

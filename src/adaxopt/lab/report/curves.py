@@ -35,8 +35,9 @@ def learning_curve(study: Study, quantity: str, axis: str = "epoch") -> Chart:
     y = alt.Y("mean:Q", title=title, scale=alt.Scale(**limit), axis=y_axis)
     layers: list[Any] = []
     if any(r["high"] > r["low"] for r in rows):
-        for r in rows:  # a logarithmic axis has no place for what is below zero
-            r["low"] = max(r["low"], limit["domain"][0])
+        if limit.get("type") == "log":  # which has no place for an interval that reaches below zero
+            for r in rows:
+                r["low"] = max(r["low"], limit["domain"][0])
         low = alt.Y("low:Q", title=title, scale=alt.Scale(**limit), axis=y_axis)
         band = alt.Chart(data(rows)).mark_area(opacity=0.14, clip=True)
         layers.append(band.encode(x=x, y=low, y2="high:Q", color=colour(labels)))

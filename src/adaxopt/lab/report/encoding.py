@@ -36,7 +36,15 @@ def data(rows: Sequence[dict[str, Any]]) -> alt.InlineData:
 
 
 def _legend() -> alt.Legend:
-    return alt.Legend(orient="top", title=None, columns=5)
+    return alt.Legend(
+        orient="top",
+        title=None,
+        columns=5,
+        symbolType="stroke",
+        symbolOpacity=1,
+        symbolSize=300,
+        symbolStrokeWidth=2.4,
+    )
 
 
 def colour(labels: Sequence[str]) -> alt.Color:

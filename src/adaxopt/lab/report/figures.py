@@ -1,0 +1,79 @@
+"""Every picture of the documentation from the committed records: `python -m adaxopt.lab.report.figures`.
+
+    records/**/*.jsonl       exported runs: <study>-metric.svg, -train-loss, -seeds, -lr, -difference, -time
+    records/theory/*.json    theory-*.svg
+
+Each picture has a twin for dark paper, `<name>-dark.svg`. Nothing is computed here but what the charts need, so the
+same records give the same bytes, on any machine; `--check` says which pictures are not those of the records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from adaxopt.lab.errors import LabError
+from adaxopt.lab.report.static import save_chart, save_charts
+from adaxopt.lab.store import EXPORT, read_export
+
+
+def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> list[Path]:
+    """Draw every record under `records` into `folder` and return the pictures."""
+    if not records.is_dir():
+        raise LabError(
+            f"{records}: no such folder; run this from the root of the repository or give --records"
+        )
+    out: list[Path] = []
+    for file in sorted(records.rglob("*.jsonl")):
+        if EXPORT in file.read_text().partition("\n")[0]:
+            out += save_charts(read_export(file), folder, formats, ("light", "dark"))
+    for file in sorted((records / "theory").glob("*.json")):
+        from adaxopt.lab.theory.figures import for_record
+
+        for figure in for_record(json.loads(file.read_text())):
+            stem = folder / f"theory-{figure.name}"
+            out += save_chart(figure.chart, stem, figure.title, formats, labels=figure.labels)
+    return out
+
+
+def stale(records: Path, folder: Path) -> list[str]:
+    """The names of pictures in `folder` that are missing or are not those of the records."""
+    with tempfile.TemporaryDirectory() as fresh:
+        made = draw(records, Path(fresh))
+        return [p.name for p in made if not _same(p, folder / p.name)]
+
+
+def _same(one: Path, two: Path) -> bool:
+    return two.is_file() and one.read_bytes() == two.read_bytes()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Draw the pictures of the documentation from the records.")
+    parser.add_argument("--records", type=Path, default=Path("records"))
+    parser.add_argument("--out", type=Path, default=Path("docs/images"))
+    parser.add_argument("--png", action="store_true", help="PNG as well")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 if a picture is out of date"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        if options.check:
+            names = stale(options.records, options.out)
+            for name in names:
+                print(
+                    f"{options.out / name}: not the picture of the records; run python -m adaxopt.lab.report.figures"
+                )
+            return 1 if names else 0
+        made = draw(options.records, options.out, ("svg", "png") if options.png else ("svg",))
+        print(f"{len(made)} pictures in {options.out}")
+        return 0
+    except LabError as error:
+        print(f"figures: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
