@@ -117,12 +117,12 @@ class FusedNetwork:
                 block = x
 
     def _conv(self, x: Tensor, conv: Conv, y: Tensor, count: int, cap: int, *, stats: bool) -> int:
-        block, warps, steps = self._tiles(conv).forward
+        block, warps, steps, stages = self._tiles(conv).forward
         programs = _whole(count * conv.side**2, block * steps)
         kernels.conv_forward[(programs, self.models)](
             x, self._weights[:, conv.offset :], y, self._part, count, cap, self.layout.size,
             SIDE=conv.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co, G=self._group(conv), STATS=stats,
-            BLOCK=block, STEPS=steps, PRECISION=self.precision, num_warps=warps, num_stages=1,
+            BLOCK=block, STEPS=steps, PRECISION=self.precision, num_warps=warps, num_stages=stages,
         )  # fmt: skip
         return programs
 
@@ -212,7 +212,7 @@ class FusedNetwork:
     def _input(self, i: int, above: Tensor, dz: Tensor, count: int, *, shortcut: int) -> None:
         """Layer i's input gradient, through the ReLU and into the sums of layer i-1's normalisation."""
         conv, below = self.layout.convs[i], self.layout.convs[i - 1]
-        block, warps, steps = self._tiles(conv).input
+        block, warps, steps, stages = self._tiles(conv).input
         parities = conv.stride**2
         programs = _whole(count * conv.side**2, block * steps)
         kernels.input_gradient[(programs, self.models, parities)](
@@ -220,7 +220,7 @@ class FusedNetwork:
             self._stats, self._part, count, self._batch, self.layout.size, self.layout.channels, below.channel,
             SIDE=below.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co,
             G=self._group(conv) if conv.stride == 1 else 0, SHORTCUT=shortcut,
-            BLOCK=block, STEPS=steps, PRECISION=self.precision, num_warps=warps, num_stages=1,
+            BLOCK=block, STEPS=steps, PRECISION=self.precision, num_warps=warps, num_stages=stages,
         )  # fmt: skip
         self._finish(i - 1, count, programs * parities)
 

@@ -111,7 +111,7 @@ def conv_forward(
             acc = tl.dot(a1, b1, acc, input_precision=PRECISION)
             acc = tl.dot(a2, b2, acc, input_precision=PRECISION)
         else:
-            for t in tl.static_range(9):
+            for t in range(9):
                 b = tl.load(w + t * (CI * CO) + j[:, None] * CO + o[None, :])
                 a = tl.load(at + (t // 3 * PITCH + t % 3) * CI)
                 acc = tl.dot(a, b, acc, input_precision=PRECISION)
@@ -448,57 +448,50 @@ def input_gradient(
     scaled = tl.zeros([ROWS, N], tl.float32)
     for step in range(STEPS):
         p = (tile * STEPS + step) * BLOCK + tl.arange(0, ROWS) * PAIR
-        acc = tl.zeros([ROWS, N], tl.float32)
-        if STRIDE == 1:
-            image = p // (SIDE * SIDE)
-            row = p // SIDE % SIDE
-            column = p % SIDE
-            at = dy + (((image * PITCH + row) * PITCH + column) * CO)[:, None] + j[None, :]
-            if G:
-                a0 = tl.load(at)
-                a1 = tl.load(at + PITCH * CO)
-                a2 = tl.load(at + 2 * PITCH * CO)
-                acc = tl.dot(a0, b0, acc, input_precision=PRECISION)
-                acc = tl.dot(a1, b1, acc, input_precision=PRECISION)
-                acc = tl.dot(a2, b2, acc, input_precision=PRECISION)
-            else:
-                for t in tl.static_range(9):
-                    b = tl.load(w + (8 - t) * (CI * CO) + o[None, :] * CO + j[:, None])
-                    a = tl.load(at + (t // 3 * PITCH + t % 3) * CO)
-                    acc = tl.dot(a, b, acc, input_precision=PRECISION)
-        else:  # p counts the output's pixels; this program's input pixels lie at (2 row + py, 2 column + px)
-            py = parity // 2
-            px = parity % 2
-            image = p // (SOUT * SOUT)
-            row = p // SOUT % SOUT
-            column = p % SOUT
-            for iy in range(1 + py):  # py = 0: the tap ky = 1; py = 1: ky = 0 one row below, then ky = 2
-                for ix in range(1 + px):
-                    ky = 1 - py + 2 * iy
-                    kx = 1 - px + 2 * ix
-                    q = (image * PITCH + row + 1 + py * (1 - iy)) * PITCH + column + 1 + px * (1 - ix)
-                    a = tl.load(dy + (q * CO)[:, None] + j[None, :])
-                    b = tl.load(w + (ky * 3 + kx) * (CI * CO) + o[None, :] * CO + j[:, None])
-                    acc = tl.dot(a, b, acc, input_precision=PRECISION)
-            p = (image * SIDE + 2 * row + py) * SIDE + 2 * column + px
-            row = 2 * row + py
-            column = 2 * column + px
-        flat = base + (p * CI)[:, None] + o[None, :]
+        py = parity // 2
+        px = parity % 2
+        image = p // (SOUT * SOUT)
+        low = p // SOUT % SOUT  # p counts the output's pixels; the input's lie at (stride*row + py, ...)
+        left = p % SOUT
+        row = low * STRIDE + py
+        column = left * STRIDE + px
+        flat = base + (((image * SIDE + row) * SIDE + column) * CI)[:, None] + o[None, :]
         f = tl.load(y + flat).to(tl.float32)
+        acc = tl.zeros([ROWS, N], tl.float32)
         if SHORTCUT == 0:
             live = f * scale + shift > 0
         else:
             q = (image * (SIDE + 2) + row + 1) * (SIDE + 2) + column + 1
             live = tl.load(h + (q * CI)[:, None] + o[None, :]).to(tl.float32) > 0
         if SHORTCUT == 1:
-            acc += tl.load(above + flat).to(tl.float32)
+            acc = tl.load(above + flat).to(tl.float32)
         if SHORTCUT == 2:  # noqa: SIM102 (known at compile time)
             if parity == 0:
-                q = (image * (SIDE // 2) + row // 2) * (SIDE // 2) + column // 2
                 there = (
-                    model * cap * (SIDE * SIDE * CI // 2) + (q * (2 * CI))[:, None] + (o + CI // 2)[None, :]
+                    model * cap * (SIDE * SIDE * CI // 2) + (p * (2 * CI))[:, None] + (o + CI // 2)[None, :]
                 )
-                acc += tl.load(above + there).to(tl.float32)
+                acc = tl.load(above + there).to(tl.float32)
+        at = dy + (((image * PITCH + low) * PITCH + left) * CO)[:, None] + j[None, :]
+        if G:
+            a0 = tl.load(at)
+            a1 = tl.load(at + PITCH * CO)
+            a2 = tl.load(at + 2 * PITCH * CO)
+            acc = tl.dot(a0, b0, acc, input_precision=PRECISION)
+            acc = tl.dot(a1, b1, acc, input_precision=PRECISION)
+            acc = tl.dot(a2, b2, acc, input_precision=PRECISION)
+        elif STRIDE == 1:
+            for t in range(9):
+                b = tl.load(w + (8 - t) * (CI * CO) + o[None, :] * CO + j[:, None])
+                a = tl.load(at + (t // 3 * PITCH + t % 3) * CO)
+                acc = tl.dot(a, b, acc, input_precision=PRECISION)
+        else:
+            for iy in range(1 + py):  # py = 0: the tap ky = 1; py = 1: ky = 0 one row below, then ky = 2
+                for ix in range(1 + px):
+                    ky = 1 - py + 2 * iy
+                    kx = 1 - px + 2 * ix
+                    a = tl.load(at + ((1 + py * (1 - iy)) * PITCH + 1 + px * (1 - ix)) * CO)
+                    b = tl.load(w + (ky * 3 + kx) * (CI * CO) + o[None, :] * CO + j[:, None])
+                    acc = tl.dot(a, b, acc, input_precision=PRECISION)
         out = tl.where(live, acc, 0.0).to(dz.dtype.element_ty)
         tl.store(dz + flat, out)
         g = out.to(tl.float32)

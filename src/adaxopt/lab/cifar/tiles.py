@@ -8,9 +8,9 @@ from typing import NamedTuple
 class Tiles(NamedTuple):
     """Cuts of one kind of layer."""
 
-    forward: tuple[int, int, int]
-    """Convolution: pixels per step, warps, steps per program."""
-    input: tuple[int, int, int]
+    forward: tuple[int, int, int, int]
+    """Convolution: pixels per step, warps, steps per program, pipeline stages."""
+    input: tuple[int, int, int, int]
     """Input gradient: the same."""
     weight: tuple[int, int, int]
     """Weight gradient: pixels per step, warps, pipeline stages."""
@@ -18,18 +18,15 @@ class Tiles(NamedTuple):
     """Pixels per program of the element-wise kernels."""
 
 
-SLOTS = (64, 32, 16)
+SLOTS = (128, 32, 16)
 """Partial sums of a weight gradient, by the network's stage."""
 
 KINDS: dict[tuple[int, int], Tiles] = {
-    (4, 16): Tiles((256, 4, 4), (256, 4, 4), (128, 4, 2)),
-    (16, 16): Tiles((256, 4, 4), (256, 4, 4), (128, 4, 2)),
-    (16, 32): Tiles((128, 4, 4), (128, 4, 4), (64, 4, 2)),
-    (32, 32): Tiles((128, 4, 4), (128, 4, 4), (64, 8, 2)),
-    (32, 64): Tiles((64, 4, 2), (128, 4, 2), (64, 8, 1)),
-    (64, 64): Tiles((128, 4, 1), (128, 8, 1), (64, 4, 3)),
+    (4, 16): Tiles((256, 4, 4, 1), (256, 4, 4, 1), (128, 4, 2)),
+    (16, 16): Tiles((128, 4, 8, 2), (128, 4, 8, 2), (128, 4, 2)),
+    (16, 32): Tiles((128, 4, 4, 1), (128, 4, 4, 1), (64, 4, 2)),
+    (32, 32): Tiles((128, 4, 4, 1), (128, 4, 4, 1), (128, 8, 2)),
+    (32, 64): Tiles((64, 4, 2, 1), (64, 4, 2, 1), (32, 8, 2)),
+    (64, 64): Tiles((128, 4, 1, 3), (128, 4, 1, 3), (64, 4, 3)),
 }
 """By (input channels as stored, output channels)."""
-
-SMALL: dict[tuple[int, int], Tiles] = dict.fromkeys(KINDS, Tiles((128, 4, 1), (128, 4, 1), (128, 4, 1), 128))
-"""For batches of two images, as the tests have them, with one slot or two."""

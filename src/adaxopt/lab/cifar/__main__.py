@@ -1,0 +1,28 @@
+"""`python -m adaxopt.lab.cifar table2 --data FOLDER --out FOLDER`: a study on a bare machine, torch and numpy only."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from adaxopt.lab.cifar import studies
+
+
+def main() -> int:
+    """Parse the arguments, run, and exit with 0 when the study is complete, 3 when time was up before."""
+    parser = argparse.ArgumentParser(prog="python -m adaxopt.lab.cifar", description=__doc__)
+    parser.add_argument("study", choices=[name.split("/")[1] for name in studies.NAMES])
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--out", default="runs")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--per-stack", type=int, default=25)
+    parser.add_argument("--precision", choices=studies.PRECISIONS, default="bf16")
+    given = vars(parser.parse_args())
+    name = given.pop("study")
+    complete = studies.run(f"cifar10/{name}", tell=lambda text: print(text, flush=True), **given)
+    return 0 if complete else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

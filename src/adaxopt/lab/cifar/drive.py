@@ -1,0 +1,145 @@
+"""Carry a study out in stacks, over as many bookings of a GPU as it takes.
+
+Each finished run is one JSON line at once. What is unfinished when the time is up is a checkpoint, and the next call
+goes on from it: the same call, here or on another machine, until every run has its line.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adaxopt.lab import environment
+from adaxopt.lab.cifar import shelf
+from adaxopt.lab.cifar.book import Study
+from adaxopt.lab.cifar.feed import Images
+from adaxopt.lab.cifar.stack import Network, Run, Stack
+
+Say = Callable[[str], None]
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """The lines of a record file; none if it is not there."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def carry_out(
+    study: Study,
+    train: Images,
+    test: Images,
+    out: Path,
+    *,
+    per_stack: int = 25,
+    seconds: float = math.inf,
+    precision: str = "bf16",
+    network: Callable[..., Network] | None = None,
+    tell: Say = lambda text: None,
+) -> bool:
+    """Run what `out` does not hold yet; True when the study is complete, False when the time was up before."""
+    out.mkdir(parents=True, exist_ok=True)
+    lines = out / f"{study.name}.jsonl"
+    done = {(r["row"], r["seed"]) for r in records(lines)}
+    todo = [run for run in study.runs() if (run.row, run.seed) not in done]
+    began = time.monotonic()
+    for stack_runs in stacks(todo, per_stack):
+        stack = _stack(study, stack_runs, train, test, precision, network)
+        kept = out / f"{study.name}-{stack_runs[0].row}-{stack_runs[0].seed}-{len(stack_runs)}"
+        if saved := shelf.load(kept):
+            stack.load(saved)
+            tell(f"{study.name}: {len(stack_runs)} runs go on from epoch {stack.epoch}")
+        spent, slowest = float((saved or {}).get("seconds", 0.0)), 0.0
+        while stack.epoch < study.recipe.epochs:
+            started = time.monotonic()
+            if started - began + 1.2 * slowest + 5 > seconds:
+                shelf.save(kept, {**stack.state(), "seconds": spent})
+                tell(f"{study.name}: time is up at epoch {stack.epoch}; the same call goes on from here")
+                return False
+            stack.run_epoch()
+            took = time.monotonic() - started
+            spent += took
+            slowest = took if slowest == 0 else max(min(slowest, 2 * took), took)
+            if stack.epoch % 10 == 0 or stack.epoch <= 2:
+                tell(f"{study.name} {_summary(stack)} {took:.2f} s an epoch")
+        with open(lines, "a") as file:
+            for run, curve in zip(stack_runs, stack.history, strict=True):
+                file.write(
+                    json.dumps(_record(study, run, curve, spent, len(stack_runs), precision, train)) + "\n"
+                )
+        shelf.drop(kept)
+    return True
+
+
+def stacks(runs: Sequence[Run], size: int) -> list[list[Run]]:
+    """Cut the runs into stacks: whole seeds first, so that a study cut short is balanced over its rows."""
+    rows = len({run.row for run in runs})
+    each = size // rows * rows if rows and size >= rows else size
+    by_seed = sorted(range(len(runs)), key=lambda i: runs[i].seed)
+    return [[runs[i] for i in sorted(by_seed[k : k + each])] for k in range(0, len(runs), each)]
+
+
+def _stack(
+    study: Study,
+    runs: Sequence[Run],
+    train: Images,
+    test: Images,
+    precision: str,
+    network: Callable[..., Network] | None,
+) -> Stack:
+    if network is None and train.labels.is_cuda:
+        from adaxopt.lab.cifar.fused import FusedNetwork
+
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        network = functools.partial(
+            FusedNetwork, dtype=dtype, precision="tf32x3" if precision == "fp32" else "tf32"
+        )
+    extra: Mapping[str, Any] = {} if network is None else {"make_network": network}
+    return Stack(runs, train, test, study.recipe, **extra)
+
+
+def _summary(stack: Stack) -> str:
+    parts = []
+    rows = list(dict.fromkeys(run.row for run in stack.runs))
+    for row in rows:
+        tests = [
+            c[-1]["test_accuracy"] for r, c in zip(stack.runs, stack.history, strict=True) if r.row == row
+        ]
+        parts.append(f"{row} {sum(t or 0 for t in tests) / len(tests):.2f}")
+    return f"epoch {stack.epoch}: " + ", ".join(parts)
+
+
+def _record(
+    study: Study,
+    run: Run,
+    curve: list[dict[str, Any]],
+    seconds: float,
+    together: int,
+    precision: str,
+    train: Images,
+) -> dict[str, Any]:
+    """One run's line: what it was, how it ended, its curves, and where it ran."""
+    device = train.labels.device
+    return {
+        "study": study.name,
+        "row": run.row,
+        "seed": run.seed,
+        "optimizer": run.optimizer,
+        "options": dict(run.options),
+        "recipe": asdict(study.recipe),
+        "images": len(train),
+        "precision": precision if device.type == "cuda" else "fp32",
+        "test_accuracy": curve[-1]["test_accuracy"],
+        "train_accuracy": curve[-1]["train_accuracy"],
+        "train_loss": curve[-1]["train_loss"],
+        "curve": {key: [point[key] for point in curve] for key in curve[0]},
+        "seconds": round(seconds, 1),
+        "together": together,
+        "environment": environment.describe(device, torch.get_num_threads()),
+    }

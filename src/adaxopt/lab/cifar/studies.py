@@ -1,0 +1,76 @@
+"""The CIFAR-10 studies by name, each one call: `adax reproduce cifar10/table2`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from adaxopt.lab.cifar import drive
+from adaxopt.lab.cifar.book import STUDIES, Study
+from adaxopt.lab.cifar.feed import Images
+from adaxopt.lab.data import cifar10, default_root, fetch
+from adaxopt.lab.errors import LabError, unknown
+from adaxopt.lab.settings import choose_device
+
+NAMES = tuple(f"cifar10/{name}" for name in STUDIES)
+PRECISIONS = ("bf16", "tf32", "fp32")
+
+
+def run(
+    name: str,
+    out: str = "runs",
+    *,
+    data: str = "",
+    device: str = "auto",
+    seeds: int = 0,
+    epochs: int = 0,
+    per_stack: int = 25,
+    seconds: float = math.inf,
+    precision: str = "bf16",
+    tell: drive.Say = fetch.say,
+) -> bool:
+    """Carry out the study `name` as far as `seconds` allow; True when it is complete.
+
+    Results are lines of `out`/<study>.jsonl. `data` is a folder with CIFAR-10 (default: where `adax data get` puts it);
+    `seeds` and `epochs` other than 0 replace the study's own, and such a run says so in its records.
+    """
+    study = find(name)
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS)
+    if seeds:
+        study = replace(study, seeds=seeds)
+    if epochs:
+        study = replace(study, recipe=replace(study.recipe, epochs=epochs))
+    place = torch_device(device)
+    train, test = images(data, place)
+    return drive.carry_out(
+        study, train, test, Path(out), per_stack=per_stack, seconds=seconds, precision=precision, tell=tell
+    )
+
+
+def find(name: str) -> Study:
+    """The study called `name`, with or without `cifar10/`."""
+    short = name.removeprefix("cifar10/")
+    if short not in STUDIES:
+        raise unknown("study", name, NAMES)
+    return STUDIES[short]
+
+
+def torch_device(name: str) -> Any:
+    """The device of that name; 'auto' is a GPU where there is one."""
+    return choose_device(name)
+
+
+def images(folder: str, device: Any) -> tuple[Images, Images]:
+    """CIFAR-10 on the device, from `folder` or from where `adax data get cifar10` put it."""
+    root = Path(folder) if folder else default_root() / "cifar10"
+    try:
+        data = cifar10.load(root)
+    except LabError as error:
+        if folder:
+            raise
+        raise LabError(f"{error}; or give its folder with --set data=FOLDER") from error
+    train = Images.of(data.train_images, data.train_labels, device)
+    return train, Images.of(data.test_images, data.test_labels, device)
