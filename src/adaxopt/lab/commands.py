@@ -105,6 +105,8 @@ class Compare:
     """CPU threads of one run"""
     jobs: int = 1
     """processes that share the work"""
+    checkpoint_seconds: float = 30.0
+    """between two checkpoints of a run; what a kill can cost"""
     quiet: bool = False
     """no progress"""
 
@@ -125,7 +127,10 @@ class Compare:
         )
         if self.threads < 1:
             raise LabError(f"threads={self.threads}: must be >= 1")
-        carry_out(study, self.out, Settings(self.device, self.threads), self.jobs, self.quiet, self.report)
+        if self.checkpoint_seconds < 0:
+            raise LabError(f"checkpoint-seconds={self.checkpoint_seconds}: must be >= 0 (0: after every step)")
+        settings = Settings(self.device, self.threads, self.checkpoint_seconds)
+        carry_out(study, self.out, settings, self.jobs, self.quiet, self.report)
 
 
 @dataclass

@@ -100,7 +100,8 @@ class Loop:
         at, model, optimizer, task = self.at, self.model, self.optimizer, self.task
         on_cpu, clock = self.device.type == "cpu", time.perf_counter
         model.train()
-        next_look = clock() + LOOK
+        pause = min(LOOK, self.settings.checkpoint_seconds)
+        next_look = clock() + pause
         for batch, rows in self.batches():
             scale = self.factor(at.step)
             for group, base in zip(optimizer.param_groups, self.base, strict=True):
@@ -125,8 +126,8 @@ class Loop:
             at.batch += 1
             if at.step % FLUSH == 0 and not self.flush():
                 return False
-            if end > next_look or self.stop.signum or not self.settings.checkpoint_seconds:
-                next_look = end + LOOK
+            if end >= next_look or self.stop.signum:
+                next_look = end + pause
                 self.look()
         if at.batch != len(self.train_source):
             raise RunError(
