@@ -38,11 +38,11 @@ class Problem:
 
 def split(flat: Any, shapes=SHAPES, dtype=torch.float64) -> list[torch.nn.Parameter]:
     """Parameters of these shapes that hold `flat`."""
-    flat = torch.as_tensor(np.asarray(flat), dtype=torch.float64)
+    flat = torch.tensor(np.asarray(flat), dtype=torch.float64)
     parts, at = [], 0
     for shape in shapes:
         count = int(np.prod(shape))
-        parts.append(torch.nn.Parameter(flat[at : at + count].reshape(shape).to(dtype)))
+        parts.append(torch.nn.Parameter(flat[at : at + count].reshape(shape).to(dtype).clone()))
         at += count
     assert at == flat.numel()
     return parts

@@ -28,6 +28,7 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
         changed = pre_hook(optimizer, state_dict)
         if changed is not None:
             state_dict = changed
+    _check_form(state_dict)
     groups, saved = optimizer.param_groups, deepcopy(state_dict["param_groups"])
     _check_groups(optimizer, groups, saved)
     names = chain.from_iterable(g["params"] for g in saved)
@@ -49,6 +50,15 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
     optimizer.__setstate__({"state": new_state, "param_groups": saved})
     for post_hook in optimizer._optimizer_load_state_dict_post_hooks.values():
         post_hook(optimizer)
+
+
+def _check_form(state_dict: Mapping[str, Any]) -> None:
+    missing = [key for key in ("state", "param_groups") if key not in state_dict]
+    if missing:
+        raise ValueError(
+            f"checkpoint without {missing[0]!r}: must be what an optimizer's state_dict() gave, with 'state' and "
+            "'param_groups'"
+        )
 
 
 def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
@@ -145,7 +155,7 @@ def load_adamw_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> N
     optimizer's. After many steps the memory hardly moves (see `stats()`); `restart_memory()` begins it anew.
     """
     _need_growing(optimizer, "adamw")
-    for entry in state_dict["state"].values():
+    for entry in state_dict.get("state", {}).values():
         if "max_exp_avg_sq" in entry:
             raise ValueError("AdamW checkpoint with amsgrad=True: AdaX keeps no running maximum to put it in")
     _convert(optimizer, state_dict, (), lambda t, b2: fading_log_norm(t, b2))
@@ -157,12 +167,15 @@ def _need_growing(optimizer: Engine, what: str) -> None:
 
 
 def _convert(optimizer: Engine, given: Mapping[str, Any], taken: tuple[str, ...], log_norm: Any) -> None:
+    _check_form(given)
     own = optimizer.state_dict()["param_groups"]
     foreign = deepcopy(given["param_groups"])
     if any("format" in group for group in foreign):
         raise ValueError("this is a checkpoint of adaxopt itself: load it with optimizer.load_state_dict")
     if len(own) != len(foreign):
         raise ValueError(f"checkpoint with {len(foreign)} parameter groups: this optimizer has {len(own)}")
+    if any("betas" not in group for group in foreign):
+        raise ValueError("checkpoint whose groups have no 'betas': not a checkpoint of this kind")
     groups = [
         {**mine, "params": other["params"], **{k: other[k] for k in taken if k in other}}
         for mine, other in zip(own, foreign, strict=True)

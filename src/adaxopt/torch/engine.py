@@ -152,12 +152,16 @@ class Engine(Optimizer):
         An AdaX loaded after 500,000 steps has a memory that no longer moves. The mean m goes on, unless the method
         corrects its bias by a time that has just become 0.
         """
+        rule = self.method.rule
+        forgotten = ["step", "row_step", "max_exp_avg_sq", "window"]
+        if rule.debias or rule.mean == "window":
+            forgotten.append("exp_avg")
+        if rule.memory is not None and rule.memory.kind == "unnormalised":
+            forgotten.append("exp_avg_sq")  # its gain is constant: the first square would not replace v
         for entry in self.state.values():
-            for key in ("step", "row_step", "max_exp_avg_sq", "window"):
+            for key in forgotten:
                 if key in entry:
                     entry[key].zero_()
-            if (self.method.rule.debias or self.method.rule.mean == "window") and "exp_avg" in entry:
-                entry["exp_avg"].zero_()
         self._guarded.clear()
 
     def stats(self) -> list[dict[str, float]]:
