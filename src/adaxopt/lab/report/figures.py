@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from adaxopt.lab.errors import LabError
-from adaxopt.lab.report.static import save_chart, save_charts
+from adaxopt.lab.report.static import save_charts
 from adaxopt.lab.store import EXPORT, read_export
 
 
@@ -31,11 +31,9 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
         if EXPORT in file.read_text().partition("\n")[0]:
             out += save_charts(read_export(file), folder, formats, ("light", "dark"))
     for file in sorted((records / "theory").glob("*.json")):
-        from adaxopt.lab.theory.figures import for_record
+        from adaxopt.lab.theory.figures import for_record, save
 
-        for figure in for_record(json.loads(file.read_text())):
-            stem = folder / f"theory-{figure.name}"
-            out += save_chart(figure.chart, stem, figure.title, formats, labels=figure.labels)
+        out += save(for_record(json.loads(file.read_text())), folder, formats)
     return out
 
 

@@ -10,7 +10,8 @@ writes into `out`
     images/theory-*.svg|png   the figures, on light and dark paper
     <name>.html               the same as one page that works offline
 
-`python -m adaxopt.lab.theory.cli --update` runs all three and renews records/theory, docs/images and docs/claims.md.
+`python -m adaxopt.lab.theory.cli --update` runs all three and renews records/theory, docs/images and docs/claims.md;
+`--redraw` makes the last two from the records that are there.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from adaxopt.lab.theory import claims, foundations, reddi, synthetic
 from adaxopt.lab.theory.record import Tick
 
 STUDIES: dict[str, tuple[Callable[..., dict[str, Any]], dict[str, Any]]] = {
-    "synthetic": (synthetic.study, {"most": 20_000}),
+    "synthetic": (synthetic.study, {"most": 20_000, "methods": 5}),
     "reddi": (reddi.study, {"steps": 200_000, "seeds": 4}),
     "theory": (
         foundations.study,
-        {"steps": 2000, "rate_steps": 3000, "seeds": 16, "starts": 60, "full": False},
+        {"steps": 2000, "rate_steps": 3000, "seeds": 16, "starts": 30, "full": False},
     ),
 }
 """Each study and the options of its quick form."""
@@ -51,6 +52,7 @@ def run(
     quick: bool = False,
     figures: bool = True,
     page: bool = True,
+    table: bool = True,
     images: Path | None = None,
     progress: bool | None = None,
     **options: Any,
@@ -72,7 +74,8 @@ def run(
     with _progress(TITLES[name], progress) as tick:
         record = make(**{**(reduced if quick else {}), **options}, tick=tick)
         files.write_json(out / f"{name}.json", record)
-        files.write(out / f"{name}-claims.md", table(record, time.perf_counter() - began).encode())
+        if table:
+            files.write(out / f"{name}-claims.md", claims_table(record, time.perf_counter() - began).encode())
         if figures or page:
             _draw(record, out, images or out / "images", figures, page, tick)
     return record
@@ -100,7 +103,7 @@ def _draw(record: dict[str, Any], out: Path, images: Path, figures: bool, page: 
         )
 
 
-def table(record: dict[str, Any], seconds: float) -> str:
+def claims_table(record: dict[str, Any], seconds: float) -> str:
     """The claims of one record as a page of Markdown."""
     lines = [f"# {TITLES[record['name']]}", "", f"{record['what']}. Computed in {seconds:.0f} s.", ""]
     lines += ["| id | claim | computed | n | verdict |", "|---|---|---|---|---|"]
@@ -137,23 +140,40 @@ def _progress(title: str, wanted: bool | None) -> Iterator[Tick]:
         bar.update(task, part="done", total=1, completed=1)
 
 
+def redraw(records: Path = Path("records/theory"), images: Path = Path("docs/images")) -> None:
+    """docs/images/theory-*.svg from the committed records."""
+    from adaxopt.lab.theory.figures import for_record, save
+
+    for path in sorted(records.glob("*.json")):
+        save(for_record(files.read_json(path)), images, formats=("svg",))
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="The paper's sections 2-4, computed")
-    parser.add_argument(
-        "names", nargs="*", choices=[*STUDIES, []], default=[], help="synthetic, reddi, theory; all if none"
-    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(STUDIES)}; all if none")
     parser.add_argument("--out", type=Path, default=Path("runs/theory"))
     parser.add_argument("--quick", action="store_true", help="reduced sizes, a few seconds")
     parser.add_argument(
         "--update", action="store_true", help="renew records/theory, docs/images and docs/claims.md"
     )
+    parser.add_argument(
+        "--redraw", action="store_true", help="renew docs/images and docs/claims.md from the records"
+    )
     options = parser.parse_args(arguments)
-    for name in options.names or STUDIES:
-        run(name, options.out, quick=options.quick, images=Path("docs/images") if options.update else None)
-        if options.update:
-            Path("records/theory").mkdir(parents=True, exist_ok=True)
-            files.write(Path("records/theory") / f"{name}.json", (options.out / f"{name}.json").read_bytes())
-    return claims.main([]) if options.update else 0
+    for name in [] if options.redraw else options.names or STUDIES:
+        out = Path("records/theory") if options.update else options.out
+        run(
+            name,
+            out,
+            quick=options.quick,
+            figures=not options.update,
+            page=not options.update,
+            table=not options.update,
+        )
+    if options.update or options.redraw:
+        redraw()
+        return claims.main([])
+    return 0
 
 
 if __name__ == "__main__":

@@ -95,14 +95,21 @@ def for_record(record: Record) -> list[Figure]:
     return [make(record) for make in makers[record["name"]]]
 
 
-def save(figures: Iterable[Figure], folder: Path, formats: Sequence[str] = ("svg", "png")) -> list[Path]:
-    """The figures as files, light and dark."""
+def save(
+    figures: Iterable[Figure],
+    folder: Path,
+    formats: Sequence[str] = ("svg", "png"),
+    themes: Sequence[str] = ("light", "dark"),
+) -> list[Path]:
+    """The figures as files."""
     from adaxopt.lab.report.static import save_chart
 
     out: list[Path] = []
     for figure in figures:
         chart = titled(figure.chart, figure.title, figure.subtitle)
-        out += save_chart(chart, folder / f"theory-{figure.name}", formats=formats, labels=figure.labels)
+        out += save_chart(
+            chart, folder / f"theory-{figure.name}", formats=formats, themes=themes, labels=figure.labels
+        )
     return out
 
 

@@ -35,7 +35,7 @@ def figure_3a(record: Record) -> Figure:
     colour = colour_of(SHOWN_4)
     steps = data["steps"]
     time = alt.X(**log_axis("t", "step", decades(1, 1e5), [1, steps]))
-    size = alt.Y(**log_axis("u", "size of the update", decades(1e-6, 1e-2), [4e-7, 1e-2], "~e"))
+    size = alt.Y(**log_axis("u", "size of the update", decades(1e-6, 1e-2), [4e-7, 1.4e-2], "~e"))
     curves = alt.Chart(rows(points)).mark_line().encode(x=time, y=size, color=colour)
     ends = [
         {
