@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import statistics
 import xml.etree.ElementTree as xml
 from pathlib import Path
@@ -22,6 +23,7 @@ from adaxopt.lab import stats, store
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.report import (
     charts,
+    command,
     embed,
     figures,
     palette,
@@ -361,3 +363,54 @@ def test_pictures_of_the_documentation_are_a_function_of_the_records(tmp_path, c
     assert [Path(line.partition(":")[0]).name for line in said] == ["digits-lr.svg", "digits-time.svg"]
     assert figures.main(["--records", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tune", [0, 3])
+def test_the_command_on_the_page_makes_the_same_runs(tune):
+    """Parsed by the real command line, it gives the specifications that the records hold."""
+    tyro = pytest.importorskip("tyro")
+    from adaxopt.lab import options
+    from adaxopt.lab.commands import Compare
+    from adaxopt.lab.study import Study
+
+    asked = Study(
+        task="digits",
+        optimizers=("sgdm", "adaxw"),
+        seeds=2,
+        tune=tune,
+        name="s",
+        options={"adaxw": {"weight_decay": 0.1, "betas": [0.8, 1e-3]}, "sgdm": {} if tune else {"lr": 0.05}},
+        epochs=7,
+        batch_size=32,
+        schedule={"name": "step", "milestones": [0.4, 0.9], "gamma": 0.2},
+    ).complete()
+    best = {"lr": 0.0123} if tune else {}
+    specs = [asked.final(o, best, s) for o in asked.optimizers for s in range(2)]
+    specs += [
+        asked.trial(o, lr, i, 0) for o in asked.optimizers for i, lr in enumerate((0.1, 0.2, 0.3)[:tune])
+    ]
+    runs = [RunRecord(spec, {}, [], None, Path("x")) for spec in specs]
+    [line] = command.commands(series.studies(runs)[0])
+    words = shlex.split(line)
+    assert words[:2] == ["adax", "compare"]
+    parsed = tyro.cli(Compare, args=words[2:])
+    again = Study(
+        task=parsed.task,
+        optimizers=parsed.optimizers,
+        seeds=parsed.seeds,
+        tune=parsed.tune,
+        name="s",
+        task_options=options.pairs(parsed.task_option),
+        options=options.per_optimizer(parsed.set),
+        epochs=parsed.epochs,
+        batch_size=parsed.batch_size,
+        schedule=options.schedule(parsed.schedule),
+    ).complete()
+    assert [again.final(o, best, s) for o in again.optimizers for s in range(2)] == specs[:4]
+    assert (again.seeds, again.tune) == (2, tune)
+
+
+def test_variants_have_a_command_each():
+    runs = [record(seed=s, options={"b2": b2}.items()) for s in range(3) for b2 in (1e-3, 1e-4)]
+    lines = command.commands(series.studies(runs)[0])
+    assert [line.rpartition("adaxw.b2=")[2] for line in lines] == ["0.001", "0.0001"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from adaxopt.lab.errors import LabError
-from adaxopt.lab.report.palette import Look, looks
+from adaxopt.lab.report.palette import LOOKS, Look, looks
 from adaxopt.lab.report.theme import TOKENS, config
 
 FIELD = "optimizer"
@@ -71,7 +71,8 @@ def prepare(spec: Mapping[str, Any], known: Mapping[str, Look]) -> dict[str, Any
 
 def recolour(spec: Any, known: Mapping[str, Look]) -> Any:
     """Colours of the light palette and the light paper as CSS variables, wherever they stand."""
-    variables = {look.light: f"var({variable(look)})" for look in known.values()}
+    every = [*LOOKS.values(), *known.values()]
+    variables = {look.light: f"var({variable(look)})" for look in every}
     variables |= {colour: f"var(--{name})" for name, colour in TOKENS["light"].items()}
     return swap(spec, variables)
 

@@ -104,9 +104,10 @@ def whisker(mean: float, low: float, high: float, span: tuple[float, float], loo
 
 
 def figure(number: int, title: str, caption: str, spec: Mapping[str, Any]) -> str:
-    """A chart with its words; the script of the page draws it into the empty box."""
+    """A chart with its words; the script of the page draws it into the empty box. Several views take a whole row."""
+    wide = "" if spec.get("width") == "container" else " wide"
     return (
-        f'<figure class="card" id="figure-{number}"><div class="top"><h3>{esc(title)}</h3>'
+        f'<figure class="card{wide}" id="figure-{number}"><div class="top"><h3>{esc(title)}</h3>'
         f'<span class="save"><button type="button" data-save="svg" data-figure="{number}" '
         f'title="Save this chart as SVG">SVG</button><button type="button" data-save="png" data-figure="{number}" '
         f'title="Save this chart as PNG">PNG</button></span></div>'

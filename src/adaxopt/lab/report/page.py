@@ -13,7 +13,7 @@ from adaxopt.lab.errors import LabError
 from adaxopt.lab.report import html, sections
 from adaxopt.lab.report.embed import as_dict, labels_in, prepare, variable
 from adaxopt.lab.report.html import esc
-from adaxopt.lab.report.palette import Look, looks
+from adaxopt.lab.report.palette import LOOKS, Look, looks
 from adaxopt.lab.report.series import studies
 from adaxopt.lab.report.theme import TOKENS
 
@@ -139,7 +139,8 @@ def _colours(known: Mapping[str, Look]) -> str:
     def block(theme: str) -> str:
         pairs = TOKENS[theme] | _EXTRA[theme]
         css = "".join(f"--{name}:{colour};" for name, colour in pairs.items())
-        return css + "".join(f"{variable(look)}:{look.on(theme)};" for look in known.values())
+        every = {**LOOKS, **known}.values()
+        return css + "".join(f"{variable(look)}:{look.on(theme)};" for look in every)
 
     light, dark = block("light"), block("dark")
     return (

@@ -8,6 +8,7 @@ from typing import Any
 from adaxopt.lab import stats
 from adaxopt.lab.report import html, tables
 from adaxopt.lab.report.charts import pictures
+from adaxopt.lab.report.command import commands
 from adaxopt.lab.report.html import esc
 from adaxopt.lab.report.palette import Look
 from adaxopt.lab.report.series import Study, show
@@ -102,7 +103,8 @@ def _how(study: Study, rows: Sequence[tables.Row], single: bool) -> str:
     env = tables.environment(study)
     if env:
         parts += ["<h4>Versions and hardware</h4>", html.pairs(env)]
-    parts += ["<h4>Run it again</h4>", f"<pre>{esc(tables.command(study))}</pre>"]
+    again = "\n".join(commands(study))
+    parts += ["<h4>Run it again</h4>", f"<pre>{esc(again)}</pre>"]
     opened = " open" if single else ""
     inside = f'<div class="inside">{"".join(parts)}</div>'
     return f"<details{opened}><summary>What was run, and how</summary>{inside}</details>"

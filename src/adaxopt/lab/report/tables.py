@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -313,22 +312,3 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, An
 def _shared(items: Iterable[Any], get: Any) -> str:
     values = list(dict.fromkeys(get(i) for i in items))
     return ", ".join(values[:6]) + (", ..." if len(values) > 6 else "")
-
-
-def command(study: Study) -> str:
-    """The command that repeats the study: the recorded one, or one built from the specifications."""
-    for record in study.records:
-        given = record.env.get("command") if record.env else None
-        if given:
-            return given if isinstance(given, str) else " ".join(shlex.quote(str(word)) for word in given)
-    specs = [r.spec for r in study.records]
-    final = [s for s in specs if s.get("purpose") != "tune"] or specs
-    names = list(dict.fromkeys(str(s.get("optimizer")) for s in specs))
-    words = ["adax", "compare", str(final[0].get("task")), "--optimizers", *names]
-    words += ["--seeds", str(len({s.get("seed") for s in final}))]
-    trials = max((len(s.tune) for s in study.series), default=0)
-    words += ["--tune", str(trials)] if trials else []
-    for flag, key in (("--epochs", "epochs"), ("--batch-size", "batch_size")):
-        values = {s.get(key) for s in final} - {None}
-        words += [flag, str(values.pop())] if len(values) == 1 else []
-    return " ".join(shlex.quote(w) for w in words)

@@ -1,0 +1,70 @@
+"""The commands that repeat a study, written from its specifications alone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adaxopt.lab.report.series import Series, Study
+from adaxopt.zoo import METHODS
+
+
+def commands(study: Study) -> list[str]:
+    """One `adax compare` for the study, or one for each variant when an optimizer was run with several settings."""
+    optimizers = [s.optimizer for s in study.series]
+    if len(set(optimizers)) == len(optimizers):
+        return [_compare(study, study.series)]
+    return [_compare(study, [s]) for s in study.series]
+
+
+def _compare(study: Study, chosen: Sequence[Series]) -> str:
+    runs = [r for s in chosen for r in (s.final or s.tune)]
+    first = runs[0].spec
+    words = ["adax", "compare", str(first.get("task")), "--optimizers", *(s.optimizer for s in chosen)]
+    seeds = {r.spec.get("seed") for s in chosen for r in s.final}
+    words += ["--seeds", str(max(1, len(seeds)))]
+    trials = max(len({(r.spec.get("options") or {}).get("lr") for r in s.tune}) for s in chosen)
+    words += ["--tune", str(trials)] if trials else []
+    words += ["--epochs", str(first.get("epochs")), "--batch-size", str(first.get("batch_size"))]
+    words += (
+        ["--schedule", _schedule(first["schedule"])] if isinstance(first.get("schedule"), Mapping) else []
+    )
+    task_options = first.get("task_options") or {}
+    words += ["--task-option", *(f"{k}={_value(v)}" for k, v in task_options.items())] if task_options else []
+    changed = [word for s in chosen for word in _changed(s, tuned=bool(trials))]
+    words += ["--set", *changed] if changed else []
+    return " ".join(shlex.quote(w) for w in words)
+
+
+def _schedule(given: Mapping[str, Any]) -> str:
+    """
+    >>> _schedule({"gamma": 0.1, "milestones": [0.5, 0.75], "name": "step"})
+    'step,gamma=0.1,milestones=0.5/0.75'
+    """
+    rest = [
+        f"{k}={'/'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in given.items() if k != "name"
+    ]
+    return ",".join([str(given.get("name")), *rest])
+
+
+def _changed(series: Series, tuned: bool) -> list[str]:
+    """Options that differ from the documented defaults; the learning rate only when tuning did not find it."""
+    spec = (series.final or series.tune)[0].spec
+    defaults = METHODS[series.optimizer].defaults if series.optimizer in METHODS else {}
+    options = {k: v for k, v in (spec.get("options") or {}).items() if not (tuned and k == "lr")}
+    return [
+        f"{series.optimizer}.{k}={_value(v)}"
+        for k, v in options.items()
+        if _plain(v) != _plain(defaults.get(k, ...))
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
