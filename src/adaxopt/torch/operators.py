@@ -41,11 +41,11 @@ def differentiable_step(
     if method.rule.mean == "window":
         slot = ((state["step"] - 1) % group["window"]).long().reshape(1)
         old = state["window"].index_select(0, slot)[0]
-        kept = g + n.l2 * p if group["weight_decay"] else g
+        kept = g + n.l2 * p.clone() if group["weight_decay"] else g
         state["window"] = state["window"].index_copy(0, slot, kept.unsqueeze(0))
     m, v = state.get("exp_avg"), state.get("exp_avg_sq")
     x, m, v, top, d = step(
-        _real(p).to(dtype),
+        _real(p.clone()).to(dtype),  # a copy: the graph keeps it, and p is written below
         _real(g).to(dtype),
         None if m is None else _real(m),
         None if v is None else _real(v),
