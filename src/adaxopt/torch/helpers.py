@@ -15,7 +15,7 @@ _NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm
 
 
 def param_groups(
-    model: nn.Module, weight_decay: float, *, no_decay: Iterable[str] = ()
+    model: nn.Module, weight_decay: float, *, no_decay: str | Iterable[str] = ()
 ) -> list[dict[str, Any]]:
     """Two groups: what decays, and what does not (biases, parameters of norms, anything of fewer than two dimensions).
 
@@ -25,14 +25,16 @@ def param_groups(
     >>> [(g["weight_decay"], len(g["params"])) for g in groups]
     [(0.05, 1), (0.0, 3)]
     """
-    more = tuple(no_decay)
+    more = (no_decay,) if isinstance(no_decay, str) else tuple(no_decay)
     of_norms = {id(p) for m in model.modules() if isinstance(m, _NORMS) for p in m.parameters(recurse=False)}
     decay: list[Tensor] = []
     rest: list[Tensor] = []
     for name, p in model.named_parameters():
         if not p.requires_grad:
             continue
-        plain = p.dim() < 2 or name.endswith("bias") or id(p) in of_norms or (more and name.endswith(more))
+        last = name.rpartition(".")[2]  # bias, in_proj_bias, bias_k
+        bias = last.endswith("bias") or last.startswith("bias_")
+        plain = p.dim() < 2 or bias or id(p) in of_norms or (more and name.endswith(more))
         (rest if plain else decay).append(p)
     groups = [{"params": decay, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
     return [g for g in groups if g["params"]]

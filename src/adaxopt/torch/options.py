@@ -42,8 +42,10 @@ def _number(name: str, value: Any, low: float, high: float = math.inf, *, open_h
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name}={value!r}: must be a number {bound}")
-    if not (low <= value <= high) or (open_high and value >= high) or math.isnan(value):
+    if not (low <= value <= high) or (open_high and value >= high):
         raise ValueError(f"{name}={value!r}: must be {bound}")
+    if math.isinf(value):
+        raise ValueError(f"{name}={value!r}: must be {bound} and finite")
 
 
 def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
@@ -62,6 +64,8 @@ def check(options: Mapping[str, Any], rule: Rule) -> None:
         _number("betas[1]", betas[1], 0.0)
     else:
         _number("betas[1]", betas[1], 0.0, 1.0, open_high=True)
+    if rule.mean == "none" and not isinstance(betas[0], Tensor) and betas[0] != 0:
+        raise ValueError(f"betas[0]={betas[0]!r}: must be 0, because this method keeps no first moment")
     _number("eps", options["eps"], 0.0)
     _number("weight_decay", options["weight_decay"], 0.0)
     _number("p", options["p"], 0.0, 0.5)
@@ -75,8 +79,8 @@ def check(options: Mapping[str, Any], rule: Rule) -> None:
     _choice("state_dtype", options["state_dtype"], STATE_DTYPES)
     for flag in ("foreach", "fused"):
         _choice(flag, options[flag], (None, True, False))
-    for flag in ("capturable", "differentiable", "maximize", "wake"):
-        _choice(flag, options[flag], (True, False))
+    for flag in ("capturable", "differentiable", "maximize", "wake", "correct"):
+        _choice(flag, options.get(flag, False), (True, False))
     if not isinstance(options["seed"], int) or isinstance(options["seed"], bool):
         raise TypeError(f"seed={options['seed']!r}: must be an int")
     if rule.mean == "window":
@@ -93,7 +97,7 @@ def check(options: Mapping[str, Any], rule: Rule) -> None:
         warnings.warn(
             f"betas[1]={b2!r} looks like Adam's decay; AdaX's b2 is a growth rate (paper: 1e-4), and at this "
             f"value the second moment is frozen after {_frozen_after(b2)} steps",
-            stacklevel=5,
+            stacklevel=4,  # check, the engine, the class, its caller
         )
 
 

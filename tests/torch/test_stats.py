@@ -1,0 +1,121 @@
+"""`optimizer.stats()`: every number against its definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import oracles
+from adaxopt import AdaXW, create
+from adaxopt.torch import stats as module
+from adaxopt.zoo import METHODS
+from runner import Problem, drive, split
+
+
+def run(name, steps=20, dtype=torch.float64, **options):
+    problem = Problem(18, steps, seed=3)
+    params = split(problem.start, dtype=dtype)
+    optimizer = create(name, params, lr=1e-3, **options)
+    drive(optimizer, params, problem, steps)
+    return optimizer, params
+
+
+def everything(optimizer, params, key):
+    return torch.cat([optimizer.state[p][key].double().flatten() for p in params]).numpy()
+
+
+def test_before_the_first_step():
+    assert AdaXW([torch.nn.Parameter(torch.ones(2))]).stats() == [{"step": 0.0}]
+
+
+@pytest.mark.parametrize("name", ["adax", "adaxw", "padax"])
+def test_adax(name):
+    optimizer, params = run(name)
+    (s,) = optimizer.stats()
+    k = float(oracles.adax_gain(20, 1e-4))
+    v, m = everything(optimizer, params, "exp_avg_sq"), everything(optimizer, params, "exp_avg")
+    assert s["step"] == 20
+    assert s["gain"] == pytest.approx(k, rel=1e-12)
+    assert s["horizon"] == pytest.approx(1 / k, rel=1e-12)
+    for q in (5, 50, 95):
+        assert s[f"v_q{q:02d}"] == pytest.approx(np.quantile(v, q / 100), rel=1e-5)
+    power = METHODS[name].defaults["p"]
+    assert s["update_rms"] == pytest.approx(np.sqrt(np.mean((m / v**power) ** 2)), rel=1e-5)
+    assert s["sleeping"] == 0.0
+
+
+def test_the_update_is_what_the_step_does():
+    """update_rms is the step just taken, in units of lr."""
+    for name in ("adaxw", "adam", "amsgrad", "nosadam", "padam", "padax", "sgdm"):
+        problem = Problem(18, 21, seed=3)
+        params = split(problem.start)
+        optimizer = create(name, params, lr=1e-3, weight_decay=0.0)
+        before = drive(optimizer, params, problem, 20)
+        moved = drive(optimizer, params, problem, 1, first=21) - before
+        rms = np.sqrt(np.mean((moved / 1e-3) ** 2))
+        assert optimizer.stats()[0]["update_rms"] == pytest.approx(rms, rel=1e-5), name
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_answers(name):
+    optimizer, _ = run(name, steps=15)
+    (s,) = optimizer.stats()
+    assert s["step"] == 15
+    assert all(isinstance(x, float) and x == x for x in s.values())
+    assert ("gain" in s) == (name != "sgdm")
+    assert ("update_rms" in s) == (name not in ("adagrad", "rmsprop"))
+
+
+def test_the_horizon_of_a_frozen_memory_is_infinite():
+    optimizer, params = run("adaxw")
+    for p in params:
+        optimizer.state[p]["step"].fill_(1e9)
+    (s,) = optimizer.stats()
+    assert s["gain"] == 0.0
+    assert s["horizon"] == float("inf")
+
+
+def test_groups_and_sleepers():
+    p, q = torch.nn.Parameter(torch.ones(4)), torch.nn.Parameter(torch.ones(2))
+    optimizer = AdaXW([{"params": [p]}, {"params": [q], "betas": (0.9, 1e-2)}])
+    for _ in range(2):
+        p.grad = torch.tensor([1.0, 0.0, 0.0, 1.0])
+        optimizer.step()
+    first, second = optimizer.stats()
+    assert first["sleeping"] == 0.5
+    assert second == {"step": 0.0}
+    q.grad = torch.ones(2)
+    optimizer.step()
+    assert optimizer.stats()[1]["gain"] == 1.0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.complex64])
+def test_other_dtypes(dtype):
+    p = torch.nn.Parameter(torch.ones(4, dtype=dtype))
+    optimizer = AdaXW([p], lr=torch.tensor(1e-3))
+    p.grad = torch.full((4,), 2.0, dtype=dtype)
+    optimizer.step()
+    (s,) = optimizer.stats()
+    assert s["v_q95"] == 4.0
+    wanted = 0.1 if not dtype.is_complex else 0.1 / 2**0.5  # the imaginary halves rest
+    assert s["update_rms"] == pytest.approx(wanted, rel=1e-3)
+
+
+def test_large_groups_are_sampled(monkeypatch):
+    monkeypatch.setattr(module, "SAMPLE", 64)
+    p = torch.nn.Parameter(torch.zeros(1000))
+    optimizer = AdaXW([p])
+    p.grad = torch.linspace(0, 1, 1000).sqrt()  # v is spread evenly over [0, 1]
+    optimizer.step()
+    (s,) = optimizer.stats()
+    assert s["v_q50"] == pytest.approx(0.5, abs=0.05)
+    assert s["sleeping"] == 0.001  # exact all the same
+
+
+def test_nothing_is_changed():
+    optimizer, params = run("adaxw")
+    before = [everything(optimizer, params, key) for key in ("exp_avg", "exp_avg_sq", "step")]
+    optimizer.stats()
+    after = [everything(optimizer, params, key) for key in ("exp_avg", "exp_avg_sq", "step")]
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
