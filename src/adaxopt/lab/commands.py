@@ -16,8 +16,8 @@ from tyro.conf import Positional, arg, subcommand
 
 from adaxopt.lab import compare as comparing
 from adaxopt.lab import jobs, options, progress, store, table
-from adaxopt.lab.errors import LabError, StoreError, unknown
-from adaxopt.lab.settings import Settings
+from adaxopt.lab.errors import LabError, RunError, StoreError, unknown
+from adaxopt.lab.settings import Settings, choose_device
 from adaxopt.lab.stats import Rule
 from adaxopt.lab.study import Study
 
@@ -52,6 +52,7 @@ def write_report(records: list[store.RunRecord], out: str, **how: Any) -> None:
 def carry_out(study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, report: str) -> None:
     """Run a study with progress, print its table, write its report."""
     study = study.complete()
+    choose_device(settings.device)
     study.write(out)
     with jobs.helpers(study, out, settings, n_jobs), progress.watcher(quiet) as watcher:
         result = comparing.compare(study, out, settings, watcher)
@@ -125,10 +126,6 @@ class Compare:
             baseline=self.baseline or "",
             rule=Rule(confidence=self.confidence, margin=self.margin),
         )
-        if self.threads < 1:
-            raise LabError(f"threads={self.threads}: must be >= 1")
-        if self.checkpoint_seconds < 0:
-            raise LabError(f"checkpoint-seconds={self.checkpoint_seconds}: must be >= 0 (0: after every step)")
         settings = Settings(self.device, self.threads, self.checkpoint_seconds)
         carry_out(study, self.out, settings, self.jobs, self.quiet, self.report)
 
@@ -263,9 +260,11 @@ class Reproduce:
     def run(self) -> None:
         from adaxopt.lab import reproduce
 
-        result = reproduce.run(self.name, self.out, options.pairs(self.set))
-        if result is not None:
-            show(result)
+        result = reproduce.run(self.name, Path(self.out), options.pairs(self.set))
+        if isinstance(result, Path):
+            show(f"record: {result}")
+        elif result is False:
+            raise RunError(f"study {self.name}: not complete yet; the same command goes on with it")
 
 
 @dataclass
@@ -294,7 +293,7 @@ class DataList:
     def run(self) -> None:
         from adaxopt.lab import data
 
-        show("\n".join(sorted(data.NAMES)))
+        show("\n".join(f"{name}: {what}" for name, what in data.NAMES.items()))
 
 
 @dataclass

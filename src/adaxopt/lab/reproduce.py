@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from adaxopt.lab.errors import LabError, unknown
@@ -14,7 +15,7 @@ THEORY = ("synthetic", "reddi", "theory")
 
 
 def _lazy(module: str, name: str) -> Callable[..., Any]:
-    def call(out: str, **options: Any) -> Any:
+    def call(out: Path, **options: Any) -> Any:
         function = importlib.import_module(module).run
         _check(name, function, options)
         return function(name, out, **options)
@@ -36,6 +37,7 @@ def _check(name: str, function: Callable[..., Any], options: Mapping[str, Any]) 
 def _studies() -> dict[str, Callable[..., Any]]:
     studies = {name: _lazy("adaxopt.lab.theory.cli", name) for name in THEORY}
     studies["first-lr"] = _lazy("adaxopt.lab.first_lr", "first-lr")
+    studies["first-lr"] = _lazy("adaxopt.lab.first_lr", "first-lr")
     if importlib.util.find_spec("adaxopt.lab.cifar") and importlib.util.find_spec(
         "adaxopt.lab.cifar.studies"
     ):
@@ -47,8 +49,8 @@ def _studies() -> dict[str, Callable[..., Any]]:
 STUDIES: dict[str, Callable[..., Any]] = _studies()
 
 
-def run(name: str, out: str, options: Mapping[str, Any]) -> Any:
-    """Carry out the study called `name`, with overrides of its settings; what it returns may be shown."""
+def run(name: str, out: Path, options: Mapping[str, Any]) -> Any:
+    """Carry out the study called `name`, with overrides of its settings; returns what the study does."""
     if name not in STUDIES:
         raise unknown("study", name, sorted(STUDIES))
     try:

@@ -21,6 +21,14 @@ class Settings:
     threads: int = 1
     checkpoint_seconds: float = 30.0
 
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise LabError(f"threads={self.threads}: must be >= 1")
+        if not self.checkpoint_seconds >= 0:
+            raise LabError(
+                f"checkpoint-seconds={self.checkpoint_seconds}: must be >= 0 (0: after every step)"
+            )
+
 
 def choose_device(name: str) -> torch.device:
     """The device of that name; 'auto' is a CUDA device when there is one."""
@@ -30,6 +38,8 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise LabError(f"device={name!r}: must be auto, cpu, cuda or cuda:N") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise LabError(f"device={name!r}: this machine has no CUDA device; use --device cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise LabError(
+            f"device={name!r}: this machine has {torch.cuda.device_count()} CUDA devices; try --device cpu"
+        )
     return device

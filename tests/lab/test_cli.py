@@ -1,0 +1,259 @@
+"""The command line: what it prints, its exit codes, and one line for everything that goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from adaxopt.lab import cli, store
+
+TINY = str(Path(__file__).with_name("tiny.py"))
+EXAMPLE = Path(__file__).parents[2] / "examples" / "two_spirals.py"
+QUICK = ["--seeds", "2", "--epochs", "1", "--optimizers", "sgdm", "adaxw"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("cli")
+    assert cli.main(["compare", f"{TINY}:Tiny", *QUICK, "--out", str(root), "--study", "one", "--quiet"]) == 0
+    return str(root)
+
+
+def launch(*words, **how):
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "adaxopt.lab.cli", *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **how,
+    )  # fmt: skip
+
+
+BAD = [
+    (["compare", "digitz"], "unknown task 'digitz'; known are digits"),
+    (["compare", "digits", "--optimizers", "adamx"], "unknown optimizer 'adamx'; known are sgdm, adagrad"),
+    (["compare", "digits", "--optimizers", "torch:Adam2"], "unknown optimizer in torch 'Adam2'"),
+    (["compare", "digits", "--set", "adaxw.lrr=1"], "lrr"),
+    (["compare", "digits", "--set", "lr=1"], "must be optimizer.option=value"),
+    (["compare", "digits", "--set", "adam.lr=1"], "unknown optimizer in --set 'adam'"),
+    (["compare", "digits", "--set", "adaxw.lr=0"], "lr=0: must be > 0"),
+    (["compare", "digits", "--set", "adaxw.lr=fast"], "lr='fast': must be > 0"),
+    (["compare", "digits", "--schedule", "cosin"], "unknown schedule 'cosin'"),
+    (["compare", "digits", "--epochs", "0"], "epochs=0: must be >= 1"),
+    (["compare", "digits", "--seeds", "0"], "seeds=0: must be >= 1"),
+    (["compare", "digits", "--threads", "0"], "threads=0: must be >= 1"),
+    (["compare", "digits", "--jobs", "0"], "jobs=0: must be >= 1"),
+    (["compare", "digits", "--device", "cuda:99"], "device='cuda:99'"),
+    (["compare", "digits", "--task-option", "depth=3"], "cannot be made with options {'depth': 3}"),
+    (["compare", "digits", "--task-option", "depth"], "'depth': must be name=value"),
+    (["compare", "digits", "--confidence", "95"], "confidence=95.0: must be in (0, 1)"),
+    (["compare", "digits", "--baseline", "adam"], "unknown baseline 'adam'"),
+    (["compare", "digits", "--study", "../up"], "it names a folder"),
+    (["compare", f"{TINY}:NoMetric"], "lacks metric, loss"),
+    (["reproduce", "sinthetic"], "unknown study 'sinthetic'; known are"),
+    (["reproduce", "synthetic", "--set", "colour=3"], "colour"),
+    (["data", "get", "mnist"], "unknown data set 'mnist'; known are cifar10"),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), BAD, ids=[" ".join(row[0])[-45:] for row in BAD])
+def test_bad_input_is_one_line_and_exit_code_2(words, expected, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("adax: ")
+    assert err.count("\n") == 1
+    assert expected in err
+    assert not list(tmp_path.rglob("spec.json"))  # nothing was begun
+
+
+FAILED = [
+    (["compare", f"{TINY}:NanAtOnce", *QUICK, "--quiet"], "the loss is nan on the first batch"),
+    (["compare", f"{TINY}:Raises", *QUICK, "--quiet"], "ValueError: the third column is empty (at tiny.py:"),
+    (["report", "nowhere"], "nowhere: no such file or folder"),
+    (["runs", "list", "nowhere"], "nowhere: no such file or folder"),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), FAILED, ids=[row[0][1][-12:] for row in FAILED])
+def test_a_failed_run_is_one_line_and_exit_code_1(words, expected, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(words) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert expected in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--help"], 0),
+        (["compare", "--help"], 0),
+        ([], 2),
+        (["compare"], 2),
+        (["compare", "digits", "--sede", "1"], 2),
+    ],
+)
+def test_help_and_wrong_flags(words, code, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words)
+    assert caught.value.code == code
+    out, err = capsys.readouterr()
+    assert (out if code == 0 else err).strip()
+
+
+def test_compare_ends_with_a_table(runs, capsys):
+    words = ["compare", f"{TINY}:Tiny", *QUICK, "--out", runs, "--study", "one"]
+    assert cli.main(words) == 0
+    out, err = capsys.readouterr()
+    assert "95%" in out
+    assert "adaxw" in out
+    assert str(Path(runs) / "one") in out
+    assert "4 runs" in err
+
+
+def test_options_reach_the_runs(tmp_path, capsys):
+    words = ["compare", f"{TINY}:Tiny", "--optimizers", "adaxw", "torch:AdamW", "--seeds", "1", "--epochs", "2",
+             "--batch-size", "32", "--schedule", "step,milestones=0.5,gamma=0.5,warmup=1", "--task-option", "rows=64",
+             "--set", "adaxw.weight_decay=0.3", "torch:AdamW.betas=0.9,0.95", "--out", str(tmp_path)]  # fmt: skip
+    assert cli.main(words) == 0
+    specs = {r.spec["optimizer"]: r.spec for r in store.load_runs(tmp_path)}
+    assert specs["adaxw"]["options"]["weight_decay"] == 0.3
+    assert specs["torch:AdamW"]["options"]["betas"] == [0.9, 0.95]
+    assert specs["adaxw"]["schedule"] == {"name": "step", "warmup": 1, "milestones": [0.5], "gamma": 0.5}
+    assert (specs["adaxw"]["batch_size"], specs["adaxw"]["task_options"]) == (32, {"rows": 64})
+    lr = [line["lr"] for line in store.load_runs(tmp_path)[0].metrics]
+    assert lr[1] == pytest.approx(lr[0] / 2)
+
+
+class TestRuns:
+    def listed(self, capsys, *words):
+        assert cli.main(["runs", "list", *words, "--json"]) == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    def test_list_and_filters(self, runs, capsys):
+        assert len(self.listed(capsys, runs)) == 4
+        assert {r["spec"]["optimizer"] for r in self.listed(capsys, runs, "--optimizer", "adaxw")} == {
+            "adaxw"
+        }
+        assert self.listed(capsys, runs, "--status", "diverged") == []
+        assert len(self.listed(capsys, runs, "--purpose", "final", "--study", "one")) == 4
+        assert cli.main(["runs", "list", runs]) == 0
+        assert "finished" in capsys.readouterr().out
+
+    def test_an_unknown_filter(self, runs, capsys):
+        assert cli.main(["runs", "list", runs, "--optimizer", "adam"]) == 2
+        assert "known are adaxw, sgdm" in capsys.readouterr().err
+
+    def test_show(self, runs, capsys):
+        name = self.listed(capsys, runs)[0]["run"]
+        assert cli.main(["runs", "show", name[:6], "--path", runs]) == 0
+        out = capsys.readouterr().out
+        assert '"model_sha256"' in out
+        assert '"versions"' in out
+        assert cli.main(["runs", "show", "zzz", "--path", runs]) == 2
+        assert "names no run" in capsys.readouterr().err
+
+    def test_export_is_read_as_a_store(self, runs, tmp_path, capsys):
+        out = str(tmp_path / "records" / "one.jsonl")
+        assert cli.main(["runs", "export", out, "--path", runs]) == 0
+        capsys.readouterr()
+        assert self.listed(capsys, out) == sorted(self.listed(capsys, runs), key=lambda r: r["run"])
+
+    def test_a_folder_of_another_version_is_named_and_left(self, runs, tmp_path, capsys):
+        import shutil
+
+        shutil.copytree(runs, tmp_path / "runs")
+        victim = next((tmp_path / "runs").rglob("spec.json"))
+        victim.write_text(victim.read_text().replace('"schema": 1', '"schema": 2'))
+        assert len(self.listed(capsys, str(tmp_path / "runs"))) == 3
+        assert cli.main(["runs", "list", str(tmp_path / "runs")]) == 0
+        err = capsys.readouterr().err
+        assert str(victim.parent) in err
+        assert "schema 2" in err
+
+
+def test_report_is_written(runs, tmp_path, capsys):
+    out = tmp_path / "page.html"
+    assert cli.main(["report", runs, "--out", str(out)]) == 0
+    assert "adaxw" in out.read_text()
+    assert str(out) in capsys.readouterr().out
+
+
+def test_the_example_task_runs(tmp_path, capsys):
+    words = [
+        "compare",
+        f"{EXAMPLE}:TwoSpirals",
+        "--optimizers",
+        "adamw",
+        "adaxw",
+        "--seeds",
+        "1",
+        "--epochs",
+        "2",
+    ]
+    assert cli.main([*words, "--out", str(tmp_path), "--quiet"]) == 0
+    assert {r.status for r in store.load_runs(tmp_path)} == {"finished"}
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_says_how_to_go_on(signum, code, tmp_path):
+    words = ["compare", f"{TINY}:Slow", "--optimizers", "adaxw", "--seeds", "1", "--out", tmp_path]
+    process = launch(*words)
+    wait_for(lambda: any(p.stat().st_size for p in tmp_path.rglob("metrics.jsonl")))
+    process.send_signal(signum)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert err.splitlines()[-1].startswith("adax: stopped ")
+    assert f"go on with: adax compare {TINY}:Slow" in err
+    assert len(list(tmp_path.rglob("checkpoint.pt"))) == 1
+    assert cli.main([*map(str, words), "--quiet"]) == 0
+    [record] = store.load_runs(tmp_path)
+    assert record.done["sessions"] == 2
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path):
+    words = ["compare", f"{TINY}:Tiny", "--optimizers", "adaxw", "--seeds", "1", "--epochs", "3",
+             "--checkpoint-seconds", "0"]  # fmt: skip
+
+    def limit():  # no file may grow beyond 4 kB: JSON fits, a checkpoint does not
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+
+    process = launch(*words, "--out", tmp_path / "full", "--quiet", preexec_fn=limit)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1, err
+    assert err.count("\n") == 1
+    assert "checkpoint.pt: File too large; free some space and repeat the command to go on" in err
+    assert not list(tmp_path.rglob("*.tmp"))
+    for place in ("full", "roomy"):
+        assert cli.main([*words, "--out", str(tmp_path / place), "--quiet"]) == 0
+    [full], [roomy] = (store.load_runs(tmp_path / place) for place in ("full", "roomy"))
+    assert full.done["model_sha256"] == roomy.done["model_sha256"]
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path):
+    (tmp_path / "tyro.py").write_text("raise ModuleNotFoundError('no tyro', name='tyro')\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    done = subprocess.run(
+        [sys.executable, "-m", "adaxopt.lab.cli", "demo"], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 2
+    assert done.stderr == "adax: the command line needs tyro; pip install 'adaxopt[lab]'\n"

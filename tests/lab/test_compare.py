@@ -1,0 +1,302 @@
+"""Fair comparison: equal budgets, held-out tuning, fresh seeds, work that can be shared."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from adaxopt.lab import compare, files, jobs, progress, stats, store, study, table, tune
+from adaxopt.lab.errors import LabError, StoreError
+from adaxopt.lab.settings import Settings
+
+TINY = str(Path(__file__).with_name("tiny.py"))
+
+
+def small(**changes):
+    given = dict(task=f"{TINY}:Tiny", optimizers=("sgdm", "adaxw"), seeds=3, tune=3, epochs=2, name="small")
+    return study.Study(**{**given, **changes})
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    return root, compare.compare(small(), root)
+
+
+class TestWalk:
+    def search(self, start, trials, quality):
+        walking = tune.walk(start, trials)
+        tried = [next(walking)]
+        try:
+            while True:
+                tried.append(walking.send((quality(tried[-1]), 0.0)))
+        except StopIteration as end:
+            return tried, end.value
+
+    @pytest.mark.parametrize("start", [1e-3, 5e-3, 0.1])
+    @pytest.mark.parametrize("best", [1e-4, 1e-3, 2e-2, 0.3])
+    def test_finds_the_best_from_any_default(self, start, best):
+        tried, found = self.search(start, 9, lambda lr: -abs(math.log(lr / best)))
+        assert len(tried) == len(set(tried)) == 9  # the whole budget, nothing twice
+        assert abs(math.log10(found / best)) < 0.2
+
+    @pytest.mark.parametrize("trials", [1, 2, 3, 5, 12, 30])
+    def test_budget_is_kept_whatever_is_found(self, trials):
+        for quality in (lambda lr: lr, lambda lr: -lr, lambda lr: 0.0, lambda lr: -math.inf):
+            tried, found = self.search(1e-3, trials, quality)
+            assert len(set(tried)) == trials
+            assert found in tried
+
+    def test_starts_at_the_default_and_brackets_by_decades(self):
+        assert self.search(5e-3, 3, lambda lr: -abs(math.log(lr / 5e-3)))[0] == [5e-3, 5e-2, 5e-4]
+
+    def test_score_puts_diverged_last_and_breaks_ties_by_loss(self):
+        def end(metric, loss, status="finished", higher=True):
+            return {"metric": metric, "valid_loss": loss, "status": status, "higher_is_better": higher}
+
+        good, tie, bad = tune.score([end(0.9, 0.1)]), tune.score([end(0.9, 0.2)]), tune.score([end(0.5, 0.0)])
+        assert good > tie > bad > tune.score([end(None, None, "diverged")]) == tune.WORST
+        assert tune.score([end(0.1, 0.1, higher=False)]) > tune.score([end(0.2, 0.1, higher=False)])
+
+
+class TestStudy:
+    def test_equal_budgets_and_fresh_seeds(self, done):
+        root, result = done
+        records = store.load_runs(root)
+        assert len(records) == len(result.records) == 2 * (3 + 3)
+        for optimizer in ("sgdm", "adaxw"):
+            tuning = [r for r in records if r.spec["optimizer"] == optimizer and r.spec["purpose"] == "tune"]
+            final = [r for r in records if r.spec["optimizer"] == optimizer and r.spec["purpose"] == "final"]
+            assert sorted(r.spec["trial"] for r in tuning) == [0, 1, 2]
+            assert len({r.spec["options"]["lr"] for r in tuning}) == 3
+            assert {r.done["split"] for r in tuning} == {"valid"}
+            assert {r.done["split"] for r in final} == {"test"}
+            assert not {r.spec["seed"] for r in tuning} & {r.spec["seed"] for r in final}
+            best = max(tuning, key=lambda r: (r.done["metric"], -r.done["valid_loss"]))
+            assert {r.spec["options"]["lr"] for r in final} == {best.spec["options"]["lr"]}
+
+    def test_the_search_starts_at_the_documented_default(self, done):
+        first = {
+            r.spec["optimizer"]: r.spec["options"]["lr"] for r in done[1].records if r.spec["trial"] == 0
+        }
+        assert first == {"sgdm": 1e-3, "adaxw": 5e-3}
+
+    def test_rows_by_hand(self, done):
+        result = done[1]
+        final = {
+            o: {r.spec["seed"]: r.done["metric"] for r in result.records if r.spec["purpose"] == "final"
+                and r.spec["optimizer"] == o} for o in ("sgdm", "adaxw")
+        }  # fmt: skip
+        sgdm, adaxw = result.rows
+        assert sgdm.verdict is None  # the baseline: the first, as adamw takes no part
+        assert adaxw.estimate.mean == pytest.approx(sum(final["adaxw"].values()) / 3)
+        assert adaxw.verdict.difference.mean == pytest.approx(
+            sum(final["adaxw"][s] - final["sgdm"][s] for s in range(3)) / 3
+        )
+        assert (adaxw.n, adaxw.trials, adaxw.diverged) == (3, 3, 0)
+
+    def test_repeating_it_runs_nothing_and_says_the_same(self, done):
+        root, result = done
+        before = {p: p.stat().st_mtime_ns for p in root.rglob("*.json*")}
+        again = compare.compare(small(), root)
+        assert again.rows == result.rows
+        assert {p: p.stat().st_mtime_ns for p in root.rglob("*.json*")} == before
+
+    def test_seeds_and_optimizers_may_grow(self, tmp_path):
+        plain = small(tune=0, seeds=1)
+        compare.compare(plain, tmp_path)
+        more = compare.compare(small(tune=0, seeds=2, optimizers=("sgdm", "adaxw", "adam")), tmp_path)
+        assert len(more.records) == 6
+        assert {r.done["sessions"] for r in more.records} == {1}
+
+    def test_the_rule_is_on_disk_before_the_first_run_and_cannot_change(self, tmp_path):
+        written = []
+
+        class Watch(compare.Silent):
+            def running(self, spec, step, total, metric):
+                written.append(json.loads((tmp_path / "small" / "study.json").read_text()))
+
+        given = small(tune=0, seeds=1, rule=stats.Rule(margin=0.1))
+        compare.compare(given, tmp_path, watcher=Watch())
+        assert written[0]["rule"] == {
+            "confidence": 0.95, "margin": 0.1, "interval": "t", "least": 3, "correct_for": 1,
+        }  # fmt: skip
+        assert written[0]["claims"] == [{"id": "adaxw>sgdm", "better": "adaxw", "than": "sgdm"}]
+        with pytest.raises(LabError, match=r"study small: rule was .* choose another --study"):
+            compare.compare(small(tune=0, seeds=1), tmp_path)
+        with pytest.raises(LabError, match="epochs was 2 and cannot become 3"):
+            compare.compare(small(tune=0, seeds=1, epochs=3, rule=stats.Rule(margin=0.1)), tmp_path)
+
+    def test_a_study_of_another_version_is_left_alone(self, tmp_path):
+        (tmp_path / "small").mkdir()
+        (tmp_path / "small" / "study.json").write_text('{"schema": 7}')
+        with pytest.raises(StoreError, match="study of another version; left untouched"):
+            compare.compare(small(), tmp_path)
+        assert (tmp_path / "small" / "study.json").read_text() == '{"schema": 7}'
+
+    def test_names_made_from_settings_tell_studies_apart(self):
+        def name(**changes):
+            return small(name="", **changes).complete().name
+
+        assert name() == name(seeds=9) == name(optimizers=("adam",))
+        assert len({name(), name(epochs=3), name(tune=0), name(rule=stats.Rule(margin=0.1))}) == 4
+        assert name().startswith("Tiny-tuned-")
+
+    def test_data_and_back(self):
+        full = small(options={"adaxw": {"betas": (0.9, 1e-3)}}).complete()
+        again = study.Study.from_data(json.loads(json.dumps(full.data())))
+        assert again.data() == full.data()
+        assert again.final("adaxw", {}, 0) == full.final("adaxw", {}, 0)
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            ({"optimizers": ()}, "no optimizer given"),
+            ({"optimizers": ("adam", "adam")}, "named twice"),
+            ({"options": {"adamw": {"lr": 1}}}, "unknown optimizer in --set 'adamw'; known are sgdm, adaxw"),
+            ({"options": {"adaxw": {"beta": 1}}}, "beta"),
+            ({"seeds": 0}, "seeds=0: must be >= 1"),
+            ({"tune": -1}, "tune=-1: must be >= 0"),
+            ({"baseline": "adam"}, "unknown baseline 'adam'; known are sgdm, adaxw"),
+            ({"schedule": "cos"}, "unknown schedule 'cos'"),
+            ({"name": "a/b"}, "study='a/b': must be letters"),
+            ({"epochs": -1}, "epochs=-1: must be a whole number >= 1"),
+        ],
+    )
+    def test_bad_input_before_any_run(self, changes, words, tmp_path):
+        with pytest.raises(LabError) as caught:
+            compare.compare(small(**changes), tmp_path)
+        assert words in str(caught.value)
+        assert not list(tmp_path.rglob("spec.json"))
+
+
+def test_diverged_runs_are_shown_and_never_better(tmp_path):
+    given = small(task=f"{TINY}:Explodes", tune=0, options={"sgdm": {"lr": 1e-12}, "adaxw": {"lr": 50.0}})
+    result = compare.compare(given, tmp_path)
+    sgdm, adaxw = result.rows
+    assert (sgdm.diverged, adaxw.diverged) == (0, 3)
+    assert adaxw.estimate is None
+    assert adaxw.verdict.outcome == "not held"
+    assert "3 diverged" in text_of(table.comparison(result))
+
+
+def text_of(what, width=150):
+    from rich.console import Console
+
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(what)
+    console.file.close()
+    return console.export_text()
+
+
+def test_the_table_says_n_interval_and_verdict(done):
+    text = " ".join(text_of(table.comparison(done[1])).split())
+    for words in (
+        "sgdm",
+        "adaxw",
+        "±",
+        "at n = 3",
+        "baseline",
+        "the best of 3 per optimizer",
+        "fixed before the runs",
+    ):
+        assert words in text, words
+    assert max(map(len, text_of(table.comparison(done[1]), 80).splitlines())) <= 80
+
+
+class TestSharing:
+    def test_a_run_that_another_process_holds_is_waited_for(self, tmp_path):
+        given = small(tune=0, seeds=1)
+        held = store.RunFolder(tmp_path, given.complete().final("sgdm", {}, 0))
+        ready, order = threading.Event(), []
+
+        class Watch(compare.Silent):
+            def finished(self, record):
+                order.append(record.spec["optimizer"])
+
+        def hold():
+            with held.lock():
+                ready.set()
+                time.sleep(0.5)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        ready.wait()
+        compare.compare(given, tmp_path, watcher=Watch())
+        holder.join()
+        assert order == ["adaxw", "sgdm"]  # the free one first, the held one when it was free
+
+    def test_two_processes_end_with_the_same_bits(self, done, tmp_path):
+        given = small().complete()
+        with jobs.helpers(given, tmp_path, Settings(), 2):
+            result = compare.compare(given, tmp_path)
+        alone = {r.name: r.done["model_sha256"] for r in done[1].records}
+        assert {r.name: r.done["model_sha256"] for r in result.records} == alone
+        assert {r.done["sessions"] for r in result.records} == {1}
+
+    def test_helpers_take_part(self, tmp_path):
+        given = small().complete()
+        with jobs.helpers(given, tmp_path, Settings(), 2):
+            finish = time.monotonic() + 90
+            while time.monotonic() < finish and len(list(tmp_path.rglob("done.json"))) < 12:
+                time.sleep(0.1)
+        assert len(list(tmp_path.rglob("done.json"))) == 12  # all of it, while this process did nothing
+
+    def test_jobs_refuse_nonsense(self, tmp_path):
+        with (
+            pytest.raises(LabError, match="jobs=0: must be >= 1"),
+            jobs.helpers(small(), tmp_path, Settings(), 0),
+        ):
+            pass
+
+
+class TestProgress:
+    def test_lines_are_few_and_tell_the_end(self, done, capsys):
+        root, _ = done
+        with progress.watcher() as watcher:
+            compare.compare(small(), root, watcher=watcher)
+        lines = capsys.readouterr().err.splitlines()
+        assert lines[0] == "small: 2 optimizers x 3 seeds, 3 learning rates each, 12 runs"
+        assert [line.split(",")[0] for line in lines[1:]] == [
+            "[3/12] sgdm tuned", "[6/12] sgdm done", "[9/12] adaxw tuned", "[12/12] adaxw done",
+        ]  # fmt: skip
+
+    def test_quiet_is_quiet(self, done, capsys):
+        with progress.watcher(quiet=True) as watcher:
+            compare.compare(small(), done[0], watcher=watcher)
+        assert capsys.readouterr() == ("", "")
+
+    def test_bars_show_runs_and_the_time_left(self, tmp_path):
+        import io
+
+        class Terminal(io.StringIO):
+            def isatty(self):
+                return True
+
+        stream = Terminal()
+        with progress.watcher(stream=stream) as watcher:
+            assert isinstance(watcher, progress.Bars)
+            watcher.bars.console._force_terminal = True
+            compare.compare(small(tune=0), tmp_path, Settings(checkpoint_seconds=0), watcher=watcher)
+            left = [task.fields["note"] for task in watcher.bars.tasks]
+            assert watcher.bars.tasks[0].completed == 6
+            assert "left" in left[0]
+        assert "small" in stream.getvalue()
+
+
+def test_a_locked_file_is_free_when_its_holder_is_gone(tmp_path):
+    with files.locked(tmp_path / ".lock"):
+        pass
+    with files.locked(tmp_path / ".lock"):
+        pass
+
+
+def test_run_labels():
+    given = small().complete()
+    assert progress.label(given.trial("adaxw", 0.005, 0, 0)) == "tuning adaxw, lr 0.005"
+    assert progress.label(given.final("adaxw", {}, 2)) == "adaxw, seed 2"
