@@ -209,14 +209,12 @@ def _chain(
 
 def _reference(lr: Schedule, given: float | None) -> Schedule:
     first = given if given is not None else lr(0) if callable(lr) else lr
-    if isinstance(first, jax.core.Tracer):
-        if given is None:
-            raise ValueError(
-                "reference_lr=None: fully decoupled decay is measured against the first lr, and a traced one (vmap, "
-                "inject_hyperparams) may not be the first; give reference_lr as a number"
-            )
-        return first
-    if not first > 0:
+    if given is None and isinstance(lr, jax.Array):
+        raise ValueError(
+            "reference_lr=None: fully decoupled decay is measured against the first lr, and an array (vmap, "
+            "inject_hyperparams) may not be the first; give reference_lr as a number"
+        )
+    if not isinstance(first, jax.core.Tracer) and not first > 0:
         raise ValueError(
             f"reference_lr={float(first)!r}: fully decoupled decay is measured against it and it must be > 0; give "
             "reference_lr where a schedule begins at 0"

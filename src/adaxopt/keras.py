@@ -1,0 +1,257 @@
+"""AdaX, AdaXW and Padax as Keras 3 optimizers, on every backend (torch, JAX, TensorFlow).
+
+>>> import keras
+>>> from adaxopt.keras import AdaXW
+>>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+>>> model.compile(AdaXW(1e-3, weight_decay=0.1), loss="mse")
+
+The rule and its numbers are those of `adaxopt.rule`, over `keras.ops`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from adaxopt.checks import check
+from adaxopt.extras import need
+from adaxopt.rule import step
+from adaxopt.zoo import METHODS, Method
+
+need("adaxopt.keras", "keras", keras="3.6")
+
+import keras  # noqa: E402
+from keras import ops  # noqa: E402
+
+__all__ = ["AdaX", "AdaXW", "Padax"]
+
+
+class _xp:
+    """keras.ops under the names that the mathematics uses."""
+
+    exp = staticmethod(ops.exp)
+    expm1 = staticmethod(ops.expm1)
+    log = staticmethod(ops.log)
+    log1p = staticmethod(ops.log1p)
+    sqrt = staticmethod(ops.sqrt)
+    maximum = staticmethod(ops.maximum)
+    where = staticmethod(ops.where)
+
+    @staticmethod
+    def clip(x: Any, min: Any = None, max: Any = None) -> Any:
+        """So written that float64 stays: `ops.minimum` gives float32 on torch, `ops.cast` of a number on TensorFlow."""
+        if min is not None:
+            low = ops.zeros_like(x) + min
+            x = ops.where(x < low, low, x)
+        if max is not None:
+            high = ops.zeros_like(x) + max
+            x = ops.where(x > high, high, x)
+        return x
+
+
+class _Method(keras.optimizers.Optimizer):
+    """The optimizer behind the public classes: a class gives it a signature and a method, nothing else."""
+
+    method: ClassVar[Method]
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        base = given.pop("base")
+        lr, reference, wd = (given.pop(k) for k in ("learning_rate", "reference_lr", "weight_decay"))
+        lr = float(lr) if isinstance(lr, int) else lr
+        own = {
+            **self.method.defaults,
+            "betas": (given.pop("beta_1"), given.pop("beta_2")),
+            "eps": given.pop("epsilon"),
+            **given,
+            "weight_decay": wd or 0.0,
+        }
+        check({**own, "lr": lr if isinstance(lr, float) else 0.0}, self.method.rule, stacklevel=4)
+        super().__init__(lr, weight_decay=wd, **base)
+        self._own, self._written = own, tuple(given)
+        if own["decay"] == "fully_decoupled" and wd:
+            reference = _reference(lr, reference)
+        self.reference_lr = reference
+
+    def build(self, variables: Any) -> None:
+        """Create m and v of every variable: float32 for 16-bit variables, else the variable's own dtype."""
+        if self.built:
+            return
+        super().build(variables)
+        self._momentums = [self._zeros(x, "momentum") for x in variables]
+        self._velocities = [self._zeros(x, "velocity") for x in variables]
+
+    def _zeros(self, variable: Any, name: str) -> Any:
+        if self._overwrite_variable_with_gradient(variable):
+            return None
+        path = getattr(variable, "path", variable.name).replace("/", "_").replace(":", "_")
+        return self.add_variable(
+            shape=variable.shape,
+            dtype=_work(variable),
+            layout=getattr(variable, "_layout", None),
+            name=f"{path}_{name}",
+        )
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        """One variable's step by the rule, decay included."""
+        place = self._get_variable_index(variable)
+        m, v = self._momentums[place], self._velocities[place]
+        work = _work(variable)
+        options = {
+            **self._own,
+            "lr": ops.cast(learning_rate, work),
+            "weight_decay": (self.weight_decay or 0.0) if self._use_weight_decay(variable) else 0.0,
+            "reference_lr": self.reference_lr,
+            "dtype": work,
+        }
+        n = self.method.numbers(ops.cast(self.iterations, work) + 1, options, _xp)
+        x, new_m, new_v, _, _ = step(
+            ops.cast(variable, work),
+            ops.cast(_dense(gradient, variable), work),
+            ops.convert_to_tensor(m),
+            ops.convert_to_tensor(v),
+            n,
+            wake=self._own["wake"],
+            xp=_xp,
+        )
+        self.assign(m, new_m)
+        self.assign(v, new_v)
+        self.assign(variable, ops.cast(x, variable.dtype))
+
+    def _apply_weight_decay(self, variables: Any) -> None:
+        """Nothing: the rule decays, each method in its own form, what `exclude_from_weight_decay` left in."""
+
+    def get_config(self) -> dict[str, Any]:
+        """What rebuilds this optimizer: Keras's own arguments and the method's."""
+        return {
+            **super().get_config(),
+            "beta_1": self._own["betas"][0],
+            "beta_2": self._own["betas"][1],
+            "epsilon": self._own["eps"],
+            **{key: self._own[key] for key in self._written},
+            "reference_lr": self.reference_lr,
+        }
+
+
+def _work(variable: Any) -> str:
+    return "float64" if keras.backend.standardize_dtype(variable.dtype) == "float64" else "float32"
+
+
+def _dense(gradient: Any, variable: Any) -> Any:
+    """The gradient as a plain tensor: TensorFlow hands over that of an embedding as rows."""
+    if type(gradient).__name__ != "IndexedSlices":
+        return gradient
+    return ops.scatter(gradient.indices[:, None], gradient.values, variable.shape)
+
+
+def _reference(lr: Any, given: float | None) -> float:
+    if given is None:
+        given = lr(0) if isinstance(lr, keras.optimizers.schedules.LearningRateSchedule) else lr
+        given = None if callable(given) else float(ops.convert_to_numpy(given))
+    if given is None or not given > 0:
+        raise ValueError(
+            f"reference_lr={given!r}: fully decoupled decay is measured against it and it must be > 0; give "
+            "reference_lr where a schedule begins at 0 or is a callable"
+        )
+    return given
+
+
+_SHARED = """
+    Args:
+        learning_rate: a float, a `keras.optimizers.schedules.LearningRateSchedule` or a callable.
+        beta_1, beta_2: beta_2 is a *growth rate*, not Adam's decay: 1e-4 in the paper.
+        epsilon: added to v**p before v is normalised, as Algorithm 3 does (`eps_placement="paper"`); `"plain"` adds it
+            after.
+        weight_decay, decay: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
+            x <- x - wd*(lr/reference_lr)*x. `exclude_from_weight_decay` is honoured in each.
+        wake: where v is exactly 0, take the first gradient's square whole. False reproduces the paper.
+        clip_update: bound on |m/(v**p + eps)|, or None.
+        reference_lr: what "fully_decoupled" measures lr against; None is the first lr.
+        base: Keras's own arguments (clipnorm, global_clipnorm, use_ema, gradient_accumulation_steps, name, ...).
+"""
+
+
+@keras.saving.register_keras_serializable(package="adaxopt")
+class AdaX(_Method):
+    __doc__ = f"""AdaX with L2 regularisation (Li et al. 2020, Algorithm 3); see `adaxopt.AdaX`.
+
+        m <- b1*m + (1-b1)*g
+        v <- v + k_t*(g*g - v),       k_t = b2/((1+b2)^t - 1)
+        x <- x - lr*m/(sqrt(v) + eps_t)
+{_SHARED}"""
+    method = METHODS["adax"]
+
+    def __init__(
+        self,
+        learning_rate: Any = 1.5e-3,
+        beta_1: float = 0.9,
+        beta_2: float = 1e-4,
+        epsilon: float = 1e-12,
+        weight_decay: float | None = None,
+        *,
+        decay: str = "l2",
+        eps_placement: str = "paper",
+        wake: bool = True,
+        clip_update: float | None = None,
+        reference_lr: float | None = None,
+        **base: Any,
+    ) -> None:
+        super().__init__(_given(locals()))
+
+
+@keras.saving.register_keras_serializable(package="adaxopt")
+class AdaXW(_Method):
+    __doc__ = f"""AdaX with decoupled weight decay: the paper's AdaX-W (Li et al. 2020, Algorithm 3).
+
+        x <- x - lr*m/(sqrt(v) + eps_t) - lr*wd*x
+
+    with m and v as `AdaX`'s. Defaults are the paper's for its convolutional nets; coming from AdamW on a transformer,
+    start from AdamW's own lr.
+{_SHARED}"""
+    method = METHODS["adaxw"]
+
+    def __init__(
+        self,
+        learning_rate: Any = 5e-3,
+        beta_1: float = 0.9,
+        beta_2: float = 1e-4,
+        epsilon: float = 1e-12,
+        weight_decay: float | None = 5e-2,
+        *,
+        decay: str = "decoupled",
+        eps_placement: str = "paper",
+        wake: bool = True,
+        clip_update: float | None = None,
+        reference_lr: float | None = None,
+        **base: Any,
+    ) -> None:
+        super().__init__(_given(locals()))
+
+
+@keras.saving.register_keras_serializable(package="adaxopt")
+class Padax(_Method):
+    __doc__ = f"""AdaX with a partial power of the second moment (Li et al. 2020, section 5.3); see `adaxopt.Padax`.
+
+        x <- x - lr*m/(v**p + eps_t),      p = 1/8
+{_SHARED}"""
+    method = METHODS["padax"]
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.1,
+        beta_1: float = 0.9,
+        beta_2: float = 1e-4,
+        epsilon: float = 1e-12,
+        weight_decay: float | None = 5e-4,
+        p: float = 1 / 8,
+        *,
+        decay: str = "l2",
+        eps_placement: str = "paper",
+        wake: bool = True,
+        clip_update: float | None = None,
+        reference_lr: float | None = None,
+        **base: Any,
+    ) -> None:
+        super().__init__(_given(locals()))
+
+
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in arguments.items() if k not in ("self", "__class__")}

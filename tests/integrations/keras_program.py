@@ -1,0 +1,149 @@
+"""What test_keras.py runs once per backend, in a process of its own: prints one json line of findings."""
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from adaxopt.keras import AdaX, AdaXW, Padax
+
+CLASSES = {"AdaX": AdaX, "AdaXW": AdaXW, "Padax": Padax}
+
+
+def parity(name, options, dtype, steps):
+    """Parameters after feeding the gradients that test_keras.py feeds to torch."""
+    rng = np.random.default_rng(7)
+    start, noise = rng.standard_normal((3, 2)), rng.standard_normal((steps, 3, 2))
+    x = keras.Variable(start, dtype=dtype)
+    optimizer = CLASSES[name](**options)
+    optimizer.build([x])
+    for g in noise:
+        optimizer.apply(
+            [keras.ops.convert_to_tensor(g + np.array(keras.ops.convert_to_numpy(x)), dtype=dtype)]
+        )
+    assert int(keras.ops.convert_to_numpy(optimizer.iterations)) == steps
+    return keras.ops.convert_to_numpy(keras.ops.cast(x, "float64")).tolist()
+
+
+def data():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((256, 8)).astype("float32")
+    return x, (x[:, :1] * 2 - x[:, 1:2] + 0.5).astype("float32")
+
+
+def model():
+    keras.utils.set_random_seed(0)
+    return keras.Sequential([keras.Input((8,)), keras.layers.Dense(16, "tanh"), keras.layers.Dense(1)])
+
+
+def fit(net, epochs, **settings):
+    x, y = data()
+    return net.fit(x, y, batch_size=64, epochs=epochs, shuffle=False, verbose=0, **settings).history["loss"]
+
+
+def training(folder, jit):
+    """Loss falls; a model saved in the middle and loaded goes on to the same numbers."""
+    straight = model()
+    straight.compile(AdaXW(1e-2, weight_decay=1e-3), loss="mse", jit_compile=jit)
+    whole = fit(straight, 8)
+    broken = model()
+    broken.compile(AdaXW(1e-2, weight_decay=1e-3), loss="mse", jit_compile=jit)
+    first = fit(broken, 4)
+    path = str(Path(folder) / f"model_{jit}.keras")
+    broken.save(path)
+    again = keras.saving.load_model(path)
+    assert type(again.optimizer) is AdaXW
+    return {"straight": whole, "resumed": first + fit(again, 4)}
+
+
+def features(folder):
+    found = {}
+    net = model()
+    schedule = keras.optimizers.schedules.CosineDecay(1e-2, 32)
+    optimizer = AdaXW(
+        schedule, decay="fully_decoupled", weight_decay=1e-3, clip_update=1.0, global_clipnorm=1.0
+    )
+    net.compile(optimizer, loss="mse")
+    found["schedule"] = fit(net, 4)
+    copy = AdaXW.from_config(optimizer.get_config())
+    found["config"] = json.dumps(copy.get_config(), sort_keys=True) == json.dumps(
+        optimizer.get_config(), sort_keys=True
+    )
+    found["reference_lr"] = copy.reference_lr
+    path = str(Path(folder) / "schedule.keras")
+    net.save(path)
+    found["loaded_class"] = type(keras.saving.load_model(path).optimizer).__name__
+
+    net = model()
+    net.compile(AdaXW(1e-2, gradient_accumulation_steps=2, use_ema=True), loss="mse")
+    found["accumulated"] = fit(net, 4)
+
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    net = model()
+    net.compile(AdaXW(1e-2), loss="mse")
+    found["mixed"] = fit(net, 4)
+    keras.config.set_dtype_policy("bfloat16")
+    net = model()
+    net.compile(AdaXW(1e-2), loss="mse")
+    found["bfloat16"] = [float(x) for x in fit(net, 4)]
+    found["state_of_bfloat16"] = sorted({v.dtype for v in net.optimizer._velocities})
+    keras.config.set_dtype_policy("float32")
+
+    words = keras.Sequential(
+        [keras.Input((3,), dtype="int32"), keras.layers.Embedding(10, 4), keras.layers.Flatten()]
+    )
+    words.compile(AdaXW(1e-2), loss="mse")
+    ids = np.array([[1, 2, 3], [3, 4, 1]] * 8, "int32")
+    found["embedding"] = words.fit(ids, np.ones((16, 12), "float32"), epochs=3, verbose=0).history["loss"]
+
+    a, b = (keras.Variable(np.full(2, 2.0), name=name) for name in ("kernel", "bias"))
+    for cls in CLASSES.values():
+        optimizer = cls(1e-2, weight_decay=0.5)
+        optimizer.exclude_from_weight_decay(var_names=["bias"])
+        optimizer.build([a, b])
+        for g in (
+            1.0,
+            0.1,
+        ):  # AdaX's first step is a sign: decay inside the gradient shows from the second on
+            optimizer.apply([keras.ops.convert_to_tensor(np.full(2, g, "float32")) for _ in range(2)])
+        found[f"excluded_{cls.__name__}"] = bool(
+            np.all(keras.ops.convert_to_numpy(a) != keras.ops.convert_to_numpy(b))
+        )
+    return found
+
+
+def late(t):
+    """One float32 step at step t with a sleeping coordinate."""
+    x = keras.Variable(np.zeros(2, "float32"))
+    optimizer = AdaXW(1.0, weight_decay=None)
+    optimizer.build([x])
+    optimizer._iterations.assign(t - 1)
+    optimizer._velocities[0].assign(np.array([0.0, 1.0], "float32"))
+    optimizer.apply([keras.ops.convert_to_tensor(np.array([1e-3, 1.0], "float32"))])
+    return keras.ops.convert_to_numpy(x).astype("float64").tolist()
+
+
+def main():
+    warnings.filterwarnings("ignore")
+    request = json.loads(sys.argv[1])
+    result = {"backend": keras.backend.backend(), "torch": "torch" in sys.modules}
+    if request["backend"] == "jax":
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+    result["parity"] = [parity(*row, "float64", request["steps"]) for row in request["parity"]]
+    if request["backend"] == "jax":
+        jax.config.update("jax_enable_x64", False)
+    result["late"] = [late(t) for t in request["late"]]
+    result["training"] = {str(jit): training(request["folder"], jit) for jit in request["jit"]}
+    result["features"] = features(request["folder"])
+    print("RESULT " + json.dumps(result))
+
+
+if __name__ == "__main__":
+    assert os.environ["KERAS_BACKEND"]
+    main()

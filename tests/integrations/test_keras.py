@@ -1,0 +1,159 @@
+"""adaxopt.keras on every Keras backend, each in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+import torch
+
+import adaxopt
+
+pytestmark = pytest.mark.needs("keras")
+feature = pytest.mark.feature
+STEPS = 60
+RATE = {"learning_rate": 2.0**-8}
+"""Exact in float32, which Keras keeps a learning rate in."""
+PARITY = [
+    ("AdaX", {"weight_decay": 0.1, **RATE}),
+    ("AdaXW", {**RATE}),
+    ("AdaXW", {"beta_2": 1e-2, "epsilon": 1e-3, "clip_update": 0.05, **RATE}),
+    ("AdaXW", {"decay": "fully_decoupled", "weight_decay": 1e-3, "wake": False, **RATE}),
+    ("AdaXW", {"eps_placement": "plain", "epsilon": 1e-2, **RATE}),
+    ("Padax", {**RATE}),
+    ("Padax", {"p": 0.25, "weight_decay": None, **RATE}),
+]
+LATE = [1, 1000, 100_000, 10_000_000]
+BACKENDS = {
+    "torch": ["keras"],
+    "jax": ["keras", "jax"],
+    "tensorflow": ["keras", "tensorflow-cpu"],
+}
+LABEL = {"torch": "Keras 3 on torch", "jax": "Keras 3 on JAX", "tensorflow": "Keras 3 on TensorFlow"}
+
+
+def marked(what):
+    return [
+        pytest.param(b, marks=[pytest.mark.needs(*needed), feature(LABEL[b], what)], id=b)
+        for b, needed in BACKENDS.items()
+    ]
+
+
+@cache
+def result(backend):
+    with TemporaryDirectory() as folder:
+        request = {
+            "backend": backend,
+            "steps": STEPS,
+            "parity": PARITY,
+            "late": LATE,
+            # Keras's torch backend has no compiler of its own worth a minute here; "auto" is what people run
+            "jit": {"torch": [False], "jax": [True, False], "tensorflow": [True, False]}[backend],
+            "folder": folder,
+        }
+        environment = {
+            **os.environ,
+            "KERAS_BACKEND": backend,
+            "KERAS_HOME": folder,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        program = Path(__file__).with_name("keras_program.py")
+        done = subprocess.run(
+            [sys.executable, str(program), json.dumps(request)],
+            env=environment,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert lines
+    return json.loads(lines[-1].removeprefix("RESULT "))
+
+
+def by_torch(name, options):
+    renamed = dict(options)
+    betas = (renamed.pop("beta_1", 0.9), renamed.pop("beta_2", 1e-4))
+    for theirs, ours in (("epsilon", "eps"), ("learning_rate", "lr")):
+        if theirs in renamed:
+            renamed[ours] = renamed.pop(theirs)
+    renamed["weight_decay"] = (
+        renamed.get("weight_decay", getattr(adaxopt, name).method.defaults["weight_decay"]) or 0.0
+    )
+    rng = np.random.default_rng(7)
+    start, noise = rng.standard_normal((3, 2)), rng.standard_normal((STEPS, 3, 2))
+    x = torch.nn.Parameter(torch.from_numpy(start.copy()))
+    optimizer = getattr(adaxopt, name)([x], betas=betas, **renamed)
+    for g in noise:
+        x.grad = torch.from_numpy(g) + x.detach()
+        optimizer.step()
+    return x.detach().numpy()
+
+
+@pytest.mark.parametrize("backend", marked("float64 parity with PyTorch"))
+def test_it_does_what_the_torch_engine_does(backend):
+    found = result(backend)
+    assert found["backend"] == backend
+    for (name, options), x in zip(PARITY, found["parity"], strict=True):
+        np.testing.assert_allclose(
+            x, by_torch(name, options), rtol=1e-12, atol=1e-12, err_msg=f"{name} {options}"
+        )
+
+
+@pytest.mark.parametrize("backend", marked("right at 10 million steps in float32; wake guard"))
+def test_one_step_at_any_time(backend):
+    for t, (sleeper, other) in zip(LATE, result(backend)["late"], strict=True):
+        assert sleeper == pytest.approx(-0.1, rel=1e-5), t
+        assert other == pytest.approx(-0.1, rel=1e-5), t
+
+
+@pytest.mark.parametrize("backend", marked("compile, fit, jit_compile, save and load"))
+def test_a_saved_model_goes_on_as_if_it_had_not_stopped(backend):
+    for jit, found in result(backend)["training"].items():
+        assert found["straight"][-1] < 0.5 * found["straight"][0], jit
+        np.testing.assert_allclose(found["resumed"], found["straight"], rtol=1e-5, err_msg=jit)
+
+
+@pytest.mark.parametrize(
+    "backend", marked("schedules, clipping, accumulation, EMA, 16-bit policies, embeddings")
+)
+def test_what_keras_offers_around_an_optimizer(backend):
+    found = result(backend)["features"]
+    for key in ("schedule", "accumulated", "mixed", "bfloat16", "embedding"):
+        assert found[key][-1] < found[key][0], key
+    assert found["config"]
+    assert found["reference_lr"] == pytest.approx(1e-2)
+    assert found["loaded_class"] == "AdaXW"
+    assert found["state_of_bfloat16"] == ["float32"]
+    assert all(found[f"excluded_{name}"] for name in ("AdaX", "AdaXW", "Padax"))
+
+
+@pytest.mark.needs("jax")
+def test_keras_on_jax_needs_no_torch():
+    assert result("jax")["torch"] is False
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"beta_1": 1.0}, ValueError, "b1=1.0: must be in [0, 1)"),
+        ({"weight_decay": -0.1}, ValueError, "weight_decay=-0.1: must be >= 0"),
+        ({"decay": "l1"}, ValueError, "decay='l1': must be one of"),
+        ({"learning_rate": -1.0}, ValueError, "lr=-1.0: must be >= 0"),
+        ({"momentum": 0.9}, ValueError, "momentum"),
+        ({"learning_rate": 0.0, "decay": "fully_decoupled"}, ValueError, "reference_lr=0.0"),
+    ],
+)
+def test_what_is_not_allowed_is_said(monkeypatch, options, error, message):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    from adaxopt.keras import AdaXW
+
+    with pytest.raises(error) as e:
+        AdaXW(**options)
+    assert message in str(e.value)
