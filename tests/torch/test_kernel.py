@@ -60,7 +60,7 @@ else:
     import kernel_table as table
     from kernel_table import BF16, F16, F32, F64, Case
 
-    from adaxopt.torch import fused_cuda
+    from adaxopt.torch import fused_cuda, launch
     from adaxopt.zoo import METHODS
 
     @pytest.mark.parametrize("case", table.TABLE, ids=str)
@@ -197,12 +197,8 @@ else:
         assert all(s["step"] == 1 for s in states)
         assert all(torch.allclose(s["exp_avg"], torch.tensor((1.0 + i) / 10)) for i, s in enumerate(states))
 
-    def test_valid_sees_moved_parameters_and_replaced_state():
-        plan, params, states, _ = simple([(5,), (7,)])
-        assert plan.valid()
-        kept, states[1]["exp_avg"] = states[1]["exp_avg"], torch.zeros(7)
-        assert not plan.valid()
-        states[1]["exp_avg"] = kept
+    def test_valid_sees_moved_parameters():
+        plan, params, _, _ = simple([(5,), (7,)])
         assert plan.valid()
         params[0].data = torch.ones(5)
         assert not plan.valid()
@@ -237,14 +233,14 @@ else:
     def test_slots_in_flight_are_not_taken():
         plan, _, _, _ = simple([(4,)])
         slots = plan.buckets[0].slots
-        for i in range(fused_cuda.SLOTS):
+        for i in range(launch.SLOTS):
             slots.tell((float(i),) * 13, [1], capturing=True)
             slots.use()  # a launch that never runs: no answer comes
         taken = slots.current
         slots.tell((0.5,) * 13, [1], capturing=True)
-        assert slots.current >= fused_cuda.SLOTS  # a new slab, because under capture there is no waiting
+        assert slots.current >= launch.SLOTS  # a new slab, because under capture there is no waiting
         assert len(slots.slabs) == 2
-        assert taken < fused_cuda.SLOTS
+        assert taken < launch.SLOTS
 
     def test_chunks_of_several_blocks(monkeypatch):
         monkeypatch.setattr(fused_cuda, "PROGRAMS", 2)

@@ -1,19 +1,14 @@
 """The kernel's host side: one launch for all tensors of a bucket, from tables that stay on the device.
 
 A bucket is tensors of one device and the same dtypes. Its tables hold the addresses of parameters and state, written
-once; a step looks at gradient addresses and hyper-parameters only. What the device must be told goes through a *slot*
-in pinned host memory, which the kernel `advance` copies to the device when the slot's mark is new to it: a step whose
-gradients lie where they lay and whose lr is the same tells nothing. A slot is written again only after the device
-has said that the last launch given it has read it; a slot that a CUDA graph was captured with is never written again.
+once; a step looks at gradient addresses and hyper-parameters only, and tells the device what is new (`launch.py`).
 
 Triton is optional: without it this module imports, and `missing()` says why there is no kernel.
 """
 
 from __future__ import annotations
 
-import ctypes
 import math
-import struct
 from collections.abc import Mapping, Sequence
 from operator import attrgetter, is_, itemgetter
 from typing import Any
@@ -23,6 +18,7 @@ from torch import Tensor
 
 from adaxopt import memory
 from adaxopt.rule import TINY, Rule
+from adaxopt.torch.launch import Launch, Slots
 from adaxopt.torch.rounding import seeds
 
 try:
@@ -33,7 +29,18 @@ except ImportError:
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 LOW = (torch.bfloat16, torch.float16)
 STATE = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "compensation")
-SLOTS = 32
+HYPER = (
+    "lr",
+    "betas",
+    "eps",
+    "p",
+    "weight_decay",
+    "decay",
+    "reference_lr",
+    "eps_placement",
+    "correct",
+    "clip_update",
+)
 LANES = 1024
 """Tensors that `advance` works on at a time, at most."""
 PROGRAMS = 1 << 17
@@ -104,9 +111,13 @@ def _capturing(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
-def tuning(total: int) -> tuple[int, int]:
-    """(elements, warps) of one program, as measured on an H200 (`benchmarks/gpu.py`)."""
-    return (1024, 4) if total < 1 << 22 else (2048, 8)
+def tuning(total: int, widest: int) -> tuple[int, int, int, int]:
+    """(elements of a block, warps, blocks of a program, elements a thread reads at once).
+
+    As measured on an H200 (`benchmarks/gpu_tuning.py`); `widest` is the largest of the dtypes' sizes. A program's work
+    is cut shorter where tensors are few and small, so that all of the chip has some.
+    """
+    return 1024, 4, 1 if total < 1 << 25 else 4, 16 // widest
 
 
 class Plan:
@@ -145,11 +156,6 @@ class Plan:
         self._chance = [(*seeds(seed, i), offset) for i, offset in zip(indices, offsets, strict=True)]
         self._expected = [p.dtype if p.grad is None else p.grad.dtype for p in self._params]
         self._addresses = list(map(_data_ptr, self._params))
-        self._held = [
-            (itemgetter(name), [state[name] for state in self._states])
-            for name in ("step", *STATE)
-            if all(name in state for state in self._states)
-        ]
         self._sort()
 
     def _sort(self) -> None:
@@ -160,10 +166,8 @@ class Plan:
         self.buckets = [Bucket(self, members) for members in groups.values()]
 
     def valid(self) -> bool:
-        """Whether parameters lie where they lay, and the state mappings given hold the tensors that they held."""
-        return list(map(_data_ptr, self._params)) == self._addresses and all(
-            all(map(is_, map(getter, self._states), tensors)) for getter, tensors in self._held
-        )
+        """Whether every parameter still lies where it lay. Who replaces state tensors makes a new plan."""
+        return list(map(_data_ptr, self._params)) == self._addresses
 
     def step(
         self,
@@ -222,7 +226,9 @@ class Bucket:
         self.least = math.sqrt(TINY["float64" if double else "float32"])
         by_chance = x.dtype in LOW and rounding == "stochastic"
         drawn = by_chance or m_dtype in LOW or v_dtype in LOW
-        self.block, self.warps = tuning(sum(p.numel() for p in self.params))
+        types = (x.dtype, plan._expected[members[0]], m_dtype, v_dtype)
+        tuned = tuning(sum(p.numel() for p in self.params), max(t.itemsize for t in types))
+        self.block, self.warps, self.blocks, each = tuned
         self.options: dict[str, Any] = {
             "KIND": kernel.KINDS[None if rule.memory is None else rule.memory.kind],
             "MEAN": kernel.MEANS[rule.mean],
@@ -230,10 +236,8 @@ class Bucket:
             "MAXIMIZE": maximize,
             "KEYS": drawn,
             "LANES": min(LANES, max(64, 1 << (len(self.params) - 1).bit_length())),
-            "X_TYPE": kernel.TYPES[x.dtype],
-            "G_TYPE": kernel.TYPES[plan._expected[members[0]]],
-            "M_TYPE": kernel.TYPES[m_dtype],
-            "V_TYPE": kernel.TYPES[v_dtype],
+            **{f"{name}_TYPE": kernel.TYPES[t] for name, t in zip("XGMV", types, strict=True)},
+            "EACH": each,
             "SECOND": rule.memory is not None,
             "MAXIMUM": rule.maximum,
             "WAKE": wake,
@@ -249,12 +253,12 @@ class Bucket:
             n * kernel.NUMBERS.value, dtype=torch.float64 if double else torch.float32, device=device
         )
         self.keys = torch.zeros(n if drawn else 1, dtype=torch.int32, device=device)
-        self.slots = Slots(n, device)
-        self.said: tuple[Any, ...] = ()
+        self.slots = Slots(kernel.HEAD.value, n, device)
+        self.raw: tuple[Any, ...] = ()
         self.launches: dict[Any, tuple[Launch, Launch]] = {}
 
     def _fill_tables(self, states: list[Mapping[str, Tensor]], chance: list[tuple[int, int, int]]) -> None:
-        chunk = self.block
+        chunk = self.block * self.blocks
         while sum(p.numel() for p in self.params) > PROGRAMS * chunk:
             chunk *= 2
         self.options["BLOCKS"] = chunk // self.block
@@ -302,199 +306,110 @@ class Bucket:
         found: Tensor | None,
         grads: Sequence[Tensor | None] | None,
     ) -> list[int]:
-        """Look at gradients and hyper-parameters, tell the device what is new, launch twice."""
+        """Look at gradients and hyper-parameters, tell the device what is new, launch."""
         if grads is None:
             grads = list(map(_grad, self.params))
         elif not self.whole:
             grads = [grads[i] for i in self.positions]
         addresses, refused = self._gather(grads)
-        if not any(addresses):
-            return refused
-        lr, (b1, b2), reference = hyper["lr"], hyper["betas"], hyper.get("reference_lr")
-        scalars = [
-            lr if isinstance(lr, Tensor) and lr.device == self.device else None,
-            b1 if isinstance(b1, Tensor) and b1.device == self.device else None,
-            b2 if isinstance(b2, Tensor) and b2.device == self.device else None,
-            scale,
-            found,
-        ]
-        said = (
-            float(lr) if scalars[0] is None else 0.0,
-            float(b1) if scalars[1] is None else 0.0,
-            float(b2) if scalars[2] is None else 0.0,
-            float(hyper["eps"]),
-            float(hyper["p"]),
-            float(hyper["weight_decay"]),
-            hyper["decay"],
-            None if reference is None else float(reference),
-            hyper.get("eps_placement"),
-            hyper.get("correct", True),
-            hyper.get("clip_update"),
-        )
         slots, capturing = self.slots, self.capturable and _capturing(self.device)
-        if said != self.said:
-            self._read(said)
-            slots.tell(self.told, addresses, capturing)
-        elif addresses != slots.addresses:
+        known = bool(self.raw) and self.steady and all(map(is_, self.look(hyper), self.raw))
+        if not known or addresses != slots.addresses:
+            if not any(addresses):
+                return refused
+            if not known:
+                self._read(hyper)
             slots.tell(self.told, addresses, capturing)
         if capturing:
             slots.keep()
             if self not in _captured:
                 _captured.append(self)
-        if self.device.index is None or torch.cuda.current_device() == self.device.index:
-            self._launch(scalars)
+        if self.device.index is None or torch._C._cuda_getDevice() == self.device.index:
+            self._launch(scale, found)
         else:
             with torch.cuda.device(self.device):
-                self._launch(scalars)
+                self._launch(scale, found)
         return refused
 
-    def _read(self, said: tuple[Any, ...]) -> None:
+    def _read(self, hyper: Mapping[str, Any]) -> None:
         """The numbers that a slot begins with (see HEAD in `kernel.py`), and which variant of the kernels they need."""
-        lr, b1, b2, eps, p, wd, decay, reference, placement, correct, clip = said
-        rule, norm = self.rule, self.rule.memory is not None and self.rule.memory.log_norm is not None
-        sigma = rule.sigma if correct and norm else 0.0
-        tau = (-p if rule.tau == "-p" else float(rule.tau)) if correct and norm else 0.0
-        if placement == "plain":
-            tau = 0.0
+        self.look = itemgetter(*(name for name in HYPER if name in hyper))
+        self.raw = self.look(hyper)
+        rule, lr, (b1, b2), p = self.rule, hyper["lr"], hyper["betas"], float(hyper["p"])
+        self.scalars = [
+            t if isinstance(t, Tensor) and t.device == self.device else None for t in (lr, b1, b2)
+        ]
+        # a tensor may change in place: those that are not read on the device are read here at every step
+        read = (lr, b1, b2, hyper["eps"], hyper["weight_decay"], hyper.get("clip_update"))
+        self.steady = not any(isinstance(t, Tensor) and all(t is not s for s in self.scalars) for t in read)
+        numbers = [
+            0.0 if s is not None else float(t) for t, s in zip((lr, b1, b2), self.scalars, strict=True)
+        ]
+        correct, clip, wd = hyper.get("correct", True), hyper.get("clip_update"), float(hyper["weight_decay"])
+        normed = rule.memory is not None and rule.memory.log_norm is not None and correct
+        tau = -p if rule.tau == "-p" else float(rule.tau)
         inner, outer = (0.5, 2 * p) if rule.eps_inside else (p, 1.0)
-        fade = wd if decay == "decoupled" else wd / reference if wd and decay == "fully_decoupled" else 0.0
-        zeta = memory._power_constant(b2) if rule.memory is not None and rule.memory.kind == "power" else 0.0
-        l2 = wd if decay == "l2" else 0.0
-        bound = math.inf if clip is None else float(clip)
-        self.told = (lr, b1, b2, eps, sigma, tau, l2, fade, inner, outer, bound, self.least, zeta)
+        fade = wd if hyper["decay"] == "decoupled" else 0.0
+        if hyper["decay"] == "fully_decoupled" and wd:
+            fade = wd / float(hyper["reference_lr"])
+        power = rule.memory is not None and rule.memory.kind == "power"
+        self.told = (
+            *numbers,
+            float(hyper["eps"]),
+            rule.sigma if normed else 0.0,
+            tau if normed and hyper.get("eps_placement") != "plain" else 0.0,
+            wd if hyper["decay"] == "l2" else 0.0,
+            fade,
+            inner,
+            outer,
+            math.inf if clip is None else float(clip),
+            self.least,
+            memory._power_constant(float(b2)) if power else 0.0,
+        )
         self.variant = {
             "DEBIAS": rule.debias and correct,
             "ROOTS": _roots(inner),
             "OUTER_ROOTS": -1 if outer == 1.0 else _roots(outer),
             "CLIPPED": clip is not None,
         }
-        self.variant_key = tuple(self.variant.values())
-        self.said = said
+        self.kind = (*self.variant.values(), *(None if t is None else t.dtype for t in self.scalars))
 
-    def _launch(self, scalars: list[Tensor | None]) -> None:
-        kinds = tuple(None if t is None else t.dtype for t in scalars)
-        pair = self.launches.get((kinds, self.variant_key))
+    def _launch(self, scale: Tensor | None, found: Tensor | None) -> None:
+        """`advance`, then `update`."""
+        scalars = [*self.scalars, scale, found]
+        pair = self.launches.get((self.kind, scale is None, found is None))
         if pair is None:
-            self.launches[kinds, self.variant_key] = pair = self._compile(scalars)
+            pair = self.launches[self.kind, scale is None, found is None] = self._compile(scalars)
         first, second = pair
-        slot, mark, ticket = self.slots.use()
-        stream = 0 if self.device.type == "cpu" else torch._C._cuda_getCurrentRawStream(self.device.index)
-        if first.run is not None and second.run is not None:
-            address = self.slots.address(slot)
-            others = [0 if t is None else t.data_ptr() for t in scalars]
-            first.run(1, 1, 1, stream, *first.head, *first.bare, address, len(self.params), mark, ticket, *others,
-                      *first.constants)  # fmt: skip
-            second.run(self.programs, 1, 1, stream, *second.head, *second.bare, *second.constants)
-        else:
-            given = [self.rows if t is None else t for t in scalars]
-            first.plainly(1, self.slots.tensor(slot), len(self.params), mark, ticket, *given)
+        slot, *ticket = self.slots.use()
+        if first.run is None:
+            first.plainly(
+                1, self.slots.tensor(slot), *ticket, *(self.rows if t is None else t for t in scalars)
+            )
             second.plainly(self.programs)
+            return
+        stream = torch._C._cuda_getCurrentRawStream(self.device.index)
+        first(
+            1, stream, self.slots.address(slot), *ticket, *(0 if t is None else t.data_ptr() for t in scalars)
+        )
+        second(self.programs, stream)
 
     def _compile(self, scalars: list[Tensor | None]) -> tuple[Launch, Launch]:
         which = dict(zip(("LR_AT", "B1_AT", "B2_AT", "SCALE_AT", "FOUND_AT"), scalars, strict=True))
         options = {**self.options, **self.variant, **{k: t is not None for k, t in which.items()}}
         tables = (self.rows, self.table, self.numbers, self.keys)
-        given = [self.rows if t is None else t for t in scalars]
-        example = (self.slots.tensor(0), len(self.params), 1, 1, *given)
-        first = Launch(kernel.advance, tables, example, options, max(2, self.options["LANES"] // 64))
-        return first, Launch(kernel.update, (*tables, self.owners), (), options, self.warps)
+        example = (
+            self.slots.tensor(0),
+            len(self.params),
+            1,
+            1,
+            *(self.rows if t is None else t for t in scalars),
+        )
+        lanes = max(2, self.options["LANES"] // 64)
+        first = Launch(kernel.advance, tables, example, options, lanes, interpreted())
+        return first, Launch(kernel.update, (*tables, self.owners), (), options, self.warps, interpreted())
 
 
 def _roots(p: float) -> int:
     """How many square roots make v**p; 0 where p is none of 1/2, 1/4, 1/8, 1/16."""
     return {0.5: 1, 0.25: 2, 0.125: 3, 0.0625: 4}.get(p, 0)
-
-
-class Slots:
-    """A ring of tables in pinned host memory: HEAD words (the first is the device's answer), then addresses."""
-
-    def __init__(self, count: int, device: torch.device) -> None:
-        self.width = kernel.HEAD.value + count
-        self.device = device
-        self.pack = struct.Struct(f"{kernel.HEAD.value - 1}d{count}q").pack_into
-        self.slabs: list[tuple[Tensor, Any]] = []
-        self.last: list[int] = []  # per slot, the last launch that was given it
-        self.kept: set[int] = set()
-        self.current = -1
-        self.mark = self.ticket = 0
-        self.addresses: list[int] = []
-        self._more()
-
-    def _more(self) -> None:
-        slab = torch.zeros((SLOTS, self.width), dtype=torch.int64, pin_memory=self.device.type == "cuda")
-        self.slabs.append((slab, (ctypes.c_int64 * slab.numel()).from_address(slab.data_ptr())))
-        self.last += [0] * SLOTS
-
-    def tell(self, told: tuple[float, ...], addresses: list[int], capturing: bool) -> None:
-        """Write what is new where no launch still to run will read."""
-        self.current = self._free(capturing)
-        self.mark += 1
-        slab, place = divmod(self.current, SLOTS)
-        self.pack(self.slabs[slab][1], (place * self.width + 1) * 8, *told, *addresses)
-        self.addresses = addresses
-
-    def _free(self, capturing: bool) -> int:
-        while True:
-            for waited in (False, True):
-                for k in range(1, len(self.last) + 1):
-                    slot = (self.current + k) % len(self.last)
-                    slab, place = divmod(slot, SLOTS)
-                    read = self.slabs[slab][1][place * self.width] >= self.last[slot]
-                    if read and slot != self.current and slot not in self.kept:
-                        return slot
-                if waited or capturing or len(self.kept) > len(self.last) // 2:
-                    break
-                torch.cuda.synchronize(self.device)  # the host is a whole ring ahead: let the device catch up
-            self._more()
-
-    def use(self) -> tuple[int, int, int]:
-        """(slot, mark, ticket) of the next launch."""
-        self.ticket += 1
-        self.last[self.current] = self.ticket
-        return self.current, self.mark, self.ticket
-
-    def keep(self) -> None:
-        """The current slot belongs to a graph from now on."""
-        self.kept.add(self.current)
-
-    def address(self, slot: int) -> int:
-        slab, place = divmod(slot, SLOTS)
-        return ctypes.addressof(self.slabs[slab][1]) + place * self.width * 8
-
-    def tensor(self, slot: int) -> Tensor:
-        slab, place = divmod(slot, SLOTS)
-        return self.slabs[slab][0][place]
-
-
-class Launch:
-    """A kernel compiled for these tensors, launched with bare addresses: a few microseconds instead of Triton's 20.
-
-    `run` is None where Triton interprets, or has changed what a compiled kernel offers: then `plainly` is the way.
-    """
-
-    def __init__(
-        self,
-        function: Any,
-        tables: Sequence[Tensor],
-        example: Sequence[Any],
-        options: dict[str, Any],
-        warps: int,
-    ) -> None:
-        self.function, self.tables = function, tables
-        self.how = {} if interpreted() else {"num_warps": warps, "enable_fp_fusion": True}
-        names = function.arg_names[len(tables) + len(example) :]
-        self.constants = tuple(options[name] for name in names)
-        self.bare = tuple(t.data_ptr() for t in tables)
-        self.run = None
-        if not interpreted():
-            named = dict(zip(names, self.constants, strict=True))
-            compiled = function.warmup(*tables, *example, **named, grid=(1,), **self.how)
-            try:
-                compiled = compiled.result() if hasattr(compiled, "result") else compiled
-                self.run = compiled.run
-                self.head = (compiled.function, compiled.packed_metadata, None, None, None)
-            except AttributeError:
-                self.run = None
-
-    def plainly(self, programs: int, *arguments: Any) -> None:
-        self.function[(programs,)](*self.tables, *arguments, *self.constants, **self.how)

@@ -9,7 +9,7 @@ A tensor is flat memory here: addresses come from tables, layouts were checked b
 names and betas do not reach `update`; kinds and numbers do. Importing this module needs Triton.
 """
 
-# ruff: noqa: SIM109  (Triton's language has no `in`)
+# ruff: noqa: SIM109, SIM300  (Triton's language has no `in`)
 import torch
 import triton
 import triton.language as tl
@@ -210,8 +210,7 @@ def advance(
             tl.store(keys + i, second.to(tl.int32, bitcast=True), mask=inside)
 
 
-# -- chance: the same bits as `rounding.py`
-# -----------------------------------------------------------------------------
+# -- chance: the same bits as `rounding.py` ----------------------------------------------------------------------
 
 
 @triton.jit
@@ -227,20 +226,16 @@ def _mix(x):
 def _chance(key, STREAM: tl.constexpr, first, lanes):
     """32 random bits for elements first + lanes (first is an int64 scalar, lanes a block of int32)."""
     secret = _mix(key + (STREAM * 0x9E3779B9 & 0xFFFFFFFF))
-    low = first.to(tl.uint32)
-    high = (first >> 32).to(tl.uint32)
-    weyl = lanes.to(tl.uint32) * 0x61C88647
-    here = (low + high * 0x9E3779B9) * 0x61C88647 + secret
-    beyond = (low + (high + 1) * 0x9E3779B9) * 0x61C88647 + secret
-    return _mix(weyl + tl.where(low + lanes.to(tl.uint32) < low, beyond, here))
+    return _mix(lanes.to(tl.uint32) * 0x61C88647 + (first.to(tl.uint32) * 0x61C88647 + secret))
 
 
 @triton.jit
 def _round(x, bits, TO: tl.constexpr):
     """float32 to 16 bits by chance; nan as it is. See `rounding.py` for the two formats."""
     raw = x.to(tl.uint32, bitcast=True)
-    if tl.bfloat16 == TO:
-        rounded = ((raw + (bits >> 16)) & 0xFFFF0000).to(tl.float32, bitcast=True)
+    if TO == tl.bfloat16:
+        raised = tl.where(x == x, raw + (bits >> 16), raw)
+        return (raised >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
     else:
         normal = ((raw + (bits >> 19)) & 0xFFFFE000).to(tl.float32, bitcast=True)
         units = tl.abs(x) * 16777216.0
@@ -249,29 +244,34 @@ def _round(x, bits, TO: tl.constexpr):
         small = (whole + up.to(tl.float32)) * 5.9604644775390625e-08
         small = (small.to(tl.uint32, bitcast=True) | (raw & 0x80000000)).to(tl.float32, bitcast=True)
         rounded = tl.where(tl.abs(x) < 6.103515625e-05, small, normal)
-        rounded = tl.where(tl.abs(x) == float("inf"), x, rounded)
-    return tl.where(x == x, rounded, x).to(TO)
+        return tl.where(tl.abs(x) < float("inf"), rounded, x).to(tl.float16)
 
 
-# -- the rule
-# -----------------------------------------------------------------------------------------------------------
+# -- the rule ------------------------------------------------------------------------------------------------------
 
 
 @triton.jit
 def _root(v, p, ROOTS: tl.constexpr):
-    """v**p: square roots where p is 2**-ROOTS, else by exponent (0**p = 0)."""
+    """v**p: square roots where p is 2**-ROOTS, else by exponent (0**p = 0).
+
+    Square roots and quotients are within 2 units of the last place: the update is far smaller than x, whose own
+    rounding they disappear in.
+    """
     if ROOTS == 0:
         d = tl.where(v == 0.0, 0.0, tl.exp2(p * tl.log2(tl.where(v == 0.0, 1.0, v))))
     else:
         d = v
         for _ in tl.static_range(ROOTS):
-            d = tl.sqrt(d) if d.dtype == tl.float64 else tl.sqrt_rn(d)
+            d = tl.sqrt(d)
     return d
 
 
 @triton.jit
-def _quotient(m, d):
-    return m / d if d.dtype == tl.float64 else tl.div_rn(m, d)
+def _at(address, start, TYPE: tl.constexpr, EACH: tl.constexpr, MASKED: tl.constexpr):
+    """Where a block begins; a full one is said to be aligned to EACH elements, so that a thread reads as many at once
+    of every tensor, whatever its type: layouts agree and nothing is shuffled between threads."""
+    at = address.to(tl.pointer_type(TYPE))
+    return at + start if MASKED else tl.multiple_of(at, EACH * TYPE.primitive_bitwidth // 8) + start
 
 
 @triton.jit
@@ -288,90 +288,79 @@ def _write(at, lanes, value, inside, MASKED: tl.constexpr):
 
 
 @triton.jit
-def _at(address, start, TYPE: tl.constexpr, ALIGNED: tl.constexpr):
-    at = address.to(tl.pointer_type(TYPE))
-    if ALIGNED:
-        at = tl.multiple_of(at, 16)
-    return at + start
+def _write_state(at, lanes, value, key, STREAM: tl.constexpr, first, inside, MASKED: tl.constexpr):
+    TO: tl.constexpr = at.dtype.element_ty
+    if TO == tl.bfloat16 or TO == tl.float16:
+        _write(at, lanes, _round(value, _chance(key, STREAM, first, lanes), TO), inside, MASKED)
+    else:
+        _write(at, lanes, value.to(TO), inside, MASKED)
 
 
 @triton.jit
 def _block(
-    row, gradient, n, key, start, inside_count, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr,
-    M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr,
-    MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr, OUTER_ROOTS: tl.constexpr,
-    CLIPPED: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr, MASKED: tl.constexpr,
+    x_is, g_is, m_is, v_is, top_is, rest_is, first, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
+    start, left, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr,
+    MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr,
+    OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr,
+    EACH: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Elements start ... start + BLOCK of one tensor. Without MASKED the block is full and addresses are aligned."""
+    """Elements start ... start + BLOCK of one tensor: full and at aligned addresses, or MASKED."""
     lanes = tl.arange(0, BLOCK)
-    inside = lanes < inside_count
-    kind = n.dtype.element_ty
-    ALIGNED: tl.constexpr = not MASKED
-    x_at = _at(tl.load(row + X), start, X_TYPE, ALIGNED)
-    g_at = _at(gradient, start, G_TYPE, ALIGNED)
+    inside = lanes < left
+    kind = k.dtype
+    x_at = _at(x_is, start, X_TYPE, EACH, MASKED)
     x = _read(x_at, lanes, inside, MASKED).to(kind)
-    g = _read(g_at, lanes, inside, MASKED).to(kind)
+    g = _read(_at(g_is, start, G_TYPE, EACH, MASKED), lanes, inside, MASKED).to(kind)
     if MEAN != NO_MEAN:
-        m_at = _at(tl.load(row + M), start, M_TYPE, ALIGNED)
+        m_at = _at(m_is, start, M_TYPE, EACH, MASKED)
         m = _read(m_at, lanes, inside, MASKED).to(kind)
     if SECOND:
-        v_at = _at(tl.load(row + V), start, V_TYPE, ALIGNED)
-        v_stored = _read(v_at, lanes, inside, MASKED)
+        v_at = _at(v_is, start, V_TYPE, EACH, MASKED)
+        stored = _read(v_at, lanes, inside, MASKED)
     if MAXIMUM:
-        top_at = _at(tl.load(row + TOP), start, V_TYPE, ALIGNED)
+        top_at = _at(top_is, start, V_TYPE, EACH, MASKED)
         top = _read(top_at, lanes, inside, MASKED).to(kind)
     if ROUNDING == KAHAN:
-        rest_at = _at(tl.load(row + REST), start, X_TYPE, ALIGNED)
+        rest_at = _at(rest_is, start, X_TYPE, EACH, MASKED)
         x += _read(rest_at, lanes, inside, MASKED).to(kind)
-    first = tl.load(row + OFFSET) + start
+    first += start
 
-    g = g * tl.load(n + N_SIGN) + tl.load(n + N_L2) * x
+    g = g * sign + l2 * x
     mean = g
     if MEAN == AVERAGE:
-        mean = m + tl.load(n + N_B) * (g - m)
+        mean = m + b * (g - m)
     elif MEAN == SUM:
-        mean = tl.load(n + N_A) * m + tl.load(n + N_B) * g
+        mean = a * m + b * g
     if MEAN != NO_MEAN:
-        if tl.bfloat16 == M_TYPE or tl.float16 == M_TYPE:
-            _write(m_at, lanes, _round(mean, _chance(key, 1, first, lanes), M_TYPE), inside, MASKED)
-        else:
-            _write(m_at, lanes, mean.to(M_TYPE), inside, MASKED)
+        _write_state(m_at, lanes, mean, key, 1, first, inside, MASKED)
 
     change = mean
     if SECOND:
-        square = g * g
-        k = tl.load(n + N_K)
-        v = v_stored.to(kind)
+        v = stored.to(kind)
         if WAKE:
-            v = tl.where(v == 0.0, square, v)
-        v = v + k * (square - v)
+            v = tl.where(v == 0.0, g * g, v)
+        v = v + k * (g * g - v)
         d = v
         if MAXIMUM:
-            top = tl.where((top >= v) | (top != top), top, v)
-            d = top
-        if tl.bfloat16 == V_TYPE or tl.float16 == V_TYPE:
-            bits = _chance(key, 2, first, lanes)
-            v_new = _round(v, bits, V_TYPE)
-            if MAXIMUM:
-                _write(top_at, lanes, _round(top, bits, V_TYPE), inside, MASKED)
+            d = tl.where((top >= v) | (top != top), top, v)
+            _write_state(top_at, lanes, d, key, 2, first, inside, MASKED)
+        if V_TYPE == tl.bfloat16 or V_TYPE == tl.float16:
+            new = _round(v, _chance(key, 2, first, lanes), V_TYPE)
         else:
-            v_new = v.to(V_TYPE)
-            if MAXIMUM:
-                _write(top_at, lanes, top.to(V_TYPE), inside, MASKED)
+            new = v.to(V_TYPE)
         moved = k > CERTAIN
         if k <= CERTAIN:
-            moved = tl.max((v_new != v_stored).to(tl.int32), axis=0) > 0
+            moved = tl.max((new != stored).to(tl.int32), axis=0) > 0
         if moved:
-            _write(v_at, lanes, v_new, inside, MASKED)
-        d = _root(d, tl.load(n + N_P), ROOTS) + tl.load(n + N_EPS)
+            _write(v_at, lanes, new, inside, MASKED)
+        d = _root(d, p, ROOTS) + eps
         if OUTER_ROOTS >= 0:
-            d = _root(d, tl.load(n + N_OUTER), OUTER_ROOTS)
-        change = _quotient(mean, d)
+            d = _root(d, outer, OUTER_ROOTS)
+        change = mean / d
     if CLIPPED:
-        bound = tl.load(n + N_CLIP)
         change = tl.where(change > bound, bound, tl.where(change < -bound, -bound, change))
 
-    x = x - (tl.load(n + N_SHRINK) * x + tl.load(n + N_RATE) * change)
+    x = x - (shrink * x + rate * change)
     if ROUNDING == STOCHASTIC:
         _write(x_at, lanes, _round(x, _chance(key, 0, first, lanes), X_TYPE), inside, MASKED)
     else:
@@ -387,39 +376,40 @@ def update(
     V_TYPE: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr,
     WAKE: tl.constexpr, ROOTS: tl.constexpr, OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr,
     ROUNDING: tl.constexpr, KEYS: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
+    EACH: tl.constexpr,
 ):  # fmt: skip
     """One chunk of BLOCKS * BLOCK elements of the tensor that owns this program."""
     program = tl.program_id(0)
     owner = tl.load(owners + program).to(tl.int64)
     row = rows + owner * ROW
     n = numbers + owner * NUMBERS
-    gradient = tl.load(table + HEAD + owner)
-    count = tl.load(row + COUNT)
-    begin = (program - tl.load(row + FIRST)) * (BLOCK * BLOCKS)
-    every = (
-        gradient
-        | tl.load(row + X)
-        | tl.load(row + M)
-        | tl.load(row + V)
-        | tl.load(row + TOP)
-        | tl.load(row + REST)
-    )
+    x, m, v = tl.load(row + X), tl.load(row + M), tl.load(row + V)
+    top, rest, g = tl.load(row + TOP), tl.load(row + REST), tl.load(table + HEAD + owner)
+    count, first, offset = tl.load(row + COUNT), tl.load(row + FIRST), tl.load(row + OFFSET)
+    k, rate, eps = tl.load(n + N_K), tl.load(n + N_RATE), tl.load(n + N_EPS)
+    shrink, a, b = tl.load(n + N_SHRINK), tl.load(n + N_A), tl.load(n + N_B)
+    l2, sign, p = tl.load(n + N_L2), tl.load(n + N_SIGN), tl.load(n + N_P)
+    outer, bound, active = tl.load(n + N_OUTER), tl.load(n + N_CLIP), tl.load(n + N_ACTIVE)
     key = tl.full((), 0, tl.uint32)
     if KEYS:
         key = tl.load(keys + owner).to(tl.uint32, bitcast=True)
-    if (gradient != 0) & (tl.load(n + N_ACTIVE) != 0.0):
+    begin = (program - first) * (BLOCK * BLOCKS)
+    aligned = (x | g | m | v | top | rest) % 16 == 0
+    if (g != 0) & (active != 0.0):
         for i in range(BLOCKS):
             start = begin + i * BLOCK
             left = count - start
-            if (left >= BLOCK) & (every % 16 == 0):
+            if (left >= BLOCK) & aligned:
                 _block(
-                    row, gradient, n, key, start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM,
-                    WAKE, ROOTS, OUTER_ROOTS, CLIPPED, ROUNDING, BLOCK, False,
+                    x, g, m, v, top, rest, offset, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
+                    start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, WAKE, ROOTS,
+                    OUTER_ROOTS, CLIPPED, ROUNDING, BLOCK, EACH, False,
                 )  # fmt: skip
             elif left > 0:
                 _block(
-                    row, gradient, n, key, start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM,
-                    WAKE, ROOTS, OUTER_ROOTS, CLIPPED, ROUNDING, BLOCK, True,
+                    x, g, m, v, top, rest, offset, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
+                    start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, WAKE, ROOTS,
+                    OUTER_ROOTS, CLIPPED, ROUNDING, BLOCK, EACH, True,
                 )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from adaxopt import chance
-from adaxopt.chance import GOLDEN, MASK, WEYL, mix, seeds
+from adaxopt.chance import MASK, WEYL, mix, seeds
 
 __all__ = ["PIECE", "STREAMS", "kahan_", "key", "mix", "seeds", "stochastic_"]
 
@@ -113,8 +113,7 @@ def stochastic_(
 
 def _piece(out: Tensor, source: Tensor, secret: int | Tensor, first: int) -> None:
     element = torch.arange(first, first + out.numel(), device=out.device, dtype=torch.int64)
-    if first + out.numel() > MASK:
-        element = ((element & MASK) + (element >> 32) * GOLDEN) & MASK
+    element &= MASK
     rounded = _ROUND[out.dtype](source, mix((element * WEYL + secret) & MASK))
     out.copy_(torch.where(source.isfinite(), rounded, source))
 

@@ -1,0 +1,199 @@
+"""GPU step time and memory of AdaXW beside torch's AdamW, over four models' shapes.
+
+    PYTHONPATH=src python benchmarks/gpu.py [--rounds 11] [--models 256M ResNet-20] [--out records/gpu_step.json]
+
+Wall time of `optimizer.step()`, host and device together: every round times each row once, in turn, and what counts is
+the ratio of medians within one run. "fixed": gradients at the same addresses every step. "fresh": other tensors every
+step, the time of handing them over taken off. "frozen": random gradients at t = 150,000, where AdaX's memory no longer
+moves. "floor": the bytes that must be moved, at the bandwidth of a device copy measured in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from gpu_measure import alternate, copy_bandwidth, environment, peak_bytes
+from gpu_models import MODELS
+
+from adaxopt import AdaXW
+
+FROZEN = 150_000
+BF16 = torch.bfloat16
+OTHERS = ("optimi", "apex", "bitsandbytes", "torchao", "adax")
+STEPS = {"256M": 10, "GPT-2 medium": 10, "ResNet-50": 100, "ResNet-20": 200}
+REFERENCE = "torch AdamW fused"
+
+# row: (bytes moved per number, dtype of parameters and gradients, optimizer)
+Make = Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]
+ROWS: dict[str, tuple[int, torch.dtype, Make]] = {
+    REFERENCE: (28, torch.float32, lambda p: torch.optim.AdamW(p, lr=1e-6, fused=True)),
+    "AdaXW fused": (28, torch.float32, lambda p: AdaXW(p, lr=1e-6, fused=True)),
+    "AdaXW fused, frozen": (24, torch.float32, lambda p: AdaXW(p, lr=1e-6, fused=True)),
+    "AdaXW fused, bf16 state": (20, torch.float32, lambda p: AdaXW(p, lr=1e-6, fused=True, state_dtype=BF16)),
+    "AdaXW fused, all bf16": (
+        14,
+        BF16,
+        lambda p: AdaXW(p, lr=1e-6, fused=True, state_dtype=BF16, rounding="stochastic"),
+    ),
+    "torch AdamW fused, all bf16": (14, BF16, lambda p: torch.optim.AdamW(p, lr=1e-6, fused=True)),
+    "torch AdamW foreach": (28, torch.float32, lambda p: torch.optim.AdamW(p, lr=1e-6, foreach=True)),
+    "AdaXW foreach": (28, torch.float32, lambda p: AdaXW(p, lr=1e-6, foreach=True)),
+}
+COMPILED = {
+    "torch AdamW compiled": lambda p: torch.optim.AdamW(
+        p, lr=torch.tensor(1e-6, device="cuda"), foreach=True
+    ),
+    "AdaXW compiled": lambda p: AdaXW(p, lr=torch.tensor(1e-6, device="cuda"), foreach=True, capturable=True),
+}
+GRAPHS: dict[str, Make] = {
+    "torch AdamW fused, graph": lambda p: torch.optim.AdamW(p, lr=1e-6, fused=True, capturable=True),
+    "AdaXW fused, graph": lambda p: AdaXW(p, lr=1e-6, fused=True, capturable=True),
+}
+
+
+def parameters(model: str, dtype: torch.dtype) -> list[torch.nn.Parameter]:
+    made = [torch.nn.Parameter(torch.randn(shape, device="cuda").to(dtype)) for shape in MODELS[model]()]
+    for p in made:
+        p.grad = torch.randn_like(p)
+    return made
+
+
+def freeze(optimizer: torch.optim.Optimizer) -> None:
+    """As after 150,000 steps on unit Gaussian gradients: v near 1, every one of its digits in use."""
+    for state in optimizer.state.values():
+        state["exp_avg_sq"].copy_(1 + 0.01 * torch.randn_like(state["exp_avg_sq"]))
+        state["step"].fill_(FROZEN)
+
+
+def captured(optimizer: torch.optim.Optimizer) -> Callable[[], Any]:
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            optimizer.step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        optimizer.step()
+    return graph.replay
+
+
+def blocks_written(block: int = 1024) -> dict[str, float]:
+    """The share of v's blocks that a step changes, and so writes, at 74k, 100k and 150k steps of Gaussian gradients."""
+    p = torch.nn.Parameter(torch.randn(1 << 24, device="cuda"))
+    p.grad = torch.randn_like(p)
+    optimizer = AdaXW([p], fused=True)
+    optimizer.step()
+    shares = {}
+    for t in (74_000, 100_000, 150_000):
+        freeze(optimizer)
+        state = optimizer.state[p]
+        state["step"].fill_(t - 1)
+        before = state["exp_avg_sq"].clone()
+        optimizer.step()
+        shares[str(t)] = (before != state["exp_avg_sq"]).view(-1, block).any(1).float().mean().item()
+    return shares
+
+
+def fresh(params: list[torch.nn.Parameter], step: Callable[[], Any] | None) -> Callable[[], None]:
+    """Hand over other gradients, then step."""
+    sets = [[p.grad for p in params], [torch.randn_like(p) for p in params]]
+    turn = [0]
+
+    def call() -> None:
+        turn[0] ^= 1
+        for p, g in zip(params, sets[turn[0]], strict=True):
+            p.grad = g
+        if step is not None:
+            step()
+
+    return call
+
+
+def measure(model: str, bandwidth: float, rounds: int, compiled: bool) -> list[dict[str, Any]]:
+    count = sum(math.prod(s) for s in MODELS[model]())
+    params = {dtype: parameters(model, dtype) for dtype in (torch.float32, BF16)}
+    calls: dict[str, Callable[[], Any]] = {}
+    sizes: dict[str, int] = {}
+    rows = []
+    for name, (size, dtype, make) in ROWS.items():
+        optimizer = make(params[dtype])
+        optimizer.step()
+        if "frozen" in name:
+            freeze(optimizer)
+        calls[name], sizes[name] = optimizer.step, size
+    for name, make in GRAPHS.items():
+        calls[name], sizes[name] = captured(make(params[torch.float32])), 28
+    for name, make in COMPILED.items() if compiled else ():
+        calls[name], sizes[name] = torch.compile(make(params[torch.float32]).step), 28
+    peaks = {name: peak_bytes(call) for name, call in calls.items()}
+    for name, result in alternate(calls, rounds, STEPS[model]).items():
+        rows.append({"model": model, "row": name, "gradients": "fixed", **result, "peak_bytes": peaks[name]})
+    moving = {
+        name: fresh(params[torch.float32], step)
+        for name, step in [("handing over", None), *((n, calls[n]) for n in (REFERENCE, "AdaXW fused"))]
+    }
+    results = alternate(moving, rounds, STEPS[model])
+    handing = results.pop("handing over")["ms"]
+    for name, result in results.items():
+        result = {key: value - handing if key != "n" else value for key, value in result.items()}
+        rows.append({"model": model, "row": name, "gradients": "fresh", **result})
+    reference = {row["gradients"]: row["ms"] for row in rows if row["row"] == REFERENCE}
+    replay = next(row["ms"] for row in rows if row["row"] == "torch AdamW fused, graph")
+    for row in rows:
+        row["tensors"], row["numbers"] = len(params[BF16]), count
+        row["floor_ms"] = count * sizes[row["row"]] / bandwidth * 1e3
+        row["of_copy"] = row["floor_ms"] / row["ms"]
+        row["speedup"] = (replay if "graph" in row["row"] else reference[row["gradients"]]) / row["ms"]
+    return rows
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        print(
+            f"{row['model']:13} {row['row']:28} {row['gradients']:6} {row['ms']:9.4f} ms "
+            f"[{row['low']:.4f}, {row['high']:.4f}]  floor {row['floor_ms']:.4f} ({row['of_copy']:.3f})  "
+            f"{row['speedup']:.2f}x  peak {row.get('peak_bytes', 0) / 2**20:.2f} MiB"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--models", nargs="*", default=list(MODELS))
+    parser.add_argument(
+        "--compiled", nargs="*", default=["256M", "ResNet-20"], help="models to compile steps for"
+    )
+    parser.add_argument("--out", type=Path, default=Path("records/gpu_step.json"))
+    arguments = parser.parse_args()
+    bandwidth = copy_bandwidth()
+    record: dict[str, Any] = {
+        "environment": environment(),
+        "copy_bytes_per_s": bandwidth,
+        "blocks_written": blocks_written(),
+        "not_importable": [name for name in OTHERS if importlib.util.find_spec(name) is None],
+        "rows": [],
+    }
+    print(
+        f"{record['environment']}\ncopy {bandwidth / 1e12:.3f} TB/s, blocks written {record['blocks_written']}"
+    )
+    for model in arguments.models:
+        rows = measure(model, bandwidth, arguments.rounds, model in arguments.compiled)
+        show(rows)
+        record["rows"] += rows
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(json.dumps(record, indent=1) + "\n")
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
