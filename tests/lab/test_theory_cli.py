@@ -19,25 +19,28 @@ NAMES = {
 }
 
 
-def test_run_writes_record_claims_figures_and_page(tmp_path):
-    record = cli.run("reddi", tmp_path, quick=True, steps=2000, seeds=2)
-    assert json.loads((tmp_path / "reddi.json").read_text()) == record
+def test_run_writes_record_claims_figures_and_page(tmp_path, capsys):
+    path = cli.run("reddi", tmp_path, quick=True, steps=2000, seeds=2)
+    record = json.loads(path.read_text())
     assert record["alternating"]["steps"] == 2000
-    table = (tmp_path / "reddi-claims.md").read_text()
-    assert all(f"| {row['id']} |" in table for row in record["claims"])
+    table = (tmp_path / "reddi" / "claims.md").read_text()
+    shown = capsys.readouterr().out
+    for row in record["claims"]:
+        assert f"| {row['id']} |" in table
+        assert row["id"] in shown
     for kind in ("svg", "png"):
         for paper in ("", "-dark"):
-            assert (tmp_path / "images" / f"theory-reddi{paper}.{kind}").stat().st_size > 5000
-    assert "S2.6" in (tmp_path / "reddi.html").read_text()
+            assert (tmp_path / "reddi" / "images" / f"theory-reddi{paper}.{kind}").stat().st_size > 5000
+    assert "S2.6" in (tmp_path / "reddi" / "report.html").read_text()
 
 
 def test_run_without_figures(tmp_path):
     cli.run("reddi", tmp_path, quick=True, steps=500, seeds=2, figures=False, page=False)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["reddi-claims.md", "reddi.json"]
+    assert sorted(path.name for path in (tmp_path / "reddi").iterdir()) == ["claims.md", "reddi.json"]
 
 
-def test_progress_is_shown_when_asked_for(tmp_path, capsys):
-    cli.run("reddi", tmp_path, steps=300, seeds=2, figures=False, page=False, progress=True)
+def test_progress_is_shown_when_asked_for(capsys):
+    cli.compute("reddi", steps=300, seeds=2, progress=True)
     seen = capsys.readouterr()
     assert "when Adam goes the wrong way" in seen.err
     assert seen.out == ""
@@ -62,9 +65,23 @@ def words(picture: Path) -> list[str]:
     return re.findall(r"<text[^>]*>([^<]*)<", picture.read_text())
 
 
-def test_unknown_names():
-    with pytest.raises(LabError, match="study 'theorie': unknown; known are synthetic, reddi, theory"):
-        cli.run("theorie", Path("nowhere"))
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("theorie", {}, "unknown study 'theorie'; known are synthetic, reddi, theory"),
+        ("reddi", {"step": 5}, "unknown override of study reddi 'step'; known are steps, seeds"),
+        ("reddi", {"steps": 0}, "steps=0: must be a whole number >= 1"),
+        ("reddi", {"seeds": 1}, "seeds=1: must be a whole number >= 2"),
+        ("theory", {"full": "no"}, "full='no': must be true or false"),
+    ],
+)
+def test_errors_say_what_is_allowed(tmp_path, name, options, message):
+    with pytest.raises(LabError, match=message):
+        cli.run(name, tmp_path, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_figures_of_an_unknown_record():
     with pytest.raises(ValueError, match="record 'x': figures are known for synthetic, reddi, theory"):
         figures.for_record({"name": "x"})
 
@@ -72,4 +89,9 @@ def test_unknown_names():
 def test_an_output_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(LabError, match="cannot write"):
-        cli.run("reddi", tmp_path / "file" / "below", steps=100, seeds=2)
+        cli.run("reddi", tmp_path / "file", steps=100, seeds=2)
+
+
+def test_the_module_as_a_command(tmp_path, capsys):
+    assert cli.main(["nothing", "--out", str(tmp_path)]) == 2
+    assert "unknown study 'nothing'" in capsys.readouterr().err

@@ -199,6 +199,12 @@ def test_the_raw_recursion_breaks():
     assert round(precision.late_waker(50_000)) == 121
 
 
+def test_operations_are_counted():
+    """By hand: m 3, v 4 (with the square), the denominator 2, the quotient 1, x 4 (with a decay of zero)."""
+    assert precision.operations(1e-4, steps=1) == 14
+    assert precision.operations(1e-3, steps=3) == 42
+
+
 def test_records_refuse_what_is_not_plain():
     with pytest.raises(TypeError, match="ndarray in a record"):
         record("x", "y", {"z": np.ones(2)}, [])

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,21 +66,15 @@ def load(records: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]], lis
     for path in sorted((records / "claims").glob("*.json")):
         others += json.loads(path.read_text())
     check(ours + others, str(records))
-    return theory, sorted(ours, key=lambda row: _order(row["id"])), others
+    return theory, sorted(ours, key=_order), others
 
 
-def _order(id: str) -> tuple[int, str]:
-    """Section first (the digits after the letters), the facts and errata last."""
-    letters = id.rstrip("0123456789.abcdefghijklmnopqrstuvwxyz")
-    digits = id[len(letters) :]
-    section = {"D": 90, "E": 91}.get(letters, int(digits.split(".")[0]) if digits[:1].isdigit() else 80)
-    return section, {"S": "0", "P": "1", "L": "2", "T": "3", "C": "4", "F": "5"}.get(letters, "9") + _padded(
-        digits
-    )
-
-
-def _padded(digits: str) -> str:
-    return ".".join(part.zfill(4) for part in digits.split("."))
+def _order(row: Mapping[str, Any]) -> tuple[float, str, list[int], str]:
+    """Section, then the kind of claim, its numbers, and the letter that marks a variant of it."""
+    section = re.search(r"Section (\d+)", row["section"])
+    letters, numbers, variant = re.fullmatch(r"([A-Z]+)([\d.]*)([a-z]*)", row["id"]).groups()  # type: ignore[union-attr]
+    kind = {"S": "0", "P": "1", "L": "2", "T": "3", "C": "4", "F": "5"}.get(letters, letters)
+    return float(section[1]) if section else 90.0, kind, [int(n) for n in numbers.split(".") if n], variant
 
 
 def page(records: Path) -> str:
@@ -89,14 +85,17 @@ def page(records: Path) -> str:
         "",
         "<!-- Made from records/ by `python -m adaxopt.lab.theory.claims`; edits here are lost. -->",
         "",
-        "Claim by claim: what the paper says (in our words), how it was tested, by a rule that was fixed before the",
-        "numbers were looked at, and what came out. *Held* and *not held* are the rule's outcome on what was computed,",
-        "nothing more; a note says where a claim holds only with a correction. Numbers of theorems and lemmas follow",
-        "the counters of the paper's LaTeX source.",
+        "Claim by claim: what the paper says (in our words), the rule by which it was tested, and what came out. "
+        "The rules",
+        "are part of the code that computes, so they stood before the recorded run (though not before every "
+        "prototype).",
+        "*Held* and *not held* are a rule's outcome on what was computed, nothing more; a note says where a claim "
+        "holds only",
+        "with a correction. Numbers of theorems and lemmas follow the counters of the paper's LaTeX source.",
         "",
         "Sections 2 to 4 need no data set: `adax reproduce reddi`, `adax reproduce synthetic` and `adax reproduce "
         "theory`",
-        "compute everything below in about a minute on a laptop.",
+        "compute everything below in about a minute on one core.",
         "",
         *_overview(ours + others),
     ]
@@ -117,13 +116,21 @@ def page(records: Path) -> str:
 
 
 def _overview(rows: list[dict[str, Any]]) -> list[str]:
-    counts = Counter(row["verdict"] for row in rows)
-    total = ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
-    out = [f"**{len(rows)} claims: {total}.**", "", "| id | claim | verdict |", "|---|---|---|"]
+    own = [row for row in rows if row["paper"] == "(ours)"]
+    theirs = [row for row in rows if row["paper"] != "(ours)"]
+    out = [f"**{len(theirs)} claims of the paper: {_count(theirs)}.**"]
+    if own:
+        out[0] += f" {len(own)} of our own, corrections and facts that the library rests on: {_count(own)}."
+    out += ["", "| id | claim | verdict |", "|---|---|---|"]
     for row in rows:
         verdict = row["verdict"] if row["verdict"] == "held" else f"**{row['verdict']}**"
         out.append(f"| [{row['id']}](#{_anchor(row['id'])}) | {_cell(row['claim'])} | {verdict} |")
     return out
+
+
+def _count(rows: list[dict[str, Any]]) -> str:
+    counts = Counter(row["verdict"] for row in rows)
+    return ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
 
 
 def _sections(rows: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:

@@ -6,14 +6,14 @@ The published algorithm keeps the raw v and divides by (1+b2)^t - 1 at every ste
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import numpy as np
 import torch
 
-from adaxopt.lab.stats import t_interval
 from adaxopt.memory import growing_gain, growing_log_norm
+from adaxopt.rule import step
+from adaxopt.zoo import METHODS
 
 
 def overflow_step(b2: float, dtype: Any = np.float32, most: int = 12_000_000) -> int:
@@ -57,21 +57,53 @@ def late_waker(steps: int, b1: float = 0.9, b2: float = 1e-4) -> float:
     return (1 - b1) / math.sqrt(growing_gain(steps, b2))
 
 
-def cost_of_small_b2(repeats: int = 21, size: int = 50_000) -> dict[str, float]:
-    """The time of a step at b2 = 1e-5 over that at 1e-3: the raw recursion of the paper on `size` numbers, in pairs."""
-    g = np.random.default_rng(0).normal(size=size).astype(np.float32)
+class Counted:
+    """A number that counts the operations done with it and its results."""
 
-    def clock(b2: float) -> float:
-        v = np.zeros_like(g)
-        begin = time.perf_counter()
-        for _ in range(40):
-            v = v * np.float32(1 + b2) + np.float32(b2) * g * g
-        return time.perf_counter() - begin
+    done = 0
 
-    clock(1e-4)
-    logs = [math.log(clock(1e-5) / clock(1e-3)) for _ in range(repeats)]
-    e = t_interval(sorted(logs)[repeats // 5 : -(repeats // 5)])
-    return {"ratio": math.exp(e.mean), "low": math.exp(e.low), "high": math.exp(e.high), "pairs": repeats}
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def _count(self, value: float) -> Counted:
+        Counted.done += 1
+        return Counted(value)
+
+    def __add__(self, other: Any) -> Counted:
+        return self._count(self.value + getattr(other, "value", other))
+
+    def __sub__(self, other: Any) -> Counted:
+        return self._count(self.value - getattr(other, "value", other))
+
+    def __mul__(self, other: Any) -> Counted:
+        return self._count(self.value * getattr(other, "value", other))
+
+    def __truediv__(self, other: Any) -> Counted:
+        return self._count(self.value / getattr(other, "value", other))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def sqrt(self) -> Counted:
+        return self._count(math.sqrt(self.value))
+
+
+class _Counting:
+    """The namespace of a step on counted numbers."""
+
+    sqrt = staticmethod(Counted.sqrt)
+
+
+def operations(b2: float, steps: int = 5) -> int:
+    """How many additions, multiplications, divisions and roots one parameter costs in `steps` steps of AdaX."""
+    Counted.done = 0
+    row = METHODS["adax"]
+    x: Any = Counted(1.0)
+    m: Any = Counted(0.0)
+    v: Any = Counted(0.0)
+    for t in range(1, steps + 1):
+        n = row.numbers(t, {"betas": (0.9, b2)})
+        x, m, v, _, _ = step(x, Counted(0.3 * t), m, v, n, xp=_Counting)
+    return Counted.done
 
 
 def report(full: bool = True) -> dict[str, Any]:
@@ -85,6 +117,6 @@ def report(full: bool = True) -> dict[str, Any]:
         "bf16_raw": raw_in(torch.bfloat16, steps),
         "bf16_normalised": normalised_in(torch.bfloat16, steps),
         "fp16_step_1": raw_in(torch.float16, 1, size=1e-2),
-        "cost_of_small_b2": cost_of_small_b2(21 if full else 11),
+        "operations": {str(b2): operations(b2) for b2 in (1e-3, 1e-4, 1e-5)},
         "late_waker": {str(t): late_waker(t) for t in (50_000, 100_000, 200_000, 887_000)},
     }

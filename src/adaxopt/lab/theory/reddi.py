@@ -197,7 +197,7 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             held=max(low["smallest_gamma"], three["adam, b2=0.999"]["smallest_gamma"]) < 0,
         ),
         claim(
-            "S4.9",
+            "S4.7",
             SECTION_4,
             "AdaX does not have the non-convergence of S2.6.",
             paper="Gamma_t stays positive, so AdaX converges",
@@ -208,7 +208,7 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             held=abs(three["adax"]["x_end"] + 1) < 0.01 and three["adax"]["smallest_gamma"] >= 0,
         ),
         claim(
-            "S4.10",
+            "S4.8",
             SECTION_4,
             "Nor with rare large gradients.",
             paper="not run there",
