@@ -222,7 +222,11 @@ def update(optimizer: Engine, group: Group, taken: Lists, n: Numbers, wake: Sequ
         if maximize:
             gs, maximize = list(torch._foreach_neg(gs)), False
         if group["weight_decay"] and group["decay"] == "l2":
-            gs = list(torch._foreach_add(gs, xs, alpha=group["weight_decay"]))
+            work = precision.compute_dtype(xs[0], ms[0])
+            wide = [x.to(work) for x in xs]
+            if compensations:
+                wide = [x + c.to(work) for x, c in zip(wide, compensations, strict=True)]
+            gs = [g.to(work) + group["weight_decay"] * x for g, x in zip(gs, wide, strict=True)]
             n = n._replace(l2=0.0)
         windows = [plain(w) for w in taken.windows]
         olds = []

@@ -1,0 +1,81 @@
+"""Examples that are read are examples that run: docstrings of the library, and every Python block in the documents."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src"
+CORE = ("memory", "rule", "zoo")
+
+
+def modules():
+    yield "adaxopt"
+    for name in CORE:
+        yield f"adaxopt.{name}"
+    for path in sorted((SOURCE / "adaxopt" / "torch").glob("*.py")):
+        if path.stem not in (
+            "__init__",
+            "kernel",
+            "fused_cuda",
+        ):  # these two need a GPU, and their tests run there
+            yield f"adaxopt.torch.{path.stem}"
+
+
+EXPECTED = {"memory", "rule", "zoo", "optimizers", "project", "helpers", "stats", "rounding"}
+"""Modules that would fail this test by losing their examples."""
+
+
+@pytest.mark.parametrize("name", list(modules()))
+def test_docstrings(name):
+    module = importlib.import_module(name)
+    result = doctest.testmod(module, extraglobs={"torch": torch}, optionflags=doctest.ELLIPSIS)
+    assert result.failed == 0
+    assert result.attempted > 0 or name.rpartition(".")[2] not in EXPECTED
+
+
+def blocks():
+    """(document, line, code) of every ```python block; a block that begins with `# not run` says why it is not."""
+    found = []
+    for document in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        if not document.exists():
+            continue
+        text = document.read_text()
+        for match in re.finditer(r"^```python\n(.*?)^```", text, flags=re.S | re.M):
+            line = text[: match.start()].count("\n") + 2
+            found.append((document.relative_to(ROOT), line, match.group(1)))
+    return found
+
+
+SETTING = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+data = [(torch.randn(16, 4), torch.randint(0, 2, (16,))) for _ in range(3)]
+loss_fn = nn.CrossEntropyLoss()
+inputs, targets = data[0]
+"""
+"""What a reader has at hand when a document speaks of `model`: names that a block may use without making them."""
+
+
+@pytest.mark.parametrize(
+    ("document", "line", "code"), blocks(), ids=lambda x: str(x) if not isinstance(x, str) else ""
+)
+def test_documents(document, line, code, tmp_path, monkeypatch):
+    if code.startswith("# not run"):
+        pytest.skip(code.splitlines()[0].removeprefix("# "))
+    if re.search(r"^\s*(import|from) (jax|optax|keras|ray)\b", code, flags=re.M):
+        pytest.importorskip("jax")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__example__"}
+    exec(compile(SETTING, "<setting>", "exec"), names)
+    padded = "\n" * (line - 1) + code  # errors then show the document's own line
+    exec(compile(padded, os.fspath(document), "exec"), names)
