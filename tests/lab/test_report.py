@@ -225,6 +225,29 @@ def test_ticks_of_logarithmic_axes(values, ticks):
     assert log_ticks(values) == pytest.approx(ticks)
 
 
+def test_a_variant_has_one_look_in_all_charts_and_on_the_page():
+    runs = [
+        record(seed=s, options={"b2": b}.items(), metric=m + s / 999)
+        for s in range(3)
+        for b, m in ((1, 0.8), (2, 0.9))
+    ]
+    runs += [record(seed=s, study="later", options={"b2": b}.items()) for s in range(3) for b in (2, 3)]
+    runs += [record(seed=9, purpose="tune", lr=lr) for lr in (0.1, 0.2)]
+    seen: dict[str, set[str]] = {}
+    every = series.studies(runs)
+    for picture in (p for one in every for p in charts.pictures(one)):
+        for part in embed._walk(picture.chart.to_dict()):
+            if isinstance(part, dict) and part.get("field") == "optimizer" and "#" in str(part.get("scale")):
+                for label, shade in zip(part["scale"]["domain"], part["scale"]["range"], strict=True):
+                    seen.setdefault(label, set()).add(shade)
+    assert set(seen) == {"adaxw", "adaxw, b2=1", "adaxw, b2=2", "adaxw, b2=3"}
+    assert [len(v) for v in seen.values()] == [1] * 4
+    assert seen["adaxw"] == {palette.LOOKS["adaxw"].light}
+    assert seen == {
+        name: {look.light} for name, look in palette.looks([n for s in every for n in s.names]).items()
+    }
+
+
 # -- embedding ------------------------------------------------------------------------------------------------
 
 

@@ -251,6 +251,18 @@ def test_a_phone(browser, report):
 
 
 @browsers
+def test_long_names_and_variants_fit_a_phone(browser, tmp_path):
+    runs = [record("mine.py:" + "VeryLong" * 6, s) for s in range(3)]
+    runs += [record(seed=s, options={"betas": [0.9, b2]}.items()) for s in range(3) for b2 in (1e-3, 1e-4)]
+    out = tmp_path / "long.html"
+    write_report(runs, out)
+    with Opened(browser, out, width=360, height=740) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        chips = page.locator(".chip").all_inner_texts()
+        assert chips[:2] == ["adaxw, b2=0.001", "adaxw, b2=0.0001"]
+
+
+@browsers
 @pytest.mark.parametrize("kind", ["svg", "png"])
 def test_a_chart_is_saved_as_shown(browser, report, tmp_path, kind):
     with Opened(browser, report, accept_downloads=True) as page:

@@ -97,3 +97,17 @@ def test_a_method_looks_the_same_whoever_is_beside_it():
         assert palette.looks(others)["adaxw"] == alone
     variants = palette.looks(["adaxw, lr=0.1", "adaxw, lr=0.2", "adaxw, lr=0.3"])
     assert len({(v.light, v.dash, v.shape) for v in variants.values()}) == 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
+def test_variants_are_told_apart(method, count):
+    made = list(palette.looks([f"{method}, lr={i}" for i in range(count)]).values())
+    for paper in ("light", "dark"):
+        assert min(contrast(v.on(paper), palette.PAPER[paper]) for v in made) >= 3
+        for one, two in itertools.combinations(made, 2):
+            near = min(distance(one.on(paper), two.on(paper), vision) for vision in VISION)
+            assert near >= 0.05 or (one.dash, one.shape) != (two.dash, two.shape)
+        if count <= 3:
+            pairs = itertools.combinations(made, 2)
+            assert all(distance(a.on(paper), b.on(paper), "normal") > 0.05 for a, b in pairs)

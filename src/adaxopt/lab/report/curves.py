@@ -40,18 +40,28 @@ def learning_curve(study: Study, quantity: str, axis: str = "epoch") -> Chart:
                 r["low"] = max(r["low"], limit["domain"][0])
         low = alt.Y("low:Q", title=title, scale=alt.Scale(**limit), axis=y_axis)
         band = alt.Chart(data(rows)).mark_area(opacity=0.14, clip=True)
-        layers.append(band.encode(x=x, y=low, y2="high:Q", color=colour(labels)))
+        layers.append(band.encode(x=x, y=low, y2="high:Q", color=colour(study.looks, labels)))
     line = alt.Chart(data(rows)).mark_line(clip=True)
-    layers.append(line.encode(x=x, y=y, color=colour(labels), strokeDash=dash(labels)))
+    layers.append(
+        line.encode(x=x, y=y, color=colour(study.looks, labels), strokeDash=dash(study.looks, labels))
+    )
     if lost:
         thin = alt.Chart(data(lost)).mark_line(strokeWidth=1.2, opacity=0.8, clip=True)
-        layers.append(thin.encode(x=x, y=y, color=colour(labels), strokeDash=dash(labels), detail="run:N"))
+        layers.append(
+            thin.encode(
+                x=x,
+                y=y,
+                color=colour(study.looks, labels),
+                strokeDash=dash(study.looks, labels),
+                detail="run:N",
+            )
+        )
     if rows:
         layers += _hover(study, rows, at, axis, x, y, left)
     if lost:
         ends = alt.Chart(data(_ends(lost, limit))).mark_point(shape=CROSS, size=80, filled=True, opacity=1)
         tips = ["optimizer:N", alt.Tooltip("what:N", title="run"), alt.Tooltip("x:Q", title=f"last {axis}")]
-        layers.append(ends.encode(x=x, y=y, color=colour(labels), tooltip=tips))
+        layers.append(ends.encode(x=x, y=y, color=colour(study.looks, labels), tooltip=tips))
     return layered(*layers)
 
 
@@ -127,7 +137,7 @@ def _hover(
         alt.Chart(data(wide)).mark_rule(strokeWidth=1).encode(x=x).transform_filter(hover),
         alt.Chart(data(rows))
         .mark_point(filled=True, size=46, opacity=1, clip=True)
-        .encode(x=x, y=y, color=colour(study.labels))
+        .encode(x=x, y=y, color=colour(study.looks, study.labels))
         .transform_filter(hover),
         alt.Chart(data(wide))
         .mark_rect(opacity=0)
@@ -163,7 +173,7 @@ def lr_sensitivity(study: Study) -> Chart:
         alt.Tooltip("text:N", title=title),
         alt.Tooltip("rest:N", title="other options"),
     ]
-    hue, edge = colour(labels), alt.value("height") if higher else alt.value(0)
+    hue, edge = colour(study.looks, labels), alt.value("height") if higher else alt.value(0)
     inside = [r for r in done if low <= r["value"] <= high]
     beyond = [r for r in done if not low <= r["value"] <= high]
     rings = [r for key, r in best.items() if key in chosen and low <= r["value"] <= high]
@@ -171,9 +181,9 @@ def lr_sensitivity(study: Study) -> Chart:
     points = alt.Chart(data(inside)).mark_point(filled=True, size=44, opacity=0.95)
     ring = alt.Chart(data(rings)).mark_point(size=210, strokeWidth=2, filled=False, opacity=1, shape="circle")
     layers: list[Any] = [
-        lines.encode(x=x, y=y, color=hue, strokeDash=dash(labels)),
+        lines.encode(x=x, y=y, color=hue, strokeDash=dash(study.looks, labels)),
         ring.encode(x=x, y=y, color=hue),
-        points.encode(x=x, y=y, color=hue, shape=shape(labels), tooltip=tips),
+        points.encode(x=x, y=y, color=hue, shape=shape(study.looks, labels), tooltip=tips),
     ]
     for rows, mark, size in ((beyond, "triangle-down" if higher else "triangle-up", 60), (lost, CROSS, 85)):
         if rows:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
 
-from adaxopt.lab.report.palette import looks
+from adaxopt.lab.report.palette import Look
 
 WIDTH, HEIGHT, ROW = 460, 270, 38
 Chart = alt.LayerChart | None
+Looks = Mapping[str, Look]
 
 # Two strokes that read as "gone wrong" at any size; Vega's own `cross` is a plus sign.
 CROSS = "M-1,-.7L-.7,-1L0,-.3L.7,-1L1,-.7L.3,0L1,.7L.7,1L0,.3L-.7,1L-1,.7L-.3,0Z"
@@ -47,31 +48,25 @@ def _legend() -> alt.Legend:
     )
 
 
-def colour(labels: Sequence[str]) -> alt.Color:
-    """The palette's colours for light paper; the page and the dark pictures exchange them."""
-    scale = alt.Scale(domain=list(labels), range=[look.light for look in looks(labels).values()])
-    return alt.Color("optimizer:N", scale=scale, legend=_legend())
+def colour(looks: Looks, labels: Sequence[str], legend: bool = True) -> alt.Color:
+    """The colours for light paper (the page and the dark pictures exchange them); no legend where rows carry names."""
+    scale = alt.Scale(domain=list(labels), range=[looks[name].light for name in labels])
+    return alt.Color("optimizer:N", scale=scale, legend=_legend() if legend else None)
 
 
-def dash(labels: Sequence[str]) -> alt.StrokeDash:
-    scale = alt.Scale(domain=list(labels), range=[list(look.dash) for look in looks(labels).values()])
+def dash(looks: Looks, labels: Sequence[str]) -> alt.StrokeDash:
+    scale = alt.Scale(domain=list(labels), range=[list(looks[name].dash) for name in labels])
     return alt.StrokeDash("optimizer:N", scale=scale, legend=_legend())
 
 
-def shape(labels: Sequence[str]) -> alt.Shape:
-    scale = alt.Scale(domain=list(labels), range=[look.shape for look in looks(labels).values()])
+def shape(looks: Looks, labels: Sequence[str]) -> alt.Shape:
+    scale = alt.Scale(domain=list(labels), range=[looks[name].shape for name in labels])
     return alt.Shape("optimizer:N", scale=scale, legend=None)
-
-
-def plain_colour(labels: Sequence[str]) -> alt.Color:
-    """The colours without a legend: for charts whose rows carry the names."""
-    scale = alt.Scale(domain=list(labels), range=[look.light for look in looks(labels).values()])
-    return alt.Color("optimizer:N", scale=scale, legend=None)
 
 
 def names(order: Sequence[str]) -> alt.Y:
     """A row per optimizer, in that order."""
-    axis = alt.Axis(grid=False, labelFontSize=12, labelLimit=130, labelOverlap=False)
+    axis = alt.Axis(grid=False, labelFontSize=12, labelLimit=150, labelOverlap=False)
     return alt.Y(
         "optimizer:N",
         sort=list(order),

@@ -72,11 +72,11 @@ def render(
         )
     every = studies(records)
     specs = [(name, caption, as_dict(chart)) for name, caption, chart in figures]
-    labels = dict.fromkeys(label for study in every for label in study.labels)
+    labels = dict.fromkeys(label for study in every for label in study.names)
     labels |= dict.fromkeys(label for _, _, spec in specs for label in labels_in(spec))
     if baseline is not None and baseline not in labels:
         raise LabError(f"baseline={baseline!r}: not among the optimizers of these runs: {', '.join(labels)}")
-    known = looks(labels)
+    known = {**looks(labels), **(every[0].looks if every else {})}
     count = 0
 
     def draw(name: str, caption: str, chart: Any) -> str:

@@ -67,41 +67,57 @@ _DASHES: tuple[tuple[int, ...], ...] = (SOLID, (6, 3), (2, 2), (6, 2, 2, 2), (10
 
 
 def looks(labels: Iterable[str]) -> dict[str, Look]:
-    """A look for each label. A variant (`adaxw, lr=0.01`) keeps its method's hue; lightness, dash and shape change.
+    """A look for each label. Variants (`adaxw, lr=0.01`) spread around their method's hue, from dark to light.
 
-    Known methods do not depend on who else is in the list; names outside the zoo are given looks in order.
+    A method of the zoo looks the same whoever else is in the list; variants and other names get looks in their order.
 
     >>> looks(["adamw", "adaxw"])["adaxw"] == looks(["adaxw"])["adaxw"]
     True
     """
+    names = list(dict.fromkeys(labels))
+    bases = {label: label.split(",")[0].strip() for label in names}
     out: dict[str, Look] = {}
-    seen: dict[str, int] = {}
     strangers: dict[str, int] = {}
-    for label in labels:
-        base = label.split(",")[0].strip()
+    for label, base in bases.items():
         look = LOOKS.get(base)
         if look is None:
             i = strangers.setdefault(base, len(strangers))
-            spare = _UNKNOWN[i % len(_UNKNOWN)]
-            look = Look(
-                spare.light, spare.dark, _DASHES[(i // len(_UNKNOWN)) % len(_DASHES)], SHAPES[i % len(SHAPES)]
-            )
-        i = seen.get(base, 0)
-        seen[base] = i + 1
-        if i:
-            look = Look(
-                _shade(look.light, 0.16 * ((i + 1) // 2) * (1 if i % 2 else -1), 0.22, 0.50),
-                _shade(look.dark, 0.14 * ((i + 1) // 2) * (1 if i % 2 else -1), 0.48, 0.85),
-                _DASHES[(_DASHES.index(look.dash) + i) % len(_DASHES)] if look.dash in _DASHES else SOLID,
-                SHAPES[(SHAPES.index(look.shape) + i) % len(SHAPES)],
-            )
+            spare, dash = _UNKNOWN[i % len(_UNKNOWN)], _DASHES[i // len(_UNKNOWN) % len(_DASHES)]
+            look = Look(spare.light, spare.dark, dash, SHAPES[i % len(SHAPES)])
+        if label != base:
+            family = [n for n in names if n != base and bases[n] == base]
+            look = _variant(look, family.index(label), len(family))
         out[label] = look
     return out
 
 
-def _shade(colour: str, by: float, low: float, high: float) -> str:
-    """The colour with its lightness moved by `by`, kept between `low` and `high`."""
+def _variant(look: Look, i: int, n: int) -> Look:
+    """The i-th of n variants: hue from 60 degrees before to 60 after the method's, dash and shape in turn."""
+    place = 0.5 if n == 1 else i / (n - 1)
+    light = _tint(look.light, (place - 0.5) / 3, 0.25 + 0.22 * place, PAPER["light"])
+    dark = _tint(look.dark, (place - 0.5) / 3, 0.50 + 0.25 * place, PAPER["dark"])
+    return Look(light, dark, _DASHES[(i + 1) % len(_DASHES)], SHAPES[(i + 1) % len(SHAPES)])
+
+
+def _tint(colour: str, turn: float, lightness: float, paper: str) -> str:
+    """The colour with its hue turned and its lightness set, then moved away from the paper to a contrast of 3.2."""
+    hue, _, saturation = colorsys.rgb_to_hls(*_rgb(colour))
+    away = -0.01 if _luminance(paper) > 0.5 else 0.01
+    while True:
+        mixed = colorsys.hls_to_rgb((hue + turn) % 1, lightness, max(0.55, saturation))
+        made = "#" + "".join(f"{round(255 * c):02x}" for c in mixed)
+        low, high = sorted((_luminance(made), _luminance(paper)))
+        if (high + 0.05) / (low + 0.05) >= 3.2 or not 0.02 < lightness < 0.98:
+            return made
+        lightness += away
+
+
+def _rgb(colour: str) -> tuple[float, float, float]:
     r, g, b = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    h, light, s = colorsys.rgb_to_hls(r, g, b)
-    mixed = colorsys.hls_to_rgb(h, min(high, max(low, light + by)), s)
-    return "#" + "".join(f"{round(255 * c):02x}" for c in mixed)
+    return r, g, b
+
+
+def _luminance(colour: str) -> float:
+    """The relative luminance of WCAG 2."""
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in _rgb(colour))
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b

@@ -11,10 +11,10 @@ from adaxopt.lab.report.encoding import (
     HEIGHT,
     ROW,
     Chart,
+    colour,
     data,
     layered,
     names,
-    plain_colour,
     row,
     row_axis,
     shape,
@@ -47,7 +47,7 @@ def seed_dots(study: Study) -> Chart:
         if series.diverged:
             seeds = ", ".join(str(r.spec.get("seed")) for r in series.diverged)
             lost.append(row(series.label, text=f"✕ {len(series.diverged)} diverged", seeds=seeds))
-    y, hue, title = names(order), plain_colour(order), study.metric_title
+    y, hue, title = names(order), colour(study.looks, order, legend=False), study.metric_title
     scale = alt.Scale(zero=False, nice=True, padding=10)
 
     def x(field: str) -> alt.X:
@@ -62,7 +62,9 @@ def seed_dots(study: Study) -> Chart:
         slot = alt.YOffset("seed:N", scale=alt.Scale(paddingOuter=0.8))
         seen = ["optimizer:N", "seed:N", alt.Tooltip("text:N", title=study.metric_name)]
         layers.append(
-            points.encode(y=y, yOffset=slot, x=x("value"), color=hue, shape=shape(order), tooltip=seen)
+            points.encode(
+                y=y, yOffset=slot, x=x("value"), color=hue, shape=shape(study.looks, order), tooltip=seen
+            )
         )
         tick = alt.Chart(data(means)).mark_tick(thickness=2.5, bandSize=0, opacity=1, size=26)
         layers.append(tick.encode(y=y, x=x("mean"), color=hue, tooltip=tips))
@@ -96,7 +98,7 @@ def differences(study: Study, base: str, rule: stats.Rule | None = None) -> Char
     if not rows:
         return None
     order = [r["optimizer"] for r in rows]
-    y, hue = names(order), plain_colour(order)
+    y, hue = names(order), colour(study.looks, order, legend=False)
     title = f"better than {base} by ({study.metric_name})"
     scale = alt.Scale(zero=True, nice=True, padding=10)
 
@@ -116,7 +118,7 @@ def differences(study: Study, base: str, rule: stats.Rule | None = None) -> Char
         .encode(y=y, x=x("low"), x2="high:Q", color=hue, tooltip=tips),
         alt.Chart(data(rows))
         .mark_point(filled=True, size=90, opacity=1)
-        .encode(y=y, x=x("mean"), color=hue, shape=shape(order), tooltip=tips),
+        .encode(y=y, x=x("mean"), color=hue, shape=shape(study.looks, order), tooltip=tips),
         height=_height(len(order), 120),
     )
 
@@ -137,7 +139,7 @@ def wall_clock(study: Study) -> Chart:
     if not bars:
         return None
     order = [b["optimizer"] for b in sorted(bars, key=lambda b: b["mean"])]
-    y, hue = names(order), plain_colour(order)
+    y, hue = names(order), colour(study.looks, order, legend=False)
     scale = alt.Scale(zero=True, nice=True)
     tips = [
         "optimizer:N",

@@ -51,7 +51,7 @@ def study_section(
     return (
         f'<section id="{esc(_anchor(study.name))}"><div class="wrap"><h2>{esc(study.name)}</h2>'
         f'<p class="lead">{esc(tables.headline(study, rows))}</p>{_summary(study, rows, base, looks)}'
-        f'<p class="note">{esc(_words(rule) + picked)}</p><div class="grid">{"".join(charts)}</div>'
+        f'<p class="note">{esc(_words(rule) + picked)}</p><div class="grid study">{"".join(charts)}</div>'
         f"{_how(study, rows, single)}{_runs(study)}</div></section>"
     )
 

@@ -9,11 +9,11 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from adaxopt.lab.report.palette import LOOKS
+from adaxopt.lab.report.palette import LOOKS, Look, looks
 
 MAX_POINTS = 200
 _SETTINGS = ("options", "schedule", "epochs", "batch_size", "task_options")
@@ -70,10 +70,16 @@ class Study:
     series: tuple[Series, ...]
     metric_name: str
     higher_is_better: bool
+    looks: Mapping[str, Look] = field(default_factory=dict)
 
     @property
     def labels(self) -> list[str]:
         return [s.label for s in self.series]
+
+    @property
+    def names(self) -> list[str]:
+        """Everything that charts name: the labels, and optimizers whose tuning belongs to several variants."""
+        return list(dict.fromkeys([*self.labels, *(s.optimizer for s in self.series if s.tune)]))
 
     @cached_property
     def ranked(self) -> list[Series]:
@@ -102,11 +108,13 @@ def status(record: Any) -> str:
 
 
 def studies(records: Iterable[Any]) -> list[Study]:
-    """The records by study, in the order in which studies first appear."""
+    """The records by study, in the order in which studies first appear; a label looks the same in all of them."""
     by_study: dict[str, list[Any]] = defaultdict(list)
     for record in records:
         by_study[str(record.spec.get("study") or record.spec.get("task") or "study")].append(record)
-    return [_study(name, runs) for name, runs in by_study.items()]
+    found = [_study(name, runs) for name, runs in by_study.items()]
+    known = looks(name for study in found for name in study.names)
+    return [replace(study, looks=known) for study in found]
 
 
 def _study(name: str, records: Sequence[Any]) -> Study:
@@ -141,16 +149,18 @@ def _study(name: str, records: Sequence[Any]) -> Study:
 
 
 def flat(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run on one level: options by their own name, the rest with a prefix.
+    """The settings of a run on one level: options by their own name, the task's with a prefix.
 
-    >>> flat({"options": {"lr": 0.1}, "schedule": {"name": "cosine"}, "epochs": 3, "seed": 7})
-    {'lr': 0.1, 'schedule': 'cosine', 'epochs': 3}
+    >>> flat({"options": {"lr": 0.1, "betas": [0.9, 0.99]}, "schedule": {"name": "cosine"}, "epochs": 3, "seed": 7})
+    {'lr': 0.1, 'b1': 0.9, 'b2': 0.99, 'schedule': 'cosine', 'epochs': 3}
     """
     out: dict[str, Any] = {}
     for name in _SETTINGS:
         value = spec.get(name)
         if name == "options":
-            out.update(value or {})
+            for k, v in (value or {}).items():
+                pair = k == "betas" and isinstance(v, (list, tuple)) and len(v) == 2
+                out.update({"b1": v[0], "b2": v[1]} if pair else {k: v})
         elif name == "schedule" and isinstance(value, Mapping):
             rest = [f"{k} {show(v)}" for k, v in value.items() if k != "name"]
             out[name] = show(value.get("name")) + (f" ({', '.join(rest)})" if rest else "")
