@@ -21,6 +21,7 @@ from adaxopt.lab import environment
 from adaxopt.lab.cifar import shelf
 from adaxopt.lab.cifar.book import Study
 from adaxopt.lab.cifar.feed import Images
+from adaxopt.lab.cifar.plain import PlainNetwork
 from adaxopt.lab.cifar.stack import Network, Run, Stack
 
 Say = Callable[[str], None]
@@ -49,7 +50,7 @@ def carry_out(
     done = {(r["row"], r["seed"]) for r in records(lines)}
     todo = [run for run in study.runs() if (run.row, run.seed) not in done]
     began = time.monotonic()
-    for stack_runs in stacks(todo, per_stack):
+    for stack_runs in stacks(todo, per_stack, alone=study.alone):
         stack = _stack(study, stack_runs, train, test, precision, network)
         kept = out / f"{study.name}-{stack_runs[0].row}-{stack_runs[0].seed}-{len(stack_runs)}"
         if saved := shelf.load(kept):
@@ -77,8 +78,16 @@ def carry_out(
     return True
 
 
-def stacks(runs: Sequence[Run], size: int) -> list[list[Run]]:
-    """Cut the runs into stacks: whole seeds first, so that a study cut short is balanced over its rows."""
+def stacks(runs: Sequence[Run], size: int, *, alone: bool = False) -> list[list[Run]]:
+    """Cut the runs into stacks: whole seeds first, so that a study cut short is balanced over its rows.
+
+    `alone` keeps rows apart instead, for a comparison of their times.
+    """
+    if alone:
+        rows_of = [
+            [run for run in runs if run.row == name] for name in dict.fromkeys(run.row for run in runs)
+        ]
+        return [part[k : k + size] for part in rows_of for k in range(0, len(part), size)]
     rows = len({run.row for run in runs})
     each = size // rows * rows if rows and size >= rows else size
     by_seed = sorted(range(len(runs)), key=lambda i: runs[i].seed)
@@ -93,7 +102,9 @@ def _stack(
     precision: str,
     network: Callable[..., Network] | None,
 ) -> Stack:
-    if network is None and train.labels.is_cuda:
+    if network is None and study.recipe.model != "resnet20":
+        network = functools.partial(PlainNetwork, autocast=train.labels.is_cuda and precision == "bf16")
+    elif network is None and train.labels.is_cuda:
         from adaxopt.lab.cifar.fused import FusedNetwork
 
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
@@ -101,7 +112,7 @@ def _stack(
             FusedNetwork, dtype=dtype, precision="tf32x3" if precision == "fp32" else "tf32"
         )
     extra: Mapping[str, Any] = {} if network is None else {"make_network": network}
-    return Stack(runs, train, test, study.recipe, **extra)
+    return Stack(runs, train, test, study.recipe, trace=study.trace, **extra)
 
 
 def _summary(stack: Stack) -> str:

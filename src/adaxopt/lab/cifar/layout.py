@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from adaxopt.lab.models.resnet import Block, ResNet
 
@@ -135,3 +135,34 @@ def layout(net: ResNet) -> Layout:
     return Layout(
         tuple(convs), channel, offset, offset + channel, head, net.head.in_features, net.head.out_features
     )
+
+
+class Flat:
+    """Any network's parameters end to end, and its running statistics likewise: for what has no fused kernels."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self._shapes = [(name, p.shape) for name, p in net.named_parameters()]
+        self._buffers = [(name, b.shape) for name, b in net.named_buffers() if b.is_floating_point()]
+        self.size = sum(shape.numel() for _, shape in self._shapes)
+
+    def pack(self, net: nn.Module) -> tuple[Tensor, Tensor]:
+        """(flat row, running statistics [1, n]) of a module."""
+        state = {k: v.detach().float().cpu() for k, v in net.state_dict().items()}
+        row = torch.cat([state[name].flatten() for name, _ in self._shapes])
+        return row, torch.cat([state[name].flatten() for name, _ in self._buffers])[None]
+
+    def unpack(self, row: Tensor) -> dict[str, Tensor]:
+        """The module's parameters by name, as views of a flat row."""
+        return _cut(row, self._shapes)
+
+    def unpack_running(self, running: Tensor) -> dict[str, Tensor]:
+        """The module's running statistics by name, as views of [1, n]."""
+        return _cut(running[0], self._buffers)
+
+
+def _cut(row: Tensor, shapes: list[tuple[str, torch.Size]]) -> dict[str, Tensor]:
+    out, at = {}, 0
+    for name, shape in shapes:
+        out[name] = row[at : at + shape.numel()].view(shape)
+        at += shape.numel()
+    return out

@@ -8,15 +8,19 @@ from torch import Tensor
 from torch.func import functional_call
 
 from adaxopt.lab.cifar.feed import Feed, Images
-from adaxopt.lab.cifar.layout import layout
+from adaxopt.lab.cifar.layout import Flat, Layout, layout
 from adaxopt.lab.models.resnet import ResNet
 
 
 class PlainNetwork:
-    """M copies of a ResNet whose parameters are rows of one matrix; gradients by autograd, in float32."""
+    """M copies of a ResNet whose parameters are rows of one matrix; gradients by autograd.
 
-    def __init__(self, nets: list[ResNet], device: torch.device) -> None:
-        self.layout = layout(nets[0])
+    Arithmetic is float32; `autocast` computes convolutions in bfloat16, for large networks on a GPU.
+    """
+
+    def __init__(self, nets: list[ResNet], device: torch.device, *, autocast: bool = False) -> None:
+        self.layout: Layout | Flat = _layout(nets[0])
+        self._autocast = torch.autocast(device.type, torch.bfloat16, enabled=autocast)
         packed = [self.layout.pack(net) for net in nets]
         self.parameters = torch.stack([row for row, _ in packed]).to(device)
         self.running = torch.stack([running for _, running in packed], dim=1).contiguous().to(device)
@@ -32,7 +36,8 @@ class PlainNetwork:
             leaves = {
                 k: v.detach().requires_grad_() for k, v in self.layout.unpack(self.parameters[m]).items()
             }
-            logits = functional_call(self._net, {**leaves, **self._buffers(m)}, (x,))
+            with self._autocast:
+                logits = functional_call(self._net, {**leaves, **self._buffers(m)}, (x,)).float()
             loss = F.cross_entropy(logits, labels)
             found = torch.autograd.grad(loss, list(leaves.values()))
             for place, g in zip(self.layout.unpack(self.gradient[m]).values(), found, strict=True):
@@ -50,8 +55,17 @@ class PlainNetwork:
         out = []
         for m in range(len(self.parameters)):
             state = {**self.layout.unpack(self.parameters[m]), **self._buffers(m)}
-            out.append((functional_call(self._net, state, (x,)).argmax(1) == labels).sum())
+            with self._autocast:
+                out.append((functional_call(self._net, state, (x,)).argmax(1) == labels).sum())
         return torch.stack(out)
 
     def _buffers(self, m: int) -> dict[str, Tensor]:
         return self.layout.unpack_running(self.running[:, m])
+
+
+def _layout(net: ResNet) -> Layout | Flat:
+    """The layout of the fused kernels where the network has one, so that both compute on the same rows."""
+    try:
+        return layout(net)
+    except ValueError:
+        return Flat(net)

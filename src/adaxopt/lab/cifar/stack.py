@@ -19,6 +19,7 @@ from torch import Tensor
 from adaxopt.lab import optimizers
 from adaxopt.lab.cifar.feed import Feed, Images
 from adaxopt.lab.cifar.plain import PlainNetwork
+from adaxopt.lab.cifar.trace import Trace
 from adaxopt.lab.models import make
 
 ON_GPU = {"torch:SGD": {"fused": True}, "torch:AdamW": {"fused": True, "capturable": True}}
@@ -78,7 +79,9 @@ class Stack:
     make_network: Callable[..., Network] = PlainNetwork
     test_batch: int = 1000
     graphs: bool | None = None
-    """Capture steps in CUDA graphs; None: where the data are on a GPU."""
+    """Capture steps in CUDA graphs; None: where the data are on a GPU and the network allows it."""
+    trace: bool = False
+    """Keep the mean of sqrt(v-hat) of every step (see `Trace`)."""
 
     def __post_init__(self) -> None:
         device = self.train.labels.device
@@ -86,12 +89,15 @@ class Stack:
         self.history: list[list[dict[str, float | None]]] = [[] for _ in self.runs]
         self.network = self.make_network([make(self.recipe.model, run.seed) for run in self.runs], device)
         self.feed = Feed(self.train, [run.seed for run in self.runs])
-        self._capture = device.type == "cuda" if self.graphs is None else self.graphs
+        able = device.type == "cuda" and not isinstance(self.network, PlainNetwork)
+        self._capture = able if self.graphs is None else self.graphs
         self._graphs: dict[object, torch.cuda.CUDAGraph] = {}
         self._ran: set[object] = set()
         zeros = torch.zeros(len(self.runs), dtype=torch.float64, device=device)
         self._loss, self._right, self._tested = zeros, zeros.clone(), zeros.clone()
         self.optimizers = self._make_optimizers(device)
+        batches = math.ceil(len(self.train) / self.recipe.batch)
+        self.traces = Trace(batches, len(self.runs), self.recipe, device) if self.trace else None
 
     def _make_optimizers(self, device: torch.device) -> list[torch.optim.Optimizer]:
         out = []
@@ -118,11 +124,15 @@ class Stack:
         self.feed.start(self.epoch)
         self._loss.zero_()
         self._right.zero_()
+        if self.traces:
+            self.traces.start()
         n, batch = len(self.train), self.recipe.batch
         for start in range(0, n, batch):
             count = min(batch, n - start)
             self._launch(count, lambda count=count: self._step(count))  # type: ignore[misc]
         self._launch("test", self._evaluate)
+        if self.traces:
+            self.traces.finish(self.epoch, self.optimizers)
         self.epoch += 1
         loss, right = (self._loss / n).tolist(), (100 * self._right / n).tolist()
         tested = (100 * self._tested / len(self.test)).tolist()
@@ -136,6 +146,8 @@ class Stack:
         self._right.add_(right)
         for optimizer in self.optimizers:
             optimizer.step()
+        if self.traces:
+            self.traces.note(self.optimizers)
         self.feed.cursor.add_(count)
 
     def _evaluate(self) -> None:
@@ -168,6 +180,7 @@ class Stack:
             "parameters": self.network.parameters.cpu(),
             "running": self.network.running.cpu(),
             "optimizers": [_to_cpu(o.state_dict()) for o in self.optimizers],
+            "traces": self.traces.kept if self.traces else [],
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -181,6 +194,8 @@ class Stack:
         self.network.running.copy_(state["running"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
+        if self.traces:
+            self.traces.kept = [list(points) for points in state["traces"]]
         self._graphs.clear()
         self._ran.clear()
 

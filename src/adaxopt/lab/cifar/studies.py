@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab.cifar import drive
+from adaxopt.lab.cifar import drive, order
 from adaxopt.lab.cifar.book import STUDIES, Study
 from adaxopt.lab.cifar.feed import Images
 from adaxopt.lab.data import cifar10, default_root, fetch
@@ -15,6 +15,7 @@ from adaxopt.lab.errors import LabError, unknown
 from adaxopt.lab.settings import choose_device
 
 NAMES = tuple(f"cifar10/{name}" for name in STUDIES)
+HOLDOUT_SEED = 20200421
 PRECISIONS = ("bf16", "tf32", "fp32")
 
 
@@ -45,6 +46,8 @@ def run(
         study = replace(study, recipe=replace(study.recipe, epochs=epochs))
     place = torch_device(device)
     train, test = images(data, place)
+    if study.holdout:
+        train, test = hold_out(train, study.holdout)
     return drive.carry_out(
         study, train, test, Path(out), per_stack=per_stack, seconds=seconds, precision=precision, tell=tell
     )
@@ -74,3 +77,13 @@ def images(folder: str, device: Any) -> tuple[Images, Images]:
         raise LabError(f"{error}; or give its folder with --set data=FOLDER") from error
     train = Images.of(data.train_images, data.train_labels, device)
     return train, Images.of(data.test_images, data.test_labels, device)
+
+
+def hold_out(train: Images, count: int) -> tuple[Images, Images]:
+    """(the rest, `count` images chosen once and for all): for tuning without the test set."""
+    n, device = len(train), train.labels.device
+    if not 0 < count < n:
+        raise LabError(f"holdout={count}: must be between 1 and {n - 1}")
+    mixed = order.permutations([HOLDOUT_SEED], 0, n, device)[0].long()
+    kept, rest = mixed[:count].sort().values, mixed[count:].sort().values
+    return tuple(Images(train.images[i], train.labels[i]) for i in (rest, kept))  # type: ignore[return-value]

@@ -1,0 +1,140 @@
+"""Judge the claims of `rules.py` from the records, and write them where docs/claims.md finds them.
+
+python -m adaxopt.lab.cifar.claims            writes records/claims/cifar10.json
+python -m adaxopt.lab.cifar.claims --check    fails when the committed file is not what the records give
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adaxopt.lab import stats
+from adaxopt.lab.cifar.drive import records
+from adaxopt.lab.cifar.measured import MEASURED, measured
+from adaxopt.lab.cifar.rules import CLAIMS, FLOOR, LEAST, UNTIL, Claim
+
+RECORDS = Path("records")
+RULES = {
+    "better": "the paired 95% interval of (a - b) is above 0: held; below: not held; else undecided",
+    "similar": "the paired 95% interval of (a - b) is within +-{margin}: held; outside: not held; else undecided",
+    "value": "our 95% interval meets the paper's mean +- margin: held; misses it: not held",
+    "faster": "training accuracy averaged over epochs 1..99, paired 95% interval of (a - b), as 'better'",
+    "below": "the 95% interval of the trace at iteration 1000 is below {margin}: held; above: not held",
+    "larger": "the paired 95% intervals of the traces' ratio a/b are above 1, at iteration 1000 and at the last: held",
+    "as-fast": "the 95% interval of a's seconds over b's is within 1 +- {margin}: held; outside: not held",
+}
+Lines = Sequence[Mapping[str, Any]]
+
+
+def final(lines: Lines, row: str) -> dict[int, float | None]:
+    """Accuracy of the last epoch by seed; None where a run diverged."""
+    return {r["seed"]: None if diverged(r) else r["test_accuracy"] for r in lines if r["row"] == row}
+
+
+def speed(lines: Lines, row: str) -> dict[int, float | None]:
+    """Mean training accuracy before the first drop of lr, by seed."""
+    out: dict[int, float | None] = {}
+    for r in lines:
+        if r["row"] == row:
+            part = r["curve"]["train_accuracy"][:UNTIL]
+            out[r["seed"]] = None if diverged(r) else sum(part) / len(part)
+    return out
+
+
+def diverged(record: Mapping[str, Any]) -> bool:
+    """Loss not finite at some epoch, or an accuracy that is little more than chance."""
+    return None in record["curve"]["train_loss"] or record["test_accuracy"] <= FLOOR
+
+
+def judge(claim: Claim, lines: Lines) -> dict[str, Any]:
+    """The claim as a row of records/claims/*.json."""
+    row: dict[str, Any] = {
+        "id": claim.id,
+        "section": claim.where,
+        "claim": claim.text,
+        "paper": claim.says,
+        "ours": f"not run (study {claim.study})",
+        "n": 0,
+        "rule": RULES[claim.rule].format(margin=claim.margin),
+        "verdict": "undecided",
+        "note": claim.note,
+    }
+    if claim.rule in MEASURED:
+        return {**row, **measured(claim, lines)}
+    measure = speed if claim.rule == "faster" else final
+    a, b = measure(lines, claim.a), measure(lines, claim.b)
+    if not a or (claim.b and not b):
+        return row
+    lost = [seed for seed, value in a.items() if value is None]
+    if claim.rule == "value":
+        return {**row, **_value(claim, [v for v in a.values() if v is not None], lost)}
+    pairs = list(stats.paired(a, b).values())
+    if len(pairs) < LEAST:
+        return {**row, "ours": f"{len(pairs)} pairs", "n": len(pairs)}
+    seen = stats.t_interval(pairs)
+    means = [stats.mean([v for v in x.values() if v is not None]) for x in (a, b)]
+    ours = f"{means[0]:.2f} - {means[1]:.2f} = {seen.mean:+.2f} [{seen.low:+.2f}, {seen.high:+.2f}]"
+    if lost:
+        verdict, ours = "not held", f"{ours}; {len(lost)} of {len(a)} runs diverged"
+    elif claim.rule == "similar":
+        verdict = _within(seen.low, seen.high, claim.margin)
+    else:
+        verdict = "held" if seen.low > 0 else "not held" if seen.high < 0 else "undecided"
+    return {**row, "ours": ours, "n": len(pairs), "verdict": verdict}
+
+
+def _within(low: float, high: float, margin: float) -> str:
+    if -margin < low and high < margin:
+        return "held"
+    return "not held" if low > margin or high < -margin else "undecided"
+
+
+def _value(claim: Claim, values: list[float], lost: list[int]) -> dict[str, Any]:
+    if len(values) < LEAST:
+        return {"ours": f"{len(values)} runs, {len(lost)} diverged", "n": len(values)}
+    seen = stats.t_interval(values)
+    assert isinstance(claim.paper, tuple)
+    mean, margin = claim.paper
+    meets = seen.low <= mean + margin and seen.high >= mean - margin
+    verdict = "held" if meets and not lost else "not held"
+    return {
+        "ours": f"{seen.mean:.2f} [{seen.low:.2f}, {seen.high:.2f}]",
+        "n": len(values),
+        "verdict": verdict,
+    }
+
+
+def all_claims(root: Path = RECORDS) -> list[dict[str, Any]]:
+    """Every claim, judged from `root`/cifar10/*.jsonl."""
+    found = {name: records(root / "cifar10" / f"{name}.jsonl") for name in {c.study for c in CLAIMS}}
+    return [judge(claim, found[claim.study]) for claim in CLAIMS]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the file, or check it."""
+    parser = argparse.ArgumentParser(description="Judge the CIFAR-10 claims from the records.")
+    parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args(arguments)
+    path = options.records / "claims" / "cifar10.json"
+    text = json.dumps(all_claims(options.records), indent=1) + "\n"
+    if options.check:
+        same = path.is_file() and path.read_text() == text
+        if not same:
+            print(
+                f"{path}: is not what the records give; run python -m adaxopt.lab.cifar.claims",
+                file=sys.stderr,
+            )
+        return 0 if same else 1
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""The paper's Figure 3b: the mean of sqrt(v-hat) over a network's parameters, along training.
+
+Noted on the device at every step and kept at iterations that are evenly spaced on a log scale, 40 in a factor of ten.
+torch's second moments are corrected here (v / (1 - b2^t)); the library's are kept normalised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from adaxopt.lab.models import make
+
+PER_DECADE = 40
+
+
+class Trace:
+    """A buffer of one epoch's traces, [steps, runs], and the points that are kept of all epochs."""
+
+    def __init__(self, steps: int, runs: int, recipe: Any, device: torch.device) -> None:
+        self.steps = steps
+        self.kept: list[list[tuple[int, float]]] = [[] for _ in range(runs)]
+        self._values = torch.zeros(steps, runs, device=device)
+        self._place = torch.zeros(1, dtype=torch.int64, device=device)
+        self._parameters = sum(p.numel() for p in make(recipe.model, 0).parameters())
+        total = steps * recipe.epochs
+        self._wanted = {round(10 ** (i / PER_DECADE)) for i in range(1000) if 10 ** (i / PER_DECADE) <= total}
+        self._wanted |= {1000, total}
+
+    def start(self) -> None:
+        """Begin an epoch."""
+        self._place.zero_()
+
+    def note(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Write this step's row. Padding in a flat row is zero and adds nothing to the sum."""
+        parts = [_second_moment(o).sqrt().sum(1) / self._parameters for o in optimizers]
+        self._values.index_copy_(0, self._place, torch.cat(parts)[None].float())
+        self._place.add_(1)
+
+    def finish(self, epoch: int, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Keep the wanted iterations of the epoch that has just ended."""
+        values = self._values.cpu()
+        run = 0
+        for optimizer in optimizers:
+            corrected = type(optimizer).__module__.startswith("torch.")
+            for _ in range(len(optimizer.param_groups[0]["params"][0])):
+                for step in range(self.steps):
+                    t = epoch * self.steps + step + 1
+                    if t in self._wanted:
+                        b2 = optimizer.param_groups[0]["betas"][1] if corrected else 0.0
+                        self.kept[run].append((t, float(values[step, run]) / (1 - b2**t) ** 0.5))
+                run += 1
+
+    def of(self, run: int) -> dict[str, list[float]]:
+        """One run's trace as a record holds it."""
+        points = self.kept[run]
+        return {"iteration": [t for t, _ in points], "value": [float(f"{v:.6g}") for _, v in points]}
+
+
+def _second_moment(optimizer: torch.optim.Optimizer) -> Tensor:
+    (p,) = optimizer.param_groups[0]["params"]
+    state = optimizer.state[p]
+    if "exp_avg_sq" not in state:
+        raise ValueError(f"{type(optimizer).__name__} keeps no second moment: it has no trace")
+    return state["exp_avg_sq"]
