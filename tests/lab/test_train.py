@@ -216,3 +216,25 @@ def test_devices():
     for name in ("cuda", "gpu"):
         with pytest.raises(LabError, match="device="):
             choose_device(name)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("name", ["Tiny", "TinyLoader"])
+def test_on_a_gpu_it_trains_and_resumes(name, tmp_path):
+    stop = Stop()
+
+    def ask(step, total, metric):
+        stop.signum = signal.SIGTERM if step >= 8 else 0
+
+    given = spec_of(name)
+    with pytest.raises(Interrupted):
+        train.run(given, tmp_path / "parts", Settings("cuda", checkpoint_seconds=0), ask, stop)
+    parts = train.run(given, tmp_path / "parts", Settings("cuda"))
+    whole = train.run(given, tmp_path / "whole", Settings("cuda"))
+    assert parts.done["sessions"] == 2
+    assert [line["train_loss"] for line in parts.metrics] == pytest.approx(
+        [line["train_loss"] for line in whole.metrics], rel=1e-4
+    )
+    assert 0 < whole.done["step_seconds"] < whole.done["seconds"]
+    assert "cuda" in whole.env["device"]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from adaxopt.lab.errors import Interrupted, LabError
 
@@ -17,7 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        from adaxopt.lab import commands
+        with passing("starting"):
+            from adaxopt.lab import commands
     except ModuleNotFoundError as error:
         return _say(f"the command line needs {error.name}; pip install 'adaxopt[lab]'", 2)
     command = commands.parse(given)
@@ -35,6 +38,19 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
+
+
+@contextmanager
+def passing(text: str) -> Iterator[None]:
+    """Show a word in a terminal while something takes its time, then wipe it away."""
+    shown = sys.stderr.isatty()
+    if shown:
+        print(f"{text} ...", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def _say(text: str, code: int) -> int:

@@ -16,6 +16,7 @@ from tyro.conf import Positional, arg, subcommand
 
 from adaxopt.lab import compare as comparing
 from adaxopt.lab import jobs, options, progress, store, table
+from adaxopt.lab.cli import passing
 from adaxopt.lab.errors import LabError, RunError, StoreError, unknown
 from adaxopt.lab.settings import Settings, choose_device
 from adaxopt.lab.stats import Rule
@@ -43,7 +44,8 @@ def write_report(records: list[store.RunRecord], out: str, **how: Any) -> None:
     if not records:
         raise LabError("no run to report; `adax compare` and `adax demo` make some")
     try:
-        write(records, out, **how)
+        with passing("drawing the report"):
+            write(records, out, **how)
     except OSError as error:
         raise StoreError(f"cannot write {out}: {error.strerror}; give another --out") from error
     show(f"report: {out}")
@@ -281,9 +283,7 @@ class DataGet:
             from adaxopt.lab import data
         except ImportError as error:
             raise LabError(f"data sets need {error.name}; pip install 'adaxopt[lab]'") from error
-        found = data.get(self.name, **({"root": self.root} if self.root else {}))
-        if found is not None:
-            show(found)
+        print(data.get(self.name, self.root))
 
 
 @dataclass

@@ -26,6 +26,7 @@ from adaxopt.lab.splits import sources
 from adaxopt.lab.store import RunFolder
 
 FLUSH = 64  # steps between two looks at the losses: one wait for the device in so many
+SAMPLE = 16  # steps of which one is timed on a GPU, never the first, which compiles
 DIVERGED = 1e3  # times the first loss (at least 1): above it a run is given up
 LOOK = 0.1  # seconds between two looks at progress, signals and the age of the checkpoint
 OnProgress = Callable[[int, int, float | None], None]
@@ -106,7 +107,7 @@ class Loop:
             scale = self.factor(at.step)
             for group, base in zip(optimizer.param_groups, self.base, strict=True):
                 set_lr(group, base * scale)
-            timed = on_cpu or at.step % FLUSH == 0  # on a GPU a sample, because each look waits for it
+            timed = on_cpu or at.step % SAMPLE == SAMPLE - 1  # on a GPU a sample: each look waits for it
             begin = clock() if on_cpu else self.now(timed)
             result = task.loss(model, batch)
             if at.step == 0:
@@ -118,7 +119,7 @@ class Loop:
             end = clock() if on_cpu else self.now(timed)
             optimizer.zero_grad(set_to_none=True)
             if timed:
-                weight = 1 if on_cpu else FLUSH
+                weight = 1 if on_cpu else SAMPLE
                 at.step_seconds += weight * (end - middle)
                 at.useful_seconds += weight * (end - begin)
             self.pending.append((loss.detach(), mean_of(values), rows))

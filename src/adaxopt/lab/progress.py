@@ -64,18 +64,17 @@ class Bars:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
             TextColumn("{task.fields[note]}"),
             console=Console(file=stream or sys.stderr),
             transient=True,
         )
-        self.began = time.monotonic()
+        self.began, self.began_at = time.monotonic(), time.time()
         self.runs = self.count = self.fresh = 0
         self.inside = 0.0
 
@@ -99,17 +98,19 @@ class Bars:
 
     def finished(self, record: RunRecord) -> None:
         self.count += 1
-        self.fresh += self.inside > 0
+        self.fresh += (record.path / "done.json").stat().st_mtime >= self.began_at
         self.inside = 0.0
         self.bars.update(self.all, completed=self.count)
         self._time_left()
 
     def _time_left(self) -> None:
         """Runs that were already in the store took no time and say nothing about those to come."""
+        spent = time.monotonic() - self.began
         worth = self.fresh + self.inside
+        note = clock(spent)
         if worth > 0.5:
-            left = (time.monotonic() - self.began) / worth * max(0.0, self.runs - self.count - self.inside)
-            self.bars.update(self.all, note=f"{clock(left)} left")
+            note += f", {clock(spent / worth * max(0.0, self.runs - self.count - self.inside))} left"
+        self.bars.update(self.all, note=note)
 
 
 def clock(seconds: float) -> str:
