@@ -44,7 +44,7 @@ def run(
         study = replace(study, seeds=seeds)
     if epochs:
         study = replace(study, recipe=replace(study.recipe, epochs=epochs))
-    place = torch_device(device)
+    place = choose_device(device)
     train, test = images(data, place)
     if study.holdout:
         train, test = hold_out(train, study.holdout)
@@ -61,20 +61,28 @@ def find(name: str) -> Study:
     return STUDIES[short]
 
 
-def torch_device(name: str) -> Any:
-    """The device of that name; 'auto' is a GPU where there is one."""
-    return choose_device(name)
+def read(folder: str) -> cifar10.Cifar10:
+    """CIFAR-10 from `folder`, or from where `adax data get cifar10` put it."""
+    if folder:
+        return cifar10.load(folder)
+    root = default_root()
+    try:
+        return cifar10.load(root if _holds(root) else root / "cifar10")
+    except LabError as error:
+        raise LabError(f"{error}, or name a folder that has it (data=FOLDER)") from error
+
+
+def _holds(root: Path) -> bool:
+    try:
+        cifar10.layout(root)
+    except LabError:
+        return False
+    return True
 
 
 def images(folder: str, device: Any) -> tuple[Images, Images]:
-    """CIFAR-10 on the device, from `folder` or from where `adax data get cifar10` put it."""
-    root = Path(folder) if folder else default_root() / "cifar10"
-    try:
-        data = cifar10.load(root)
-    except LabError as error:
-        if folder:
-            raise
-        raise LabError(f"{error}; or give its folder with --set data=FOLDER") from error
+    """CIFAR-10 on the device."""
+    data = read(folder)
     train = Images.of(data.train_images, data.train_labels, device)
     return train, Images.of(data.test_images, data.test_labels, device)
 

@@ -1,0 +1,60 @@
+"""Tables of the CIFAR-10 studies in Markdown, from the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adaxopt.lab import stats
+from adaxopt.lab.cifar.book import STUDIES, Study
+from adaxopt.lab.cifar.claims import diverged
+from adaxopt.lab.cifar.drive import records
+from adaxopt.lab.cifar.rules import UNTIL
+
+TITLES = {
+    "sgdm-5e-4": "SGDM, L2 5e-4 (released code)",
+    "sgdm-1e-4": "SGDM, L2 1e-4 (the paper's text)",
+    "adamw": "AdamW",
+    "amsgradw": "AMSGrad(W)",
+    "adaxw": "AdaX-W",
+}
+
+
+def table(name: str, root: Path = Path("records")) -> str:
+    """A study's rows: ours with n and interval, the paper's beside it; what was not run says so."""
+    study = STUDIES[name]
+    found = records(root / "cifar10" / f"{name}.jsonl")
+    if not found:
+        return f"*CIFAR-10, {name}: not run yet (`adax reproduce cifar10/{name}`).*"
+    head = "| | n | test accuracy, % | 95% interval | paper | training accuracy at epoch 99, % |"
+    lines = [head, "|---|---|---|---|---|---|"]
+    for row in study.rows:
+        mine = [r for r in found if r["row"] == row.name]
+        good = [r for r in mine if not diverged(r)]
+        paper = f"{row.paper[0]:.2f} ± {row.paper[1]:.2f}" if row.paper else ""
+        title = TITLES.get(row.name, row.name)
+        if not good:
+            lines.append(f"| {title} | 0 | {'diverged' if mine else 'not run'} | | {paper} | |")
+            continue
+        seen = stats.t_interval([r["test_accuracy"] for r in good])
+        early = stats.mean([r["curve"]["train_accuracy"][:UNTIL][-1] for r in good])
+        interval = f"{seen.low:.2f} to {seen.high:.2f}" if seen.n > 1 else "–"
+        lost = f" ({len(mine) - len(good)} diverged)" if len(mine) > len(good) else ""
+        lines.append(f"| {title} | {seen.n}{lost} | {seen.mean:.2f} | {interval} | {paper} | {early:.1f} |")
+    return "\n".join(lines) + "\n\n" + caption(study, found[0])
+
+
+def caption(study: Study, record: dict) -> str:  # type: ignore[type-arg]
+    """What was run, on what."""
+    device = record["environment"]["hardware"]["device"]
+    precision = {"bf16": "bfloat16 autocast", "tf32": "TF32", "fp32": "float32"}[record["precision"]]
+    return (
+        f"CIFAR-10, {record['recipe']['model'].replace('resnet', 'ResNet-')}, {record['recipe']['epochs']} epochs, "
+        f"batch {record['recipe']['batch']}, {precision}, accuracy of the last epoch; {device}, "
+        f"{record['together']} runs at once in {record['seconds'] / 60:.1f} minutes. "
+        f"`adax reproduce cifar10/{study.name}`. {study.note}"
+    )
+
+
+def not_run(root: Path = Path("records")) -> list[str]:
+    """The studies that have no record yet."""
+    return [name for name in STUDIES if not (root / "cifar10" / f"{name}.jsonl").is_file()]
