@@ -66,10 +66,10 @@ def load(records: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]], lis
     for path in sorted((records / "claims").glob("*.json")):
         others += json.loads(path.read_text())
     check(ours + others, str(records))
-    return theory, sorted(ours, key=_order), others
+    return theory, sorted(ours, key=order), others
 
 
-def _order(row: Mapping[str, Any]) -> tuple[float, str, list[int], str]:
+def order(row: Mapping[str, Any]) -> tuple[float, str, list[int], str]:
     """Section, then the kind of claim, its numbers, and the letter that marks a variant of it."""
     section = re.search(r"Section (\d+)", row["section"])
     letters, numbers, variant = re.fullmatch(r"([A-Z]+)([\d.]*)([a-z]*)", row["id"]).groups()  # type: ignore[union-attr]

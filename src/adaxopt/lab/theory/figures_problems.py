@@ -11,6 +11,7 @@ from adaxopt.lab.theory.figures import (
     AXIS,
     INK,
     NAMES,
+    SOFT,
     Figure,
     Record,
     colour_of,
@@ -132,6 +133,7 @@ def regret_curves(record: Record) -> Figure:
     y3 = alt.Y(**log_axis("regret", "average regret", [1e-4, 1e-3, 1e-2, 0.1, 1], [1.5e-4, 1.3], "~g"))
     end = {row["optimizer"]: row["regret"] for row in three["rows"]}
     at = three["at"].index(min(three["at"], key=lambda t: abs(t - 3000)))
+    spot = {"t": three["at"][at], "regret": end["adax"][at]}
     left = alt.layer(
         curves(three, x3, y3),
         _text(
@@ -157,21 +159,20 @@ def regret_curves(record: Record) -> Figure:
             dy=10,
             align="right",
         ),
+        _text(
+            [{"optimizer": "adax", **spot, "words": "AdaX; on the same line"}],
+            x3,
+            y3,
+            colour,
+            dx=18,
+            dy=-19,
+            align="left",
+        ),
         *(
-            _text(
-                [{"optimizer": k, "t": three["at"][at], "regret": end["adax"][at], "words": words}],
-                x3,
-                y3,
-                colour,
-                dx=18,
-                dy=dy,
-                align="left",
-            )
-            for k, words, dy in (
-                ("adax", "AdaX, and on the same line", -19),
-                ("amsgrad", "AMSGrad, NosAdam,", -5),
-                ("adam, b2=0.999", "Adam, b2 = 0.99, 0.999", 9),
-            )
+            alt.Chart(rows([{**spot, "words": words}]))
+            .mark_text(fontSize=11.5, color=SOFT, dx=18, dy=dy, align="left")
+            .encode(x=x3, y=y3, text="words:N")
+            for words, dy in (("AMSGrad, NosAdam and", -4), ("Adam with b2 = 0.99, 0.999", 11))
         ),
     ).properties(width=320, height=280, title=panel_title("Problem (3): slope 3 every third step, else -1"))
 
@@ -186,14 +187,22 @@ def regret_curves(record: Record) -> Figure:
     names = [
         {"optimizer": k, "t": chance["steps"], "regret": last[k], "words": words}
         for k, words in (
-            ("adam, b2=0.1", "Adam, b2 = 0.1, 0.99"),
+            ("adam, b2=0.1", "Adam, b2 = 0.1"),
+            ("adam, b2=0.99", "Adam, b2 = 0.99"),
             ("adam, b2=0.999", "Adam, b2 = 0.999"),
             ("amsgrad", "AMSGrad"),
             ("adax", "AdaX, NosAdam"),
             ("sgdm", "SGD"),
         )
     ]
-    nudge = {"adam, b2=0.1": -4, "adam, b2=0.999": 5, "amsgrad": -5, "adax": 4, "sgdm": 18}
+    nudge = {
+        "adam, b2=0.1": -11,
+        "adam, b2=0.99": 4,
+        "adam, b2=0.999": 5,
+        "amsgrad": -5,
+        "adax": 4,
+        "sgdm": 18,
+    }
     worst = (
         alt.Chart(rows([{"regret": 2 * chance["mean_gradient"]}]))
         .mark_rule(color=AXIS, strokeDash=[2, 3])

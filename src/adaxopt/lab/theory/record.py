@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import adaxopt
+from adaxopt.lab.theory.claims import order
 from adaxopt.lab.theory.problems import Array
 
 SCHEMA = 1
@@ -26,7 +27,7 @@ def record(
     """A record: numbers to ten digits, and no word about the machine."""
     versions = {"adaxopt": adaxopt.__version__, "numpy": np.__version__, "python": platform.python_version()}
     head = {"schema": SCHEMA, "name": name, "what": what, "versions": versions}
-    return {**head, **_rounded({**body, **more, "claims": claims})}
+    return {**head, **_rounded({**body, **more, "claims": sorted(claims, key=order)})}
 
 
 def _rounded(value: Any) -> Any:
