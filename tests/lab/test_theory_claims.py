@@ -100,7 +100,7 @@ def write(folder: Path, rows: list[dict]) -> Path:
 
 def a_claim(**changes) -> dict:
     row = claims.claim(
-        "X1", "CIFAR-10", "AdaX | wins.", paper="92.3", ours="92.1 [91.9, 92.3]", rule="mean", held=None, n=5
+        "X1", "CIFAR-10", "AdaX | wins.", paper="92.3", ours="92.1 [91.9, 92.3]", rule="b2*T", held=None, n=5
     )
     return {**row, **changes}
 
@@ -109,8 +109,15 @@ def test_other_experiments_get_their_own_section(tmp_path):
     text = claims.page(write(tmp_path, [a_claim()]))
     assert "## CIFAR-10" in text
     assert "| [X1](#claim-x1) | AdaX \\| wins. | **undecided** |" in text
+    assert "- Rule: b2\\*T" in text
     assert "- Computed (n = 5): 92.1 [91.9, 92.3]" in text
     assert "**1 claims of the paper: 1 undecided.**" in text
+
+
+def test_what_was_not_run_is_not_called_undecided(tmp_path):
+    text = claims.page(write(tmp_path, [a_claim(n=0), a_claim(id="X2", verdict="not held")]))
+    assert "**2 claims of the paper: 1 not held, 1 not run yet.**" in text
+    assert "### X1: not run yet" in text
 
 
 @pytest.mark.parametrize(

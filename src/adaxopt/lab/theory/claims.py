@@ -20,6 +20,7 @@ from typing import Any
 
 KEYS = ("id", "section", "claim", "paper", "ours", "n", "rule", "verdict", "note")
 VERDICTS = ("held", "not held", "undecided")
+NOT_RUN = "not run yet"
 PAGE = Path("docs/claims.md")
 
 
@@ -95,7 +96,7 @@ def page(records: Path) -> str:
         "",
         "Sections 2 to 4 need no data set: `adax reproduce reddi`, `adax reproduce synthetic` and `adax reproduce "
         "theory`",
-        "compute everything below in about a minute on one core.",
+        "compute their part of this page in about a minute on one core.",
         "",
         *_overview(ours + others),
     ]
@@ -123,14 +124,19 @@ def _overview(rows: list[dict[str, Any]]) -> list[str]:
         out[0] += f" {len(own)} of our own, corrections and facts that the library rests on: {_count(own)}."
     out += ["", "| id | claim | verdict |", "|---|---|---|"]
     for row in rows:
-        verdict = row["verdict"] if row["verdict"] == "held" else f"**{row['verdict']}**"
+        verdict = _verdict(row) if _verdict(row) in ("held", NOT_RUN) else f"**{row['verdict']}**"
         out.append(f"| [{row['id']}](#{_anchor(row['id'])}) | {_cell(row['claim'])} | {verdict} |")
     return out
 
 
 def _count(rows: list[dict[str, Any]]) -> str:
-    counts = Counter(row["verdict"] for row in rows)
-    return ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
+    counts = Counter(_verdict(row) for row in rows)
+    return ", ".join(f"{counts[v]} {v}" for v in (*VERDICTS, NOT_RUN) if counts[v])
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    """The verdict, or that there is none because nothing was run (n = 0)."""
+    return NOT_RUN if row["n"] == 0 and row["verdict"] == "undecided" else row["verdict"]
 
 
 def _sections(rows: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -144,16 +150,16 @@ def _entry(row: dict[str, Any]) -> list[str]:
     count = f" (n = {row['n']:,})" if row["n"] is not None else ""
     out = [
         f'<a id="{_anchor(row["id"])}"></a>',
-        f"### {row['id']}: {row['verdict']}",
+        f"### {row['id']}: {_verdict(row)}",
         "",
-        f"{row['claim']}",
+        _words(row["claim"]),
         "",
-        f"- Paper: {row['paper']}",
-        f"- Rule: {row['rule']}",
-        f"- Computed{count}: {row['ours']}",
+        f"- Paper: {_words(row['paper'])}",
+        f"- Rule: {_words(row['rule'])}",
+        f"- Computed{count}: {_words(row['ours'])}",
     ]
     if row["note"]:
-        out.append(f"- Note: {row['note']}")
+        out.append(f"- Note: {_words(row['note'])}")
     return [*out, ""]
 
 
@@ -188,7 +194,12 @@ def _anchor(id: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return _words(text).replace("|", "\\|")
+
+
+def _words(text: str) -> str:
+    """One line in which a product such as b2*T is not taken for emphasis."""
+    return str(text).replace("\n", " ").replace("*", "\\*")
 
 
 def main(arguments: list[str] | None = None) -> int:
