@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import math
+import pkgutil
 
 import numpy as np
 import pytest
 import torch
 
+from adaxopt.lab import theory
 from adaxopt.lab.theory import landscape, lemmas, precision, rate, regret, theorems, variant, weights
 from adaxopt.lab.theory.contours import contour
 from adaxopt.lab.theory.record import places, record
@@ -203,6 +207,11 @@ def test_operations_are_counted():
     """By hand: m 3, v 4 (with the square), the denominator 2, the quotient 1, x 4 (with a decay of zero)."""
     assert precision.operations(1e-4, steps=1) == 14
     assert precision.operations(1e-3, steps=3) == 42
+
+
+@pytest.mark.parametrize("module", [m.name for m in pkgutil.iter_modules(theory.__path__)])
+def test_examples_in_docstrings(module):
+    assert doctest.testmod(importlib.import_module(f"adaxopt.lab.theory.{module}")).failed == 0
 
 
 def test_records_refuse_what_is_not_plain():

@@ -35,7 +35,7 @@ def bias(t: Array, b2: float) -> Array:
     """E v-hat_t / E g^2 under stationary gradients.
 
     >>> bias(np.arange(1.0, 4), 0.5).round(4)
-    array([1.    , 1.5556, 2.0189])
+    array([1.    , 1.5556, 2.0197])
     """
     return weight_sum(t, b2) / divisor(t, b2)
 
