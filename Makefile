@@ -36,6 +36,7 @@ bench: setup  ## CPU step time and memory beside torch's AdamW
 	$(BIN)/python benchmarks/lab.py
 
 docs: setup  ## write the tables of README.md and docs/ anew from records/
+	$(BIN)/python -m adaxopt.lab.report.figures
 	$(BIN)/python -m adaxopt.lab.theory.claims
 	$(BIN)/python -m adaxopt.lab.pages
 

@@ -149,7 +149,26 @@ def gpu(root: Path) -> str:
 
 
 def cifar(root: Path) -> str:
-    return "*CIFAR-10: not run yet (`adax reproduce cifar10/table2`).*"
+    from adaxopt.lab.cifar import tables
+
+    records = root / "records"
+    if not (records / "cifar10" / "table2.jsonl").exists():
+        return "*CIFAR-10: not run yet (`adax reproduce cifar10/table2`).*"
+    waiting = tables.not_run(records)
+    rest = f"\n\nNot run yet: {', '.join(f'`cifar10/{name}`' for name in waiting)}." if waiting else ""
+    return (
+        picture("cifar10-table2-metric", "Test accuracy by epoch")
+        + "\n\n"
+        + tables.table("table2", records)
+        + rest
+    )
+
+
+def picture(name: str, alt: str) -> str:
+    return (
+        f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="docs/images/{name}-dark.svg">\n'
+        f'  <img alt="{alt}" src="docs/images/{name}.svg">\n</picture>'
+    )
 
 
 Section = Callable[[Path], str]
