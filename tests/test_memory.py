@@ -173,10 +173,21 @@ def test_namespaces_agree(function, b2):
     torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-300)
 
 
-@pytest.mark.parametrize("b2", GROWTH)
-def test_a_tensor_for_b2(b2):
-    got = memory.growing_gain(TENSOR_TIMES, torch.tensor(b2, dtype=torch.float64), torch)
-    torch.testing.assert_close(got, memory.growing_gain(TENSOR_TIMES, b2, torch), rtol=1e-10, atol=1e-300)
+@pytest.mark.parametrize(
+    "function",
+    [
+        memory.growing_gain,
+        memory.growing_log_norm,
+        memory.fading_gain,
+        memory.fading_log_norm,
+        memory.power_gain,
+    ],
+)
+@pytest.mark.parametrize("b2", [0.0, *GROWTH])
+def test_a_tensor_for_b2(b2, function):
+    """Also at b2 = 0, where the growing memory's own formula is 0/0."""
+    got = function(TENSOR_TIMES, torch.tensor(b2, dtype=torch.float64), torch)
+    torch.testing.assert_close(got, function(TENSOR_TIMES, b2, torch), rtol=1e-10, atol=1e-300)
 
 
 @pytest.mark.parametrize("t", [1, 2, 3, 10, 1_000, 74_000, 400_000, 800_000])

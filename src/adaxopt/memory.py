@@ -64,7 +64,8 @@ def growing_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:
     if isinstance(b2, (int, float)) and b2 == 0:
         return 1.0 / t
     rate = _of_number("log1p", b2, xp)
-    return xp.clip(b2 * xp.exp(-t * rate) / -xp.expm1(-t * rate), max=1.0)
+    gain = xp.clip(b2 * xp.exp(-t * rate) / -xp.expm1(-t * rate), max=1.0)
+    return gain if isinstance(b2, (int, float)) else xp.where(b2 == 0, 1.0 / t, gain)
 
 
 def growing_log_norm(t: Number, b2: Number, xp: Any = scalars) -> Number:
@@ -72,7 +73,8 @@ def growing_log_norm(t: Number, b2: Number, xp: Any = scalars) -> Number:
     if isinstance(b2, (int, float)) and b2 == 0:
         return equal_log_norm(t, b2, xp)
     rate = _of_number("log1p", b2, xp)
-    return t * rate + xp.log(-xp.expm1(-t * rate))
+    norm = t * rate + xp.log(-xp.expm1(-t * rate))
+    return norm if isinstance(b2, (int, float)) else xp.where(b2 == 0, equal_log_norm(t, b2, xp), norm)
 
 
 def fading_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:

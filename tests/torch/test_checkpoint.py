@@ -73,6 +73,21 @@ def test_resuming_is_bit_exact_on_every_backend(name, backend):
     assert same(snapshot(resumed), snapshot(optimizer))
 
 
+def test_fully_decoupled_decay_remembers_the_first_lr():
+    """Decay is measured against the lr that training began with, also after a resume under another one."""
+    p, q = (torch.nn.Parameter(torch.ones(2, dtype=torch.float64)) for _ in range(2))
+    options = {"weight_decay": 0.1, "decay": "fully_decoupled"}
+    optimizer, resumed = AdaXW([p], lr=0.1, **options), AdaXW([q], lr=7.0, **options)
+    optimizer.param_groups[0]["lr"] = 0.05  # as a schedule does
+    p.grad = torch.zeros(2, dtype=torch.float64)
+    optimizer.step()
+    assert p.tolist() == [0.95, 0.95]
+    resumed.load_state_dict(saved_and_read(optimizer))
+    q.grad = torch.zeros(2, dtype=torch.float64)
+    resumed.step()
+    assert q.tolist() == [0.95, 0.95]
+
+
 def test_resuming_sparse_rows():
     def gradient(t):
         index = torch.tensor([[t % 3, 3]])

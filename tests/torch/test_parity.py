@@ -276,6 +276,24 @@ def test_clip_update(name, backend):
     assert relative(free, expected) > 1e-8
 
 
+@pytest.mark.parametrize("decay", ["l2", "decoupled", "fully_decoupled"])
+@pytest.mark.parametrize(("name", "backend"), table(METHODS, BACKENDS))
+def test_tensors_for_hyper_parameters(name, backend, decay):
+    """One element, of no dimension or one: the same as the number, on every path."""
+    b1, b2 = METHODS[name].defaults["betas"]
+    plain = {"lr": 0.01, "eps": 1e-3, "weight_decay": 0.05, "betas": (b1, b2)}
+    double = {k: torch.tensor(v, dtype=torch.float64) for k, v in plain.items() if k != "betas"}
+    for shape in ((), (1,)):
+        tensors = {k: v.reshape(shape) for k, v in double.items()}
+        tensors["betas"] = tuple(torch.tensor(b, dtype=torch.float64).reshape(shape) for b in (b1, b2))
+        found = []
+        for options in (plain, tensors):
+            p = parameter()
+            optimizer = create(name, [p], decay=decay, **options, **BACKENDS[backend])
+            found.append(drive(optimizer, [p], CURVED, 13))
+        assert relative(found[1], found[0]) < 1e-12
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("name", FUSES)
 @pytest.mark.parametrize("asked", [{}, {"fused": True}, {"fused": True, "foreach": False}])

@@ -90,6 +90,21 @@ def test_groups_and_sleepers():
     assert optimizer.stats()[1]["gain"] == 1.0
 
 
+def test_rows_speak_of_their_own_time():
+    """A parameter of 1,000 steps whose busiest row has met three gradients has the gain of step three."""
+    p = torch.nn.Parameter(torch.ones(4, 2))
+    optimizer = AdaXW([p])
+    with torch.sparse.check_sparse_tensor_invariants():
+        for row in (0, 1, 1, 1):
+            p.grad = torch.sparse_coo_tensor(torch.tensor([[row]]), torch.full((1, 2), 2.0), (4, 2))
+            optimizer.step()
+    optimizer.state[p]["step"].fill_(1_000)
+    (s,) = optimizer.stats()
+    assert s["step"] == 1_000
+    assert s["gain"] == pytest.approx(float(oracles.adax_gain(3, 1e-4)))
+    assert s["sleeping"] == 0.5
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.complex64])
 def test_other_dtypes(dtype):
     p = torch.nn.Parameter(torch.ones(4, dtype=dtype))

@@ -51,7 +51,8 @@ def _group(optimizer: Engine, group: dict) -> dict[str, float]:
     stride = max(1, elements // SAMPLE)
     gain = None
     for entry in entries:
-        t = max(float(entry["step"]), 1.0)
+        time = entry["row_step"].max() if "row_step" in entry else entry["step"]  # the busiest row's
+        t = max(float(time), 1.0)
         n = method.numbers(t, group)
         v = _real(entry["exp_avg_sq"]) if "exp_avg_sq" in entry else None
         m = _real(entry["exp_avg"]) if "exp_avg" in entry else None
