@@ -106,7 +106,9 @@ def claims(root: Path) -> str:
         return "*No claim was checked yet (`adax reproduce theory`).*"
     counts: dict[str, int] = {}
     for claim in found:
-        counts[claim["verdict"]] = counts.get(claim["verdict"], 0) + 1
+        waiting = str(claim["ours"]).startswith("not run")
+        verdict = "not run yet" if waiting else claim["verdict"]
+        counts[verdict] = counts.get(verdict, 0) + 1
     shown = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda c: -c[1]))
     return f"Of {len(found)} claims with an id so far: {shown}. Each with its rule: [docs/claims.md](docs/claims.md)."
 
