@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from adaxopt.lab import compare, files, jobs, progress, stats, store, study, table, tune
-from adaxopt.lab.errors import LabError, StoreError
+from adaxopt.lab.errors import Interrupted, LabError, StoreError
 from adaxopt.lab.settings import Settings
+from adaxopt.lab.signals import Stop
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 
@@ -230,6 +231,15 @@ class TestSharing:
         compare.compare(given, tmp_path, watcher=Watch())
         holder.join()
         assert order == ["adaxw", "sgdm"]  # the free one first, the held one when it was free
+
+    def test_a_signal_ends_the_waiting(self, tmp_path):
+        given = small(tune=0, seeds=1, optimizers=("sgdm",))
+        stop = Stop()
+        timer = threading.Timer(0.3, lambda: setattr(stop, "signum", 15))
+        with store.RunFolder(tmp_path, given.complete().final("sgdm", {}, 0)).lock():
+            timer.start()
+            with pytest.raises(Interrupted, match="stopped between two runs"):
+                compare.compare(given, tmp_path, stop=stop)
 
     def test_two_processes_end_with_the_same_bits(self, done, tmp_path):
         given = small().complete()

@@ -77,7 +77,10 @@ def test_a_broken_task_is_one_line(name, kind, words, tmp_path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("digit", "unknown task 'digit'; known are digits, cifar10, or your own as file.py:Class"),
+        (
+            "digit",
+            f"unknown task 'digit'; known are {', '.join(task.BUILT_IN)}, or your own as file.py:Class",
+        ),
         ("nowhere.py:Task", "no such file"),
         (f"{TINY}:Tyny", "unknown class in"),
         ("no_such_module_here:Task", "cannot be imported"),
@@ -175,6 +178,19 @@ class TestOptimizers:
         )
         assert type(built) is kind
 
+    def test_a_second_name_takes_other_options(self, tmp_path):
+        plain = train.run(spec_of(optimizer="adaxw"), tmp_path)
+        same = train.run(spec_of(optimizer="adaxw@again"), tmp_path)
+        slow = train.run(spec_of(optimizer="adaxw@slow", options={"betas": [0.9, 0.5e-2]}), tmp_path)
+        assert same.done["model_sha256"] == plain.done["model_sha256"] != slow.done["model_sha256"]
+
+    def test_an_edited_optimizer_is_another_run(self, tmp_path):
+        file = tmp_path / "mine.py"
+        file.write_text(Path(TINY).read_text())
+        before = spec_of(optimizer=f"{file}:PlainSGD", options={"lr": 0.1})
+        file.write_text(Path(TINY).read_text() + "\n# edited\n")
+        assert spec.digest(spec_of(optimizer=f"{file}:PlainSGD", options={"lr": 0.1})) != spec.digest(before)
+
     def test_the_users_own_file(self, tmp_path):
         record = train.run(spec_of(optimizer=f"{TINY}:PlainSGD", options={"lr": 0.1}), tmp_path)
         assert record.done["status"] == "finished"
@@ -183,6 +199,8 @@ class TestOptimizers:
         ("name", "options", "words"),
         [
             ("adamx", {}, "unknown optimizer 'adamx'; known are sgdm, adagrad"),
+            ("adaxw@", {}, "a second name follows the @"),
+            ("adamx@a", {}, "unknown optimizer 'adamx'"),
             ("torch:AdamX", {}, "unknown optimizer in torch 'AdamX'; known are"),
             ("nowhere_at_all:X", {}, "cannot be imported"),
             ("collections:OrderedDict", {}, "must be a subclass of torch.optim.Optimizer"),

@@ -203,6 +203,19 @@ def test_tuning_holds_out_a_fifth_and_final_runs_see_all(tmp_path):
     assert not set(keep.tolist()) & set(held.tolist())
 
 
+def test_a_run_goes_on_where_it_was_begun(tmp_path):
+    stop = Stop()
+    stop.signum = signal.SIGTERM
+    with pytest.raises(Interrupted):
+        train.run(spec_of(), tmp_path, stop=stop)
+    env = RunFolder(tmp_path, spec_of()).path / "env.json"
+    env.write_text(
+        env.read_text().replace('"device": "cpu",\n "threads": 1', '"device": "cuda:0",\n "threads": 1')
+    )
+    with pytest.raises(LabError, match="was begun on cuda:0; go on with --device cuda:0"):
+        train.run(spec_of(), tmp_path)
+
+
 def test_environment_is_recorded(tmp_path):
     env = train.run(spec_of(), tmp_path).env
     assert env["versions"]["torch"] == torch.__version__

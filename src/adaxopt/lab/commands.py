@@ -75,7 +75,7 @@ class Compare:
     task: Positional[str]
     """digits, cifar10, or your own: path/to/file.py:Class or module:Class"""
     optimizers: tuple[str, ...] = ("sgdm", "adamw", "amsgradw", "adaxw")
-    """names of the zoo, torch:AdamW, module:Class or file.py:Class"""
+    """names of the zoo, torch:AdamW, module:Class, file.py:Class; adaxw@slow is adaxw again, for other options"""
     seeds: int = 3
     """final runs of each optimizer"""
     tune: int = 0
@@ -87,7 +87,7 @@ class Compare:
     schedule: str | None = None
     """constant, step, cosine, poly or linear, with options: cosine,warmup=0.05 (the task's own unless given)"""
     set: tuple[str, ...] = ()
-    """options of an optimizer: adaxw.weight_decay=0.1 adamw.betas=0.9,0.95"""
+    """options of an optimizer: adaxw.weight_decay=0.1 adaxw@slow.betas=0.9,1e-5"""
     task_option: tuple[str, ...] = ()
     """options of the task: width=32"""
     baseline: str | None = None
@@ -155,7 +155,7 @@ class Demo:
             optimizers=("sgdm", "adamw", "amsgradw", "adaxw"),
             seeds=self.seeds,
             tune=self.tune,
-            name="demo",
+            name="demo" if self.tune == Demo.tune else f"demo-tune{self.tune}",
         )
         carry_out(study, self.out, Settings(), self.jobs, self.quiet, self.report)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from adaxopt.lab import stats, train, tune
-from adaxopt.lab.errors import Busy
+from adaxopt.lab.errors import Busy, Interrupted
 from adaxopt.lab.signals import Stop, listening
 from adaxopt.lab.store import RunRecord
 from adaxopt.lab.study import Study
@@ -119,6 +119,8 @@ def _drain(
         for plan, specs, got in waiting:
             while True:
                 for i, spec in enumerate(specs):
+                    if stop.signum:
+                        raise Interrupted("stopped between two runs", stop.signum)
                     if i not in got:
                         try:
                             got[i] = train.run(spec, root, settings, _teller(watcher, spec), stop)

@@ -328,10 +328,8 @@ def set_lr(group: dict[str, Any], lr: float) -> None:
 def mean_of(values: Any) -> torch.Tensor:
     """A batch's metric as one number on its device: the mean of what the task gave."""
     if not isinstance(values, torch.Tensor):
-        return torch.tensor(float(values))
-    values = values.detach()
-    if values.dtype != torch.float32:
-        values = values.to(torch.float32)
+        return torch.tensor(float(values), dtype=torch.float64)
+    values = values.detach().to(torch.float32 if values.device.type == "mps" else torch.float64)
     return values.mean() if values.dim() else values
 
 

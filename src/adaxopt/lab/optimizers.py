@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from adaxopt.lab.errors import LabError, unknown
-from adaxopt.lab.task import find, first_line, import_module
+from adaxopt.lab.task import file_digest, find, first_line, import_module
 from adaxopt.zoo import METHODS
 
 RECORDED = ("lr", "betas", "eps", "weight_decay")  # written into every specification, with what the user sets
@@ -22,8 +22,20 @@ def names() -> tuple[str, ...]:
     return tuple(METHODS)
 
 
+def base(name: str) -> str:
+    """The optimizer behind a name: `adaxw@slow` is adaxw under a second name, for other options beside the first.
+
+    >>> base("adaxw@slow"), base("torch:AdamW")
+    ('adaxw', 'torch:AdamW')
+    """
+    return name.partition("@")[0]
+
+
 def check_name(name: str) -> str:
     """The name itself, or an error that lists the known ones."""
+    if "@" in name and not name.partition("@")[2]:
+        raise LabError(f"optimizer {name!r}: a second name follows the @, such as adaxw@slow")
+    name = base(name)
     if ":" not in name and name not in METHODS:
         raise LabError(
             f"unknown optimizer {name!r}; known are {', '.join(METHODS)}, or torch:AdamW, module:Class, "
@@ -60,10 +72,11 @@ def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]
     {'lr': 0.005, 'betas': [0.9, 0.0001], 'eps': 1e-12, 'weight_decay': 0.1}
     """
     check_name(name)
-    if name in METHODS:
-        defaults = {key: METHODS[name].defaults[key] for key in RECORDED}
+    kind = base(name)
+    if kind in METHODS:
+        defaults = {key: METHODS[kind].defaults[key] for key in RECORDED}
     else:
-        parameters = inspect.signature(_class(name)).parameters
+        parameters = inspect.signature(_class(kind)).parameters
         defaults = {
             key: parameters[key].default
             for key in RECORDED
@@ -83,13 +96,20 @@ def build(name: str, params: Iterable[Any], given: Mapping[str, Any]) -> torch.o
     import adaxopt
 
     check_name(name)
+    kind = base(name)
     chosen = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     try:
-        if name in METHODS:
-            return adaxopt.create(name, params, **chosen)
-        return _class(name)(params, **chosen)
+        if kind in METHODS:
+            return adaxopt.create(kind, params, **chosen)
+        return _class(kind)(params, **chosen)
     except (TypeError, ValueError) as error:
         raise LabError(f"optimizer {name}: {first_line(error)}") from error
+
+
+def source_digest(name: str) -> str | None:
+    """A digest of the file that holds a user's optimizer, so that an edited one is another run."""
+    kind = base(name)
+    return None if kind in METHODS or kind.startswith("torch") else file_digest(_class(kind))
 
 
 @functools.cache

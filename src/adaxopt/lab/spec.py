@@ -55,9 +55,12 @@ def make(
         "purpose": purpose,
         "trial": trial,
     }
-    source = _source(task)
-    if source is not None:
-        result["task_source"] = source
+    for key, source in (
+        ("task_source", _source(task)),
+        ("optimizer_source", optimizers.source_digest(optimizer)),
+    ):
+        if source is not None:
+            result[key] = source
     return json.loads(canonical(result))
 
 

@@ -92,13 +92,13 @@ class RunFolder:
                 f"{self.path}: not a run folder (has {foreign[0]}, no spec.json); left untouched"
             )
 
-    def write_env(self, env: dict[str, Any]) -> None:
-        if not (self.path / "env.json").exists():
-            files.write_json(self.path / "env.json", env)
-
-    def env(self) -> dict[str, Any]:
+    def begin(self, env: dict[str, Any]) -> dict[str, Any]:
+        """The environment that the run began in: what is on record when there is a checkpoint, else this one."""
         path = self.path / "env.json"
-        return files.read_json(path) if path.exists() else {}
+        if path.exists() and self.checkpoint.exists():
+            return files.read_json(path)
+        files.write_json(path, env)
+        return env
 
     def metrics(self, keep: int) -> files.Appender:
         """The metrics file, cut back to the first `keep` bytes."""

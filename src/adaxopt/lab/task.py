@@ -94,7 +94,15 @@ def source_digest(name: str) -> str | None:
     built-in one."""
     if name in BUILT_IN:
         return None
-    file = inspect.getsourcefile(inspect.unwrap(find(name)))
+    return file_digest(find(name))
+
+
+def file_digest(what: Any) -> str | None:
+    """A digest of the file in which a class or function is defined; files that it imports are not looked at."""
+    try:
+        file = inspect.getsourcefile(inspect.unwrap(what))
+    except TypeError:
+        return None
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] if file else None
 
 

@@ -48,9 +48,12 @@ def run(
     with folder.lock():
         if folder.finished():
             return folder.record()
-        folder.write_env(environment.describe(device, settings.threads))
-        threads = folder.env().get("threads", settings.threads)
-        with randomness.controlled(spec["seed"], device, threads):
+        env = folder.begin(environment.describe(device, settings.threads))
+        if env.get("device", str(device)).partition(":")[0] != device.type:
+            raise LabError(
+                f"run {folder.path} was begun on {env['device']}; go on with --device {env['device']}"
+            )
+        with randomness.controlled(spec["seed"], device, env.get("threads", settings.threads)):
             try:
                 loop = Loop(spec, task, folder, device, settings, on_progress, stop)
                 folder.finish(loop.run())
