@@ -23,7 +23,7 @@ demo: setup  ## compare optimizers on embedded data: about a minute, ends with a
 	$(BIN)/adax demo
 
 test: setup  ## the test suite: core and lab, no GPU needed
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests --ignore=tests/integrations
 
 check: setup  ## ruff, types, import rules
 	$(BIN)/ruff check .
