@@ -111,3 +111,27 @@ def own_figure(field="optimizer"):
 
     base = alt.Chart(alt.InlineData(values=rows)).mark_line().encode(x="x:Q", y="y:Q", color=f"{field}:N")
     return base
+
+
+def cifar_line(row="adaxw", seed=0, optimizer="adaxw", lr=5e-3, final=92.0, study="table2", **options):
+    """One line of records/cifar10/<study>.jsonl, three epochs long."""
+    loss = [1.5, 0.8, 0.3] if final is not None else [1.5, None, None]
+    return {
+        "study": study,
+        "row": row,
+        "seed": seed,
+        "optimizer": optimizer,
+        "options": {"lr": lr, **options},
+        "recipe": {"model": "resnet20", "epochs": 3, "milestones": [1, 2], "gamma": 0.1, "batch": 128},
+        "images": 50000,
+        "precision": "bf16",
+        "test_accuracy": 10.0 if final is None else final,
+        "train_accuracy": 95.0,
+        "train_loss": 0.3,
+        "curve": {
+            "train_loss": loss,
+            "train_accuracy": [50.0, 80.0, 95.0],
+            "test_accuracy": [50.0, 80.0, final],
+        },
+        "seconds": 1.0,
+    }

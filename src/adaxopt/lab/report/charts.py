@@ -14,7 +14,8 @@ from adaxopt.lab import stats
 from adaxopt.lab.report.curves import learning_curve, lr_sensitivity
 from adaxopt.lab.report.encoding import Chart
 from adaxopt.lab.report.rows import differences, seed_dots, wall_clock
-from adaxopt.lab.report.series import Study, axis_of
+from adaxopt.lab.report.series import Study, axis_of, swept
+from adaxopt.lab.report.sweeps import sweep
 from adaxopt.lab.report.tables import percent, reference
 
 __all__ = [
@@ -43,7 +44,7 @@ def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None 
     axis = axis_of(study)
     base = reference(study, baseline)
     several = any(len(s.finished) > 1 for s in study.series)
-    over = f"Mean over seeds{' with its 95% interval' if several else ''}"
+    over = f"Mean over {_seeds(study)}{' with its 95% interval' if several else ''}"
     crosses = (
         " A thin line that ends in a cross is a diverged run."
         if any(s.diverged for s in study.series)
@@ -52,6 +53,7 @@ def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None 
     level = (rule or stats.Rule()).level
     steps = any(s.seconds("step_seconds") for s in study.series)
     solid = " The solid part is the optimizer's own step." if steps else ""
+    paper = " The ring is the paper's mean, with its margin." if any(s.paper for s in study.series) else ""
     made: list[tuple[str, str, str, Chart]] = [
         (
             "metric",
@@ -63,8 +65,14 @@ def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None 
         (
             "seeds",
             f"Final {study.metric_name}, seed by seed",
-            "A point is one run; the tick is the mean and the box its 95% interval. Best mean first.",
+            f"A point is one run ({_seeds(study)}); the tick is the mean, the box its 95% interval.{paper}",
             seed_dots(study),
+        ),
+        (
+            "sweep",
+            f"Sensitivity to {key[0].replace('_', ' ')}" if (key := swept(study)) else "",
+            f"Final runs: {over[0].lower()}{over[1:]}.",
+            sweep(study),
         ),
         (
             "lr",
@@ -84,3 +92,10 @@ def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None 
         ("time", "Time for one run", f"Mean wall-clock; a tick is one run.{solid}", wall_clock(study)),
     ]
     return [Picture(name, title, caption, chart) for name, title, caption, chart in made if chart is not None]
+
+
+def _seeds(study: Study) -> str:
+    """How many finished runs the means are over: `5 seeds`, or `3 to 5 seeds`."""
+    counts = sorted({len(s.finished) for s in study.series if s.finished}) or [0]
+    few = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+    return f"{few} seed{'s' * (counts[-1] != 1)}"

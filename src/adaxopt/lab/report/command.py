@@ -11,7 +11,10 @@ from adaxopt.zoo import METHODS
 
 
 def commands(study: Study) -> list[str]:
-    """One `adax compare` for the study, or one for each variant when an optimizer was run with several settings."""
+    """The command that the runs recorded; else one `adax compare`, or one a variant where an optimizer has several."""
+    given = list(dict.fromkeys(r.env["command"] for r in study.records if r.env and r.env.get("command")))
+    if given:
+        return given
     optimizers = [s.optimizer for s in study.series]
     if len(set(optimizers)) == len(optimizers):
         return [_compare(study, study.series)]

@@ -1,6 +1,7 @@
 """Every picture of the documentation from the committed records: `python -m adaxopt.lab.report.figures`.
 
     records/**/*.jsonl       exported runs: <study>-metric.svg, -train-loss, -seeds, -lr, -difference, -time
+    records/cifar10/*.jsonl  cifar10-<study>-*.svg
     records/theory/*.json    theory-*.svg
 
 Each picture has a twin for dark paper, `<name>-dark.svg`. Nothing is computed here but what the charts need, so the
@@ -30,6 +31,11 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
     for file in sorted(records.rglob("*.jsonl")):
         if EXPORT in file.read_text().partition("\n")[0]:
             out += save_charts(read_export(file), folder, formats, ("light", "dark"))
+    if (records / "cifar10").is_dir():
+        from adaxopt.lab.report.cifar import load
+
+        runs = load(records / "cifar10")
+        out += save_charts(runs, folder, formats, ("light", "dark")) if runs else []
     for file in sorted((records / "theory").glob("*.json")):
         from adaxopt.lab.theory.figures import for_record, save
 

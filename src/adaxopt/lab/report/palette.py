@@ -104,7 +104,9 @@ def _tint(colour: str, turn: float, lightness: float, paper: str) -> str:
     hue, _, saturation = colorsys.rgb_to_hls(*_rgb(colour))
     away = -0.01 if _luminance(paper) > 0.5 else 0.01
     while True:
-        mixed = colorsys.hls_to_rgb((hue + turn) % 1, lightness, max(0.55, saturation))
+        mixed = colorsys.hls_to_rgb(
+            (hue + turn) % 1, lightness, saturation if saturation < 0.2 else max(0.55, saturation)
+        )
         made = "#" + "".join(f"{round(255 * c):02x}" for c in mixed)
         low, high = sorted((_luminance(made), _luminance(paper)))
         if (high + 0.05) / (low + 0.05) >= 3.2 or not 0.02 < lightness < 0.98:

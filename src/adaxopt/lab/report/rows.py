@@ -20,7 +20,8 @@ from adaxopt.lab.report.encoding import (
     shape,
 )
 from adaxopt.lab.report.series import Study
-from adaxopt.lab.report.tables import Figures, duration, interval, versus
+from adaxopt.lab.report.tables import Figures, duration, interval, published, versus
+from adaxopt.lab.report.theme import TOKENS
 
 
 def _height(rows: int, least: int = 0) -> int:
@@ -68,6 +69,22 @@ def seed_dots(study: Study) -> Chart:
         )
         tick = alt.Chart(data(means)).mark_tick(thickness=2.5, bandSize=0, opacity=1, size=26)
         layers.append(tick.encode(y=y, x=x("mean"), color=hue, tooltip=tips))
+    theirs = [
+        row(s.label, mean=mean, low=mean - margin, high=mean + margin, text=published(mean, margin))
+        for s in study.series
+        if s.label in order
+        for mean, margin in ([s.paper] if s.paper else [])
+    ]
+    if theirs:
+        tips = ["optimizer:N", alt.Tooltip("text:N", title="the paper")]
+        span = alt.Chart(data(theirs)).mark_rule(strokeWidth=1.5, color=TOKENS["light"]["ink"])
+        ring = alt.Chart(data(theirs)).mark_point(
+            shape="circle", filled=False, size=80, strokeWidth=1.6, opacity=1
+        )
+        ink = alt.value(TOKENS["light"]["ink"])
+        group = alt.Detail("optimizer:N")
+        layers.append(span.encode(y=y, x=x("low"), x2="high:Q", detail=group))
+        layers.append(ring.encode(y=y, x=x("mean"), stroke=ink, detail=group, tooltip=tips))
     if lost:
         left = study.higher_is_better
         words = alt.Chart(data(lost)).mark_text(

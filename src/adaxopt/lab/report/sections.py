@@ -67,7 +67,8 @@ def _summary(study: Study, rows: Sequence[tables.Row], base: str, looks: Mapping
         f"better than {base} by" if base else "difference",
         "verdict",
     ]
-    head += ["lr", "runs", "time a run"]
+    timed, known = any(r.seconds is not None for r in rows), any(r.paper for r in rows)
+    head += ["paper"] * known + ["lr", "runs"] + ["time a run"] * timed
     head = [esc(h) for h in head]
     body = []
     for i, r in enumerate(rows):
@@ -84,9 +85,10 @@ def _summary(study: Study, rows: Sequence[tables.Row], base: str, looks: Mapping
                 line,
                 esc(r.difference),
                 _verdict(r),
+                *([esc(r.paper)] * known),
                 f'<span title="{esc(r.options)}">{esc(r.lr)}</span>' if r.lr else "",
                 ", ".join(counts),
-                esc(tables.duration(r.seconds)) if r.seconds is not None else "",
+                *([esc(tables.duration(r.seconds)) if r.seconds is not None else ""] * timed),
             ]
         )
     return html.table(head, body, "summary cards", [f'data-index="{index[r.label]}"' for r in rows])

@@ -57,6 +57,12 @@ class Series:
         """The options that the final runs share."""
         return dict(self.final[0].spec.get("options") or {}) if self.final else {}
 
+    @property
+    def paper(self) -> tuple[float, float] | None:
+        """A published mean and its margin for the same setting, where the records name one."""
+        given = next((r.done["paper"] for r in self.final if r.done and r.done.get("paper")), None)
+        return (float(given[0]), float(given[1])) if given else None
+
     def seconds(self, key: str = "seconds") -> list[float]:
         return [float(r.done[key]) for r in self.finished if _finite(r.done.get(key))]
 
@@ -78,8 +84,10 @@ class Study:
 
     @property
     def names(self) -> list[str]:
-        """Everything that charts name: the labels, and optimizers whose tuning belongs to several variants."""
-        return list(dict.fromkeys([*self.labels, *(s.optimizer for s in self.series if s.tune)]))
+        """Everything that charts name: the labels, and optimizers whose tuning or sweep belongs to several variants."""
+        found = swept(self)
+        shared = [*(s.optimizer for s in self.series if s.tune), *(found[1] if found else ())]
+        return list(dict.fromkeys([*self.labels, *shared]))
 
     @cached_property
     def ranked(self) -> list[Series]:
@@ -96,6 +104,22 @@ class Study:
     @property
     def direction(self) -> str:
         return "higher" if self.higher_is_better else "lower"
+
+
+def swept(study: Study) -> tuple[str, dict[str, list[Series]]] | None:
+    """The one number in which the variants of some optimizer differ, and those variants; None if there is no such."""
+    found: dict[str, dict[str, list[Series]]] = {}
+    for optimizer in dict.fromkeys(s.optimizer for s in study.series):
+        variants = [s for s in study.series if s.optimizer == optimizer and s.final]
+        settings = [flat(s.final[0].spec) for s in variants]
+        names = [
+            n
+            for n in dict.fromkeys(k for s in settings for k in s)
+            if len({show(s.get(n)) for s in settings}) > 1
+        ]
+        if len(variants) > 2 and len(names) == 1 and all(_finite(s.get(names[0])) for s in settings):
+            found.setdefault(names[0], {})[optimizer] = variants
+    return next(iter(found.items()), None)
 
 
 def status(record: Any) -> str:
@@ -198,7 +222,8 @@ def _variant_labels(optimizer: str, specs: Sequence[Mapping[str, Any]]) -> list[
         for n in dict.fromkeys(k for s in settings for k in s)
         if len({show(s.get(n)) for s in settings}) > 1
     ]
-    return [", ".join([optimizer, *(f"{n}={show(s.get(n))}" for n in names)]) for s in settings]
+    short = {n: {"weight_decay": "wd", "batch_size": "batch"}.get(n, n) for n in names}
+    return [", ".join([optimizer, *(f"{short[n]}={show(s.get(n))}" for n in names)]) for s in settings]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from adaxopt.lab import files, stats
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.report import tables
 from adaxopt.lab.report.embed import as_dict, swap
-from adaxopt.lab.report.palette import LOOKS, looks
+from adaxopt.lab.report.palette import LOOKS, Look, looks
 from adaxopt.lab.report.series import studies
 from adaxopt.lab.report.theme import TOKENS, config
 
@@ -35,24 +36,26 @@ def save_charts(
     for study in studies(records):
         for picture in pictures(study, *tables.plan(study, baseline, rule)):
             name = f"{slug(study.name)}-{picture.name}"
-            out += save_chart(picture.chart, folder / name, picture.title, formats, themes, study.labels)
+            words = {"text": picture.title, "subtitle": textwrap.wrap(picture.caption, 78)}
+            out += save_chart(picture.chart, folder / name, words, formats, themes, study.names, study.looks)
     return out
 
 
 def save_chart(
     chart: Any,
     stem: Path,
-    title: str = "",
+    title: str | Mapping[str, Any] = "",
     formats: Sequence[str] = ("svg", "png"),
     themes: Sequence[str] = ("light", "dark"),
     labels: Sequence[str] = (),
+    known: Mapping[str, Look] | None = None,
 ) -> list[Path]:
-    """One chart as `<stem>[-dark].<format>`; `title` is written above it."""
+    """One chart as `<stem>[-dark].<format>`; `title` (text, or Vega-Lite's with a subtitle) is written above it."""
     import vl_convert
 
     out = []
     for theme in themes:
-        spec = paint(chart, theme, title, labels)
+        spec = paint(chart, theme, title, labels, known)
         for kind in formats:
             path = stem.with_name(f"{stem.name}{'-dark' if theme == 'dark' else ''}.{kind}")
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,14 +69,20 @@ def save_chart(
     return out
 
 
-def paint(chart: Any, theme: str, title: str = "", labels: Sequence[str] = ()) -> dict[str, Any]:
+def paint(
+    chart: Any,
+    theme: str,
+    title: str | Mapping[str, Any] = "",
+    labels: Sequence[str] = (),
+    known: Mapping[str, Look] | None = None,
+) -> dict[str, Any]:
     """A chart on the paper of a theme: configuration, title, and the palette's colours for it."""
     spec = as_dict(chart)
     if title:
         spec["title"] = title
     if theme == "dark":
-        known = {**LOOKS, **looks(labels)}
-        words = {look.light: look.dark for look in known.values()}
+        every = {**LOOKS, **looks(labels), **(known or {})}
+        words = {look.light: look.dark for look in every.values()}
         words |= {colour: TOKENS["dark"][name] for name, colour in TOKENS["light"].items()}
         spec = swap(spec, words)
     spec["config"] = config(theme)

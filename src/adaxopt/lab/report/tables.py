@@ -101,6 +101,16 @@ def percent(share: float) -> str:
     return f"{100 * share:.6g}%"
 
 
+def published(mean: float, margin: float) -> str:
+    """A published value with the digits of its margin.
+
+    >>> published(92.3, 0.09)
+    '92.30 ± 0.09'
+    """
+    digits = max(0, -math.floor(math.log10(margin))) if margin > 0 else 2
+    return f"{mean:.{digits}f} ± {margin:.{digits}f}"
+
+
 class Figures:
     """Numbers with as many digits as their uncertainty allows: two digits of `width`.
 
@@ -145,6 +155,7 @@ class Row:
     diverged: int
     unfinished: int
     seconds: float | None
+    paper: str
 
 
 def summary(study: Study, base: str, rule: stats.Rule | None = None, fixed: bool = False) -> list[Row]:
@@ -203,6 +214,7 @@ def _summary_row(
         diverged=len(series.diverged),
         unfinished=len(series.unfinished),
         seconds=math.fsum(seconds) / len(seconds) if seconds else None,
+        paper=published(*series.paper) if series.paper else "",
     )
 
 
@@ -263,7 +275,7 @@ def environment(study: Study) -> list[tuple[str, str]]:
     """Versions, hardware and commit, as recorded; values that differ between runs are all listed, times as a span."""
     seen: dict[str, dict[str, None]] = {}
     for record in study.records:
-        for key, value in _leaves(record.env):
+        for key, value in _leaves({k: v for k, v in (record.env or {}).items() if k != "command"}):
             seen.setdefault(key, {})[show(value)] = None
     short: dict[str, int] = {}
     for key in seen:

@@ -1,0 +1,112 @@
+"""The CIFAR-10 records through the report: names, the paper's values, sweeps, divergence."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("altair", reason="the report needs altair: pip install 'adaxopt[lab]'")
+
+from report_records import cifar_line, own_figure, record
+
+from adaxopt.lab.errors import LabError
+from adaxopt.lab.report import charts, command, embed, series, tables
+from adaxopt.lab.report.cifar import load, read
+from adaxopt.lab.report.page import render
+
+RECORDS = Path(__file__).parents[2] / "records" / "cifar10"
+
+
+def written(folder, lines):
+    for name in {line["study"] for line in lines}:
+        text = "".join(json.dumps(line) + "\n" for line in lines if line["study"] == name)
+        (folder / f"{name}.jsonl").write_text(text)
+    return load(folder)
+
+
+def rows_of(chart, *fields):
+    data = chart.to_dict()["datasets"].values()
+    return [r for rows in data for r in rows if all(f in r for f in fields)]
+
+
+def test_lines_become_runs_of_the_methods_that_they_are(tmp_path):
+    lines = [cifar_line(seed=s, final=92.0 + s / 10) for s in range(3)]
+    lines += [cifar_line("amsgradw", s, "torch:AdamW", 1e-3, 91.5 + s / 10, amsgrad=True) for s in range(3)]
+    lines += [cifar_line("sgdm-5e-4", s, "torch:SGD", 0.1, 92.1, weight_decay=5e-4) for s in range(3)]
+    lines += [
+        cifar_line("sgdm-1e-4", s, "torch:SGD", 0.1, None if s else 91.0, weight_decay=1e-4) for s in range(3)
+    ]
+    [one] = series.studies(written(tmp_path, lines))
+    assert one.name == "cifar10-table2"
+    assert one.labels == ["sgdm, wd=0.0005", "sgdm, wd=0.0001", "amsgradw", "adaxw"]
+    by_name = {s.label: s for s in one.series}
+    assert by_name["adaxw"].values == [92.0, 92.1, 92.2]
+    assert [len(by_name["sgdm, wd=0.0001"].diverged), len(by_name["sgdm, wd=0.0001"].finished)] == [2, 1]
+    rows = {r.label: r for r in tables.summary(one, "adaxw")}
+    assert rows["adaxw"].paper == "92.32 ± 0.04"
+    assert rows["amsgradw"].mean == pytest.approx(statistics.mean([91.5, 91.6, 91.7]))
+    assert command.commands(one) == ["adax reproduce cifar10/table2"]
+    made = {p.name: p for p in charts.pictures(one)}
+    assert "time" not in made, "runs of a stack share their seconds"
+    theirs = [r for r in rows_of(made["seeds"].chart, "low") if r["optimizer"] == "adaxw" and "n" not in r]
+    assert [(r["mean"], r["low"], r["high"]) for r in theirs] == [(92.32, 92.28, 92.36)]
+    assert "the paper's mean" in made["seeds"].caption
+
+
+@pytest.mark.parametrize(
+    ("key", "option", "values", "log"),
+    [
+        ("lr", "lr", [1e-2, 1e-3, 1e-4], True),
+        ("b2", "betas", [[0.9, 1e-3], [0.9, 1e-4], [0.9, 1e-5]], True),
+        ("b1", "betas", [[0.0, 1e-4], [0.5, 1e-4], [0.9, 1e-4]], False),
+    ],
+)
+def test_a_sweep_is_drawn_over_its_setting(tmp_path, key, option, values, log):
+    lines = [
+        cifar_line(f"row {i}", s, study="lr", final=90.0 + i + s, **{option: v})
+        for i, v in enumerate(values)
+        for s in range(3)
+    ]
+    [one] = series.studies(written(tmp_path, lines))
+    picture = next(p for p in charts.pictures(one) if p.name == "sweep")
+    assert picture.title == f"Sensitivity to {key}"
+    means = {r["x"]: r["mean"] for r in rows_of(picture.chart, "x", "mean", "n")}
+    places = [v if option == "lr" else v[key == "b2"] for v in values]
+    assert means == {place: 91.0 + i for i, place in enumerate(places)}
+    scales = [part["scale"].get("type") for part in embed._walk(picture.chart.to_dict()) if _is_x(part)]
+    assert set(scales) == ({"log"} if log else {None})
+    assert "adaxw" in one.names, "the sweep's line has a switch of its own"
+
+
+def _is_x(part):
+    return isinstance(part, dict) and part.get("field") == "x" and "scale" in part
+
+
+def test_tuning_runs_are_scored_as_such(tmp_path):
+    lines = [cifar_line(f"adaxw lr {lr}", 0, lr=lr, study="tuning", final=90.0) for lr in (1e-2, 1e-3)]
+    [one] = series.studies(written(tmp_path, lines))
+    assert [p.name for p in charts.pictures(one)] == ["lr"]
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    path = tmp_path / "table2.jsonl"
+    path.write_text('{"study": "table2"}\n')
+    with pytest.raises(LabError, match=r"table2.jsonl: is not a file of CIFAR-10 runs"):
+        read(path)
+
+
+@pytest.mark.skipif(not (RECORDS / "table2.jsonl").is_file(), reason="no CIFAR-10 records yet")
+def test_the_committed_records_make_a_page():
+    runs = load(RECORDS)
+    text = render(runs, figures=[("Mine", "", own_figure())])
+    for name in {r.spec["study"] for r in runs}:
+        assert f"<h2>{name}</h2>" in text
+    assert len(text) < 8e6
+
+
+def test_no_sweep_where_variants_differ_in_two_things():
+    runs = [record(options={"a": a, "b": b}.items()) for a, b in ((1, 1), (2, 2), (3, 3))]
+    assert series.swept(series.studies(runs)[0]) is None
