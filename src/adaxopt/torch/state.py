@@ -98,7 +98,19 @@ def local_gradient(p: Tensor, g: Tensor) -> Tensor:
 
 def _resolved(g: Tensor) -> Tensor:
     """Autograd may leave a conjugation or a sign to be applied later; a step reads the numbers themselves."""
+    if torch.compiler.is_compiling():  # the compiler resolves them itself, and cannot ask
+        return g
     return g.resolve_conj().resolve_neg() if g.is_conj() or g.is_neg() else g
+
+
+def distributed_as(p: Tensor, value: Tensor) -> Tensor:
+    """A whole tensor, as one process saves it, placed as its DTensor parameter is; any other as it stands."""
+    kind = dtensor_type()
+    if kind is None or not isinstance(p, kind) or isinstance(value, kind):
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(value, p.device_mesh, p.placements, src_data_rank=None)  # type: ignore[attr-defined]
 
 
 def first_element(p: Tensor, rounding: str) -> int:
