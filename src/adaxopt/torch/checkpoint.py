@@ -129,7 +129,10 @@ def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any
         raise ValueError(
             f"checkpoint's parameter {name!r} has {key!r} of shape {tuple(value.shape)}: this parameter needs {shape}"
         )
-    return value.to(p.device)
+    return state.distributed_as(p, value.to(p.device)) if key in _SHAPED else value.to(p.device)
+
+
+_SHAPED = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "compensation")
 
 
 def load_released_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> None:

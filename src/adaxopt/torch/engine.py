@@ -181,6 +181,8 @@ class Engine(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if not self.state and self._only_prepares():
+            return loss
         for group in self.param_groups:
             if torch.compiler.is_compiling():
                 dispatch.on_device(self, group, None, None)
@@ -203,6 +205,26 @@ class Engine(Optimizer):
             raise RuntimeError(
                 f"CUDA graph capture of {type(self).__name__}.step: needs capturable=True in every group"
             )
+
+    def _only_prepares(self) -> bool:
+        """Create state, and no more, where the very first step has lr 0 and gradients of exactly 0.
+
+        torch.distributed.checkpoint makes the state of an optimizer that has never stepped by such a step; counted, it
+        would leave every gain after it too small.
+        """
+        captured = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+        if captured or torch.compiler.is_compiling():
+            return False
+        for group in self.param_groups:
+            lr = group["lr"]
+            if (isinstance(lr, Tensor) and not lr.is_cpu) or lr != 0:
+                return False
+        found = [(p, group) for group in self.param_groups for p in group["params"] if p.grad is not None]
+        if any(p.grad.is_sparse or bool(state.local(p.grad).any()) for p, _ in found):
+            return False
+        for p, group in found:
+            self.state[p].update(state.create(p, group, self.method.rule))
+        return bool(found)
 
     def step_parameter(self, p: Tensor) -> None:
         """Step one parameter alone (its own count goes on by one): for steps inside the backward pass."""

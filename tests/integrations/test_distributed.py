@@ -1,0 +1,182 @@
+"""Many processes with real process groups (gloo): the same numbers as one process, whatever the sharding."""
+
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import distributed_program as program
+import pytest
+import torch
+
+pytestmark = pytest.mark.needs("torch")
+feature = pytest.mark.feature
+TORCH = "PyTorch distributed"
+FIRST = (
+    "ddp",
+    "fsdp2",
+    "mixed",
+    "tensor_parallel",
+    "zero",
+    "clipping",
+    "stochastic",
+    "offload",
+    "full_state",
+    "save",
+)
+
+
+def launch(processes, *arguments, extra=(), expect=0):
+    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", *extra]
+    done = subprocess.run(
+        [*command, f"--nproc-per-node={processes}", *map(str, arguments)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    told = [line for line in done.stderr.splitlines() if line.startswith("[rank")]
+    assert done.returncode == expect, "\n".join(told[-30:]) or done.stderr[-4000:]
+    return done
+
+
+@cache
+def ran(scenario, processes):
+    """The scenario's findings; all that need a world of this size run in one launch."""
+    folder = _folder()
+    if processes != 2:
+        ran("save", 2)
+    path = folder / f"{scenario}_{processes}.pt"
+    if not path.exists():
+        names = (
+            (*FIRST, "resume")
+            if processes == 2
+            else ("resume", "stochastic", "fsdp2")
+            if processes == 4
+            else ("resume",)
+        )
+        launch(processes, Path(program.__file__), folder, *names)
+    return torch.load(path, weights_only=False)
+
+
+@cache
+def _folder():
+    return Path(mkdtemp(prefix="adaxopt-distributed-"))
+
+
+def same(found, expected):
+    assert found.keys() == expected.keys()
+    for name in expected:
+        torch.testing.assert_close(
+            found[name], expected[name], rtol=1e-11, atol=1e-11, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+@feature(TORCH, "DDP")
+def test_replicas_under_ddp_stay_bitwise_equal_and_match_one_process():
+    found = ran("ddp", 2)
+    assert found["replicas_equal"]
+    same(found["params"], program.reference())
+
+
+@feature(TORCH, "FSDP2 (fully_shard)")
+@pytest.mark.parametrize("processes", [2, 4])
+def test_sharded_parameters_match_one_process_on_every_path(processes):
+    found = ran("fsdp2", processes)
+    stats = found.pop("stats")
+    assert stats[0]["step"] == program.STEPS
+    for name, pair in found.items():
+        assert (
+            max((pair["reference"][k] - v).abs().max() for k, v in program.full(program.model()).items())
+            > 1e-3
+        )
+        same(pair["params"], pair["reference"]), name
+
+
+@feature(TORCH, "Tensor and DTensor parameters in one group")
+def test_plain_and_sharded_parameters_share_a_group():
+    found = ran("mixed", 2)
+    assert found["tensor_and_dtensor"]
+    same(found["params"], program.reference())
+
+
+@feature(TORCH, "tensor-parallel DTensors")
+def test_tensor_parallel_parameters_match_one_process():
+    found = ran("tensor_parallel", 2)
+    assert "Shard(dim=0)" in found["placements"]["0.weight"]
+    assert "Shard(dim=1)" in found["placements"]["2.weight"]
+    same(found["params"], program.reference())
+
+
+@feature(TORCH, "ZeroRedundancyOptimizer")
+def test_zero_redundancy_matches_one_process_and_gathers_its_state():
+    found = ran("zero", 2)
+    same(found["params"], program.reference())
+    net = program.model()
+    import adaxopt
+
+    optimizer = adaxopt.AdaXW(net.parameters(), **program.OPTIONS)
+    optimizer.load_state_dict(found["state"])
+    assert {float(entry["step"]) for entry in optimizer.state.values()} == {program.STEPS}
+    assert len(optimizer.state) == len(list(net.parameters()))
+
+
+@feature(TORCH, "gradient clipping on DTensors")
+@pytest.mark.parametrize("whose", ["torch", "adaxopt"])
+def test_clipping_by_the_total_norm_knows_shards(whose):
+    found = ran("clipping", 2)
+    assert min(found["reference"]["norms"]) > 0.05
+    assert found[whose]["norms"] == pytest.approx(found["reference"]["norms"], rel=1e-10)
+    # torch scales by bound/(norm + 1e-6) in its own order: a little less exact than the plain step
+    for name, expected in found["reference"]["params"].items():
+        torch.testing.assert_close(found[whose]["params"][name], expected, rtol=1e-9, atol=1e-9)
+
+
+@feature(TORCH, "stochastic rounding independent of sharding")
+@pytest.mark.parametrize("processes", [2, 4])
+def test_a_shard_rounds_as_the_whole_would(processes):
+    found = ran("stochastic", processes)
+    assert torch.equal(found["whole"], found["part"])
+
+
+@feature(TORCH, "distributed checkpoint saved at 2, resumed at 1, 2 and 4 processes")
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_a_checkpoint_of_two_processes_goes_on_in_any_number(processes):
+    undisturbed = ran("save", 2)["params"]
+    same(undisturbed, program.reference())
+    found = ran("resume", processes)
+    assert sorted(found) == ["flat_0", "flat_3", "plain_0", "plain_3"]
+    for params in found.values():
+        same(params, program.reference())
+
+
+@feature(TORCH, "state dicts of optimizers never stepped")
+def test_saving_an_optimizer_that_never_stepped_leaves_its_time_at_zero():
+    """torch makes the missing state by a step of lr 0 on gradients of 0: that one does not count."""
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+
+    import adaxopt
+
+    for options in ({}, {"wake": False}, {"foreach": True}, {"lr": torch.tensor(1e-2)}, {"capturable": True}):
+        net = program.model()
+        optimizer = adaxopt.AdaXW(net.parameters(), **{**program.OPTIONS, **options})
+        state = get_optimizer_state_dict(net, optimizer)
+        assert {float(entry["step"]) for entry in state["state"].values()} == {0.0}
+        again = adaxopt.AdaXW(net.parameters(), **{**program.OPTIONS, **options})
+        set_optimizer_state_dict(net, again, state)
+        program.train(net, again, program.batches(), whole=True)
+        same(program.full(net), program.reference(**options))
+
+
+@feature(TORCH, "whole state dict into a sharded optimizer")
+def test_a_state_dict_of_one_process_goes_into_a_sharded_optimizer():
+    found = ran("full_state", 2)
+    same(found["params"], program.reference())
+    assert found["names"] == sorted(name for name, _ in program.model().named_parameters())
+
+
+@feature(TORCH, "state offloaded to the host and brought back")
+def test_state_taken_away_and_brought_back_changes_nothing():
+    same(ran("offload", 2)["params"], program.reference())
