@@ -32,8 +32,8 @@ class Case:
     maximize: bool = False
     wake: bool | None = None
     scale: float | None = None
-    sizes: tuple[tuple[int, ...], ...] = ((3,), (1100,), (4, 5, 6))
-    times: tuple[int, ...] = (1, 3_000, 60_000, 0)
+    sizes: tuple[tuple[int, ...], ...] = ((3,), (1100,))
+    times: tuple[int, ...] = (1, 60_000, 0)
     tensor_lr: bool = False
     tensor_betas: bool = False
 

@@ -11,7 +11,6 @@ Importing this module needs no Triton.
 from __future__ import annotations
 
 import ctypes
-import re
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -84,11 +83,10 @@ class Slots:
 
 
 class Launch:
-    """A kernel compiled for these tables and launched with bare numbers: a few microseconds instead of Triton's 20.
+    """A kernel compiled for these tables and launched with bare numbers: 6 microseconds instead of Triton's 20.
 
-    The driver is called with an array of addresses of 64-bit arguments, which all of both kernels' are.
-    Where the driver or Triton will not have it so, the compiled kernel's own `run` is the way; where that is
-    missing (the interpreter), `run` is None and `plainly` is.
+    `run` takes what Triton's own launch passes to a compiled kernel, addresses as integers. It is None where kernels
+    are interpreted, or where Triton has changed what a compiled kernel offers: then `plainly` is the way.
     """
 
     def __init__(
@@ -104,48 +102,22 @@ class Launch:
         self.how = {} if interpreted else {"num_warps": warps, "enable_fp_fusion": True}
         names = function.arg_names[len(tables) + len(example) :]
         self.constants = tuple(options[name] for name in names)
-        self.bare = tuple(t.data_ptr() for t in tables)
         self.run: Any = None
-        self.driver: Any = None
         if interpreted:
             return
         named = dict(zip(names, self.constants, strict=True))
         compiled = function.warmup(*tables, *example, **named, grid=(1,), **self.how)
         try:
             compiled = compiled.result() if hasattr(compiled, "result") else compiled
-            self.run = compiled.run
-            self.head = (compiled.function, compiled.packed_metadata, None, None, None)
-            self._prepare(compiled, len(tables) + len(example))
-        except (AttributeError, OSError):
-            self.driver = None
-
-    def _prepare(self, compiled: Any, given: int) -> None:
-        """Lay out the arguments as the driver takes them; those that Triton adds (scratch space, unused here) are 0."""
-        entry = re.search(r"\.entry\s+\S+?\((.*?)\)", compiled.asm["ptx"], re.DOTALL)
-        kinds = re.findall(r"\.param\s+\.(\w+)", entry.group(1)) if entry else []
-        if len(kinds) < given or set(kinds) - {"u64", "b64", "s64"} or compiled.metadata.num_ctas != 1:
-            return
-        self.values = (ctypes.c_uint64 * len(kinds))(*self.bare)
-        at = ctypes.addressof(self.values)
-        self.arguments = (ctypes.c_void_p * len(kinds))(*(at + 8 * i for i in range(len(kinds))))
-        self.threads, self.shared = 32 * compiled.metadata.num_warps, compiled.metadata.shared
-        driver = ctypes.CDLL("libcuda.so.1").cuLaunchKernel
-        number, pointer = ctypes.c_uint, ctypes.c_void_p
-        driver.argtypes = [pointer, *[number] * 7, pointer, pointer, pointer]
-        self.driver = driver
+            run = compiled.run  # loads the kernel: what follows is there only afterwards
+            bare = (t.data_ptr() for t in tables)
+            self.head = (compiled.function, compiled.packed_metadata, None, None, None, *bare)
+            self.run = run
+        except AttributeError:
+            self.run = None
 
     def __call__(self, programs: int, stream: int, *arguments: int) -> None:
-        if self.driver is not None:
-            if arguments:
-                self.values[len(self.bare) : len(self.bare) + len(arguments)] = list(arguments)
-            threads, shared = self.threads, self.shared
-            if (
-                self.driver(self.head[0], programs, 1, 1, threads, 1, 1, shared, stream, self.arguments, None)
-                == 0
-            ):
-                return
-        assert self.run is not None
-        self.run(programs, 1, 1, stream, *self.head, *self.bare, *arguments, *self.constants)
+        self.run(programs, 1, 1, stream, *self.head, *arguments, *self.constants)
 
     def plainly(self, programs: int, *arguments: Any) -> None:
         self.function[(programs,)](*self.tables, *arguments, *self.constants, **self.how)
