@@ -141,6 +141,8 @@ def test_a_damaged_folder_is_reported_by_path_and_left(how, words, root):
 
 
 def test_foreign_folders_are_reported(root):
+    (root / "synthetic").mkdir()
+    (root / "synthetic" / "synthetic.json").write_text("{}")  # a record of `adax reproduce`: no stranger
     (root / "photos").mkdir()
     (root / "photos" / "cat.jpg").write_bytes(b"cat")
     (root / "s" / "notes").mkdir()

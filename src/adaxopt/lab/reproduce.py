@@ -15,6 +15,8 @@ THEORY = ("synthetic", "reddi", "theory")
 
 
 def _lazy(module: str, name: str) -> Callable[..., Any]:
+    """The study's own `run`, imported when it is called."""
+
     def call(out: Path, **options: Any) -> Any:
         function = importlib.import_module(module).run
         _check(name, function, options)

@@ -202,9 +202,13 @@ def run_folders(path: Path) -> Iterator[Path]:
 
 
 def _folders(path: Path) -> list[Path]:
-    """The folders in `path` that hold something; a fresh run has nothing but its lock for a moment."""
+    """The folders in `path` that hold something of ours or a stranger's.
+
+    A fresh run has nothing but its lock for a moment; `x` with `x.json` inside is a record of `adax reproduce`.
+    """
     children = (child for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
-    return sorted(child for child in children if any(p.name != ".lock" for p in child.iterdir()))
+    filled = (child for child in children if any(p.name != ".lock" for p in child.iterdir()))
+    return sorted(child for child in filled if not (child / f"{child.name}.json").exists())
 
 
 def _is_study(path: Path) -> bool:
