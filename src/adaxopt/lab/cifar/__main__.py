@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("--precision", choices=studies.PRECISIONS, default="bf16")
     given = vars(parser.parse_args())
     name = given.pop("study")
-    complete = studies.run(f"cifar10/{name}", tell=lambda text: print(text, flush=True), **given)
+    complete = studies.carry(f"cifar10/{name}", tell=lambda text: print(text, flush=True), **given)
     return 0 if complete else 3
 
 

@@ -1,4 +1,4 @@
-"""The stack on a GPU: forward and backward of M ResNet-20s as a fixed list of fused kernels (see `kernels.py`).
+"""The stack on a GPU: forward and backward of M ResNet-20s as a fixed list of fused kernels (see `forward.py`).
 
 The arithmetic is that of autocast: activations and their gradients in bfloat16, products accumulated in float32,
 statistics, head, loss, parameters and optimizer in float32. `dtype=torch.float32` computes products in TF32 or, with
@@ -13,7 +13,7 @@ import torch
 import triton
 from torch import Tensor
 
-from adaxopt.lab.cifar import kernels
+from adaxopt.lab.cifar import backward, forward
 from adaxopt.lab.cifar.feed import Feed, Images
 from adaxopt.lab.cifar.layout import Conv, layout
 from adaxopt.lab.cifar.tiles import KINDS, SLOTS, Tiles
@@ -92,7 +92,7 @@ class FusedNetwork:
     def gradients(self, feed: Feed, count: int) -> tuple[Tensor, Tensor]:
         """Fill `gradient` for the next `count` images; returns each model's mean loss and number right."""
         self._weights.copy_(self.parameters)
-        kernels.augment[(count, self.models)](
+        forward.augment[(count, self.models)](
             feed.data.images, feed.data.labels, feed.order, feed.crops, feed.cursor, feed.table,
             self._x, self._labels, len(feed.data), count, self._batch,
         )  # fmt: skip
@@ -106,7 +106,7 @@ class FusedNetwork:
         x, block = self._x, self._h[0]
         for i, conv in enumerate(self.layout.convs):
             programs = self._conv(x, conv, self._y[i], count, self._batch, stats=True)
-            kernels.finish_forward[(conv.co, self.models)](
+            forward.finish_forward[(conv.co, self.models)](
                 self._part, self._stats, self.running, self.parameters, count * conv.side**2, programs,
                 self.layout.size, self.layout.gamma + conv.channel, self.layout.channels, conv.channel,
                 CO=conv.co, TILES=triton.next_power_of_2(programs),
@@ -119,7 +119,7 @@ class FusedNetwork:
     def _conv(self, x: Tensor, conv: Conv, y: Tensor, count: int, cap: int, *, stats: bool) -> int:
         block, warps, steps, stages = self._tiles(conv).forward
         programs = _whole(count * conv.side**2, block * steps)
-        kernels.conv_forward[(programs, self.models)](
+        forward.conv_forward[(programs, self.models)](
             x, self._weights[:, conv.offset :], y, self._part, count, cap, self.layout.size,
             SIDE=conv.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co, G=self._group(conv), STATS=stats,
             BLOCK=block, STEPS=steps, PRECISION=self.precision, num_warps=warps, num_stages=stages,
@@ -130,7 +130,7 @@ class FusedNetwork:
         """The i-th normalisation and ReLU; every second layer from the third on ends a block and adds its input."""
         conv = self.layout.convs[i]
         rows = self._tiles(conv).rows
-        kernels.activate[(_whole(count * conv.side**2, rows), self.models)](
+        forward.activate[(_whole(count * conv.side**2, rows), self.models)](
             y, block, out, self._stats, cap, self.layout.channels, conv.channel,
             SIDE=conv.side, C=conv.co, SHORTCUT=self._shortcut(i), BLOCK=rows,
         )  # fmt: skip
@@ -171,7 +171,7 @@ class FusedNetwork:
         conv = self.layout.convs[last]
         above, inner = self._dz
         programs = _whole(count * conv.side**2, self._tiles(conv).rows)
-        kernels.head_gradient[(programs, self.models)](
+        backward.head_gradient[(programs, self.models)](
             dfeature, self._h[last], self._y[last], above, self._stats, self._part, count, self._batch,
             self.layout.channels, conv.channel, SIDE=conv.side, C=conv.co, BLOCK=self._tiles(conv).rows,
         )  # fmt: skip
@@ -188,7 +188,7 @@ class FusedNetwork:
 
     def _finish(self, i: int, count: int, programs: int) -> None:
         conv = self.layout.convs[i]
-        kernels.finish_backward[(conv.co, self.models)](
+        backward.finish_backward[(conv.co, self.models)](
             self._part, self._stats, self._coefficients, self.gradient, count * conv.side**2, programs,
             self.layout.size, self.layout.gamma + conv.channel, self.layout.channels, conv.channel,
             C=conv.co, TILES=triton.next_power_of_2(programs),
@@ -202,7 +202,7 @@ class FusedNetwork:
         shares = self.slots[conv.stage] // max(group, 1)
         block, warps, stages = self._tiles(conv).weight
         _whole(count * conv.side**2, shares * block)
-        kernels.weight_gradient[(shares, 1 if group else 3, self.models)](
+        backward.weight_gradient[(shares, 1 if group else 3, self.models)](
             x, dz, self._y[i], self._dy[conv.stage], self._coefficients, part, count, self._batch,
             end - first, conv.offset - first, self.layout.channels, conv.channel,
             SIDE=conv.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co, G=group, WRITE=i > 0,
@@ -215,7 +215,7 @@ class FusedNetwork:
         block, warps, steps, stages = self._tiles(conv).input
         parities = conv.stride**2
         programs = _whole(count * conv.side**2, block * steps)
-        kernels.input_gradient[(programs, self.models, parities)](
+        backward.input_gradient[(programs, self.models, parities)](
             self._dy[conv.stage], self._weights[:, conv.offset :], above, self._h[i - 1], self._y[i - 1], dz,
             self._stats, self._part, count, self._batch, self.layout.size, self.layout.channels, below.channel,
             SIDE=below.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab.cifar import drive, order
+from adaxopt.lab.cifar import drive, order, tables
 from adaxopt.lab.cifar.book import STUDIES, Study
 from adaxopt.lab.cifar.feed import Images
 from adaxopt.lab.data import cifar10, default_root, fetch
@@ -31,12 +31,45 @@ def run(
     seconds: float = math.inf,
     precision: str = "bf16",
     tell: drive.Say = fetch.say,
-) -> bool:
-    """Carry out the study `name` as far as `seconds` allow; True when it is complete.
+) -> str:
+    """Carry out the study `name` as far as `seconds` allow, and say where it stands.
 
     Results are lines of `out`/<study>.jsonl. `data` is a folder with CIFAR-10 (default: where `adax data get` puts it);
-    `seeds` and `epochs` other than 0 replace the study's own, and such a run says so in its records.
+    `seeds` and `epochs` other than 0 replace the study's own, and the records say so.
     """
+    complete = carry(
+        name,
+        out,
+        data=data,
+        device=device,
+        seeds=seeds,
+        epochs=epochs,
+        per_stack=per_stack,
+        seconds=seconds,
+        precision=precision,
+        tell=tell,
+    )
+    study = find(name)
+    lines = drive.records(Path(out) / f"{study.name}.jsonl")
+    if not complete:
+        return f"cifar10/{study.name}: {len(lines)} runs are done; repeat the command to go on"
+    return f"cifar10/{study.name} is complete: {Path(out) / study.name}.jsonl\n\n{tables.show(study, lines)}"
+
+
+def carry(
+    name: str,
+    out: str,
+    *,
+    data: str = "",
+    device: str = "auto",
+    seeds: int = 0,
+    epochs: int = 0,
+    per_stack: int = 25,
+    seconds: float = math.inf,
+    precision: str = "bf16",
+    tell: drive.Say = fetch.say,
+) -> bool:
+    """The work of `run`; True when the study is complete, False when the time was up before."""
     study = find(name)
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
@@ -44,8 +77,7 @@ def run(
         study = replace(study, seeds=seeds)
     if epochs:
         study = replace(study, recipe=replace(study.recipe, epochs=epochs))
-    place = choose_device(device)
-    train, test = images(data, place)
+    train, test = images(data, choose_device(device))
     if study.holdout:
         train, test = hold_out(train, study.holdout)
     return drive.carry_out(

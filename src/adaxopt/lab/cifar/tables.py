@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from adaxopt.lab import stats
 from adaxopt.lab.cifar.book import STUDIES, Study
@@ -10,6 +12,7 @@ from adaxopt.lab.cifar.claims import diverged
 from adaxopt.lab.cifar.drive import records
 from adaxopt.lab.cifar.rules import UNTIL
 
+Lines = Sequence[Mapping[str, Any]]
 TITLES = {
     "sgdm-5e-4": "SGDM, L2 5e-4 (released code)",
     "sgdm-1e-4": "SGDM, L2 1e-4 (the paper's text)",
@@ -20,12 +23,17 @@ TITLES = {
 
 
 def table(name: str, root: Path = Path("records")) -> str:
-    """A study's rows: ours with n and interval, the paper's beside it; what was not run says so."""
-    study = STUDIES[name]
+    """A study's table from the committed records; what was not run says so."""
     found = records(root / "cifar10" / f"{name}.jsonl")
     if not found:
         return f"*CIFAR-10, {name}: not run yet (`adax reproduce cifar10/{name}`).*"
-    head = "| | n | test accuracy, % | 95% interval | paper | training accuracy at epoch 99, % |"
+    return show(STUDIES[name], found)
+
+
+def show(study: Study, found: Lines) -> str:
+    """A study's rows: ours with n and interval, the paper's beside it."""
+    epoch = min(UNTIL, found[0]["recipe"]["epochs"])
+    head = f"| | n | test accuracy, % | 95% interval | paper | training accuracy at epoch {epoch}, % |"
     lines = [head, "|---|---|---|---|---|---|"]
     for row in study.rows:
         mine = [r for r in found if r["row"] == row.name]
@@ -43,7 +51,7 @@ def table(name: str, root: Path = Path("records")) -> str:
     return "\n".join(lines) + "\n\n" + caption(study, found[0])
 
 
-def caption(study: Study, record: dict) -> str:  # type: ignore[type-arg]
+def caption(study: Study, record: Mapping[str, Any]) -> str:
     """What was run, on what."""
     device = record["environment"]["hardware"]["device"]
     precision = {"bf16": "bfloat16 autocast", "tf32": "TF32", "fp32": "float32"}[record["precision"]]

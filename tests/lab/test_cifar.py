@@ -1,0 +1,345 @@
+"""Stacks of runs: order, crops, gradients, resuming, and that the plain loop learns. Oracles are written out slowly."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from cifar_sets import binary, make
+
+from adaxopt.lab.cifar import order, shelf
+from adaxopt.lab.cifar.feed import MEAN, STD, Feed, Images
+from adaxopt.lab.cifar.plain import PlainNetwork
+from adaxopt.lab.cifar.stack import Recipe, Run, Stack
+from adaxopt.lab.data import cifar10
+from adaxopt.lab.models import make as make_net
+from adaxopt.lab.optimizers import build
+
+CPU = torch.device("cpu")
+ADAXW = ("adaxw", {"lr": 5e-3, "weight_decay": 5e-2, "wake": False})
+ROWS = {
+    "adaxw": ADAXW,
+    "sgdm": ("torch:SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4}),
+    "amsgradw": ("torch:AdamW", {"lr": 1e-3, "weight_decay": 0.1, "amsgrad": True}),
+}
+
+
+def images(n, test=10, seed=0):
+    x, y, tx, ty = make(n, test, seed)
+    return Images.of(x, y, CPU), Images.of(tx, ty, CPU)
+
+
+def runs(*rows, seeds=(0,)):
+    return [Run(name, *ROWS[name], seed) for name in rows for seed in seeds]
+
+
+# -- order and crops --------------------------------------------------------------------------------------------------
+
+
+def splitmix(x):
+    """Steele, Lea and Flood's finaliser in Python's unbounded integers."""
+    mask = 2**64 - 1
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & mask
+    return x ^ (x >> 31)
+
+
+def test_mixing_is_splitmix64():
+    given = [0, 1, 2**63, 2**64 - 1, 0x123456789ABCDEF0]
+    signed = torch.tensor([g - 2**64 if g >= 2**63 else g for g in given])
+    assert [int(v) % 2**64 for v in order.mix(signed)] == [splitmix(g) for g in given]
+
+
+def test_orders_are_permutations_of_their_own():
+    n = 1000
+    every = [tuple(row.tolist()) for e in range(3) for row in order.permutations([0, 1, 2], e, n, CPU)]
+    assert all(sorted(row) == list(range(n)) for row in every)
+    assert len(set(every)) == 9
+    assert torch.equal(order.permutations([2], 1, n, CPU)[0], order.permutations([0, 1, 2], 1, n, CPU)[2])
+
+
+def test_orders_are_even():
+    """Each image is as likely to come early as late: mean position over many orders, within 4 standard errors."""
+    n, draws = 20, 2000
+    places = torch.argsort(order.permutations(list(range(draws)), 0, n, CPU).long(), dim=1).double()
+    sigma = ((n * n - 1) / 12 / draws) ** 0.5
+    assert (places.mean(0) - (n - 1) / 2).abs().max() < 4 * sigma
+
+
+def test_crops_are_even_and_apart_from_the_order():
+    codes = order.crops([7], 3, 162 * 400, CPU)[0]
+    counts = torch.bincount(codes, minlength=order.CROPS).double()
+    assert len(counts) == order.CROPS
+    chi = ((counts - 400) ** 2 / 400).sum().item()
+    assert 161 - 4 * 18 < chi < 161 + 4 * 18  # chi-squared of 161 degrees: deviation 18
+    assert not torch.equal(codes, order.crops([7], 4, 162 * 400, CPU)[0])
+
+
+def test_a_batch_image_by_image():
+    """Pad by 4 black pixels, cut, flip, scale to [0, 1], normalise: as a data loader would, pixel by pixel."""
+    x, y, _, _ = make(30, 10)
+    feed = Feed(Images.of(x, y, CPU), [5, 6])
+    feed.start(2)
+    feed.cursor.fill_(8)
+    got, labels = feed.batch(1, 6)
+    source = order.permutations([6], 2, 30, CPU)[0][8:14].tolist()
+    codes = order.crops([6], 2, 30, CPU)[0][8:14].tolist()
+    assert len({c // 81 for c in codes}) == 2
+    for i, (s, code) in enumerate(zip(source, codes, strict=True)):
+        dy, dx, flip = code % 9, code // 9 % 9, code // 81
+        padded = np.zeros((40, 40, 3), np.uint8)
+        padded[4:36, 4:36] = x[s]
+        cut = padded[dy : dy + 32, dx : dx + 32]
+        cut = cut[:, ::-1] if flip else cut
+        expected = (cut / 255.0 - np.array(MEAN)) / np.array(STD)
+        np.testing.assert_allclose(got[i].numpy(), expected.transpose(2, 0, 1), atol=2e-6)
+        assert labels[i] == y[s]
+
+
+# -- a stack is its runs ----------------------------------------------------------------------------------------------
+
+
+def plain_loop(run, train, test, recipe):
+    """One run as anybody would write it: a module, its parameters in an optimizer, one batch after the other."""
+    net = make_net(recipe.model, run.seed)
+    optimizer = build(run.optimizer, net.parameters(), run.options)
+    feed = Feed(train, [run.seed])
+    curve = []
+    for epoch in range(recipe.epochs):
+        for group in optimizer.param_groups:
+            group["lr"] = run.options["lr"] * recipe.gamma ** sum(epoch >= m for m in recipe.milestones)
+        feed.start(epoch)
+        net.train()
+        total = right = 0.0
+        for start in range(0, len(train), recipe.batch):
+            count = min(recipe.batch, len(train) - start)
+            x, y = feed.batch(0, count)
+            feed.cursor.add_(count)
+            optimizer.zero_grad()
+            logits = net(x)
+            loss = F.cross_entropy(logits, y)
+            loss.backward()
+            optimizer.step()
+            total += loss.item() * count
+            right += (logits.argmax(1) == y).sum().item()
+        net.eval()
+        with torch.no_grad():
+            tested = (net(feed.normalise(test.images)).argmax(1) == test.labels).sum().item()
+        curve.append((total / len(train), 100 * right / len(train), 100 * tested / len(test)))
+    return net, curve
+
+
+def test_a_stack_is_the_plain_loop_within_float_noise():
+    """Two epochs with a short last batch and a drop of lr, three methods and two seeds at once. Another seed differs by
+    more than a hundred times the tolerance."""
+    train, test = images(20)
+    recipe = Recipe(epochs=2, milestones=(1,), batch=16)
+    stack = Stack(runs(*ROWS, seeds=(3,)) + runs("adaxw", seeds=(4,)), train, test, recipe)
+    for _ in range(2):
+        stack.run_epoch()
+    losses = []
+    for i, run in enumerate(stack.runs):
+        net, curve = plain_loop(run, train, test, recipe)
+        for point, (loss, accuracy, tested) in zip(stack.history[i], curve, strict=True):
+            assert point["train_loss"] == pytest.approx(loss, rel=1e-4)
+            assert point["train_accuracy"] == pytest.approx(accuracy)
+            assert point["test_accuracy"] == pytest.approx(tested)
+        weights = stack.network.layout.unpack(stack.network.parameters[i])
+        for name, p in net.named_parameters():
+            torch.testing.assert_close(weights[name], p.detach(), rtol=1e-3, atol=1e-4)
+        losses.append(curve[-1][0])
+    assert abs(losses[0] - losses[-1]) > 100 * 1e-4 * losses[0]
+
+
+def test_a_run_does_not_depend_on_its_company():
+    train, test = images(20)
+    recipe = Recipe(epochs=1, batch=16)
+    alone = Stack(runs("adaxw", seeds=(1,)), train, test, recipe)
+    together = Stack(runs("sgdm") + runs("adaxw", seeds=(0, 1)), train, test, recipe)
+    for stack in (alone, together):
+        stack.run_epoch()
+    torch.testing.assert_close(
+        alone.network.parameters[0], together.network.parameters[2], rtol=1e-5, atol=1e-7
+    )
+    assert alone.history[0] == together.history[2]
+
+
+def test_cut_and_resumed_there_is_no_seam(tmp_path):
+    train, test = images(20)
+    recipe = Recipe(epochs=3, milestones=(1, 2), batch=16)
+    some = runs(*ROWS)
+    whole = Stack(some, train, test, recipe)
+    for _ in range(3):
+        whole.run_epoch()
+    first = Stack(some, train, test, recipe)
+    first.run_epoch()
+    shelf.save(tmp_path / "kept", first.state())
+    second = Stack(some, *images(20), recipe)
+    second.load(shelf.load(tmp_path / "kept"))
+    for _ in range(2):
+        second.run_epoch()
+    assert second.history == whole.history
+    assert torch.equal(second.network.parameters, whole.network.parameters)
+    assert torch.equal(second.network.running, whole.network.running)
+
+
+def test_a_checkpoint_of_other_runs_is_refused():
+    train, test = images(20)
+    one = Stack(runs("adaxw"), train, test, Recipe(epochs=1))
+    other = Stack(runs("sgdm"), train, test, Recipe(epochs=1))
+    with pytest.raises(ValueError, match="checkpoint of other runs"):
+        other.load(one.state())
+
+
+def test_the_shelf_keeps_bits_in_small_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(shelf, "PIECE", 40_000)
+    state = {"a": torch.randn(30_001), "b": [1, "x", float("inf")], "c": torch.tensor([float("nan")])}
+    shelf.save(tmp_path / "s", state)
+    parts = sorted(tmp_path.iterdir())
+    assert len(parts) > 2
+    assert max(p.stat().st_size for p in parts) <= 40_000
+    plain = io.BytesIO()
+    torch.save(state, plain)
+    assert sum(p.stat().st_size for p in parts) < 0.95 * plain.tell()
+    back = shelf.load(tmp_path / "s")
+    assert torch.equal(back["a"], state["a"])
+    assert back["b"] == state["b"]
+    assert back["c"].isnan().all()
+    shelf.drop(tmp_path / "s")
+    assert shelf.load(tmp_path / "s") is None
+
+
+def test_resnet20_learns_from_files_of_the_real_layout(tmp_path):
+    """The plain loop on a CPU: 200 steps of the real ResNet-20 on a generated set, read as CIFAR-10 is read."""
+    binary(tmp_path, make(train=200, test=50))
+    data = cifar10.load(tmp_path)
+    train = Images.of(data.train_images, data.train_labels, CPU)
+    test = Images.of(data.test_images, data.test_labels, CPU)
+    stack = Stack(runs("adaxw"), train, test, Recipe(epochs=8, milestones=(6,), batch=8))
+    assert sum(p.numel() for p in make_net("resnet20", 0).parameters()) == 269_722
+    for _ in range(8):
+        stack.run_epoch()
+    curve = stack.history[0]
+    assert curve[-1]["train_loss"] < 0.5 * curve[0]["train_loss"]
+    assert curve[-1]["test_accuracy"] >= 80
+
+
+def test_trace_is_the_mean_root_of_the_second_moment():
+    train, test = images(20)
+    some = [Run("adamw", "torch:AdamW", {"lr": 1e-3, "weight_decay": 0.1}, 0), Run("adaxw", *ADAXW, 0)]
+    stack = Stack(some, train, test, Recipe(epochs=2, batch=10), trace=True)
+    for _ in range(2):
+        stack.run_epoch()
+    for i, optimizer in enumerate(stack.optimizers):
+        (state,) = optimizer.state.values()
+        v = state["exp_avg_sq"][0].double()
+        if i == 0:
+            v = v / (1 - 0.999**4)
+        trace = stack.traces.of(i)
+        assert trace["iteration"] == [1, 2, 3, 4]
+        assert trace["value"][-1] == pytest.approx(v.sqrt().sum().item() / 269_722, rel=1e-5)
+
+
+# -- the fused kernels ------------------------------------------------------------------------------------------------
+
+
+def compare(device, dtype, precision, count, tiles, slots, depth=8):
+    """(relative error of the gradients, of running statistics, losses, right answers) of fused against plain."""
+    from adaxopt.lab.cifar.fused import FusedNetwork
+    from adaxopt.lab.models import resnet20
+
+    def nets():
+        torch.manual_seed(1)
+        net = resnet20(depth=depth)
+        with torch.no_grad():
+            for name, p in net.named_parameters():
+                if "bn" in name:
+                    p.add_(0.2 * torch.randn_like(p))
+        return [net]
+
+    x, y, _, _ = make(40, 10)
+    data = Images.of(x, y, device)
+    feed = Feed(data, [3])
+    feed.start(5)
+    plain = PlainNetwork(nets(), device)
+    fused = FusedNetwork(
+        nets(),
+        device,
+        batch=count + 2,
+        test_batch=4,
+        dtype=dtype,
+        precision=precision,
+        kinds=tiles,
+        slots=slots,
+    )
+    (loss, right), (other, also) = plain.gradients(feed, count), fused.gradients(feed, count)
+    assert other.tolist() == pytest.approx(loss.tolist(), rel=1e-5)
+    assert also.tolist() == right.tolist()
+    torch.testing.assert_close(fused.running, plain.running, rtol=1e-5, atol=1e-5)
+    assert plain.right(data, feed, 4, 4).tolist() == fused.right(data, feed, 4, 4).tolist()
+    assert (
+        fused.gradient[0, fused.layout.convs[0].offset :][3 * 16 : 4 * 16].abs().max() == 0
+    )  # the padding channel
+    return ((plain.gradient - fused.gradient).norm() / plain.gradient.norm()).item()
+
+
+def test_fused_kernels_are_the_plain_loop_in_the_interpreter():
+    """Every kernel, in float32, by Triton's interpreter (which must be chosen before Triton is imported)."""
+    pytest.importorskip("triton")
+    code = f"""
+import os, sys
+os.environ["TRITON_INTERPRET"] = "1"
+sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[2] / "src")]!r}
+import torch
+torch.set_num_threads(1)
+from test_cifar import compare
+from adaxopt.lab.cifar.tiles import Tiles
+wide, middle, small = (Tiles((n, 4, 2, 1), (n, 4, 1, 1), (n, 4, 1), n) for n in (1024, 256, 64))
+kinds = {{(4, 16): wide, (16, 16): wide, (16, 32): middle, (32, 32): middle, (32, 64): small, (64, 64): small}}
+print(compare(torch.device("cpu"), torch.float32, "ieee", 2, kinds, (2, 2, 2)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert float(done.stdout.split()[-1]) < 1e-4
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_fused_kernels_on_a_gpu_are_the_plain_loop():
+    from adaxopt.lab.cifar.tiles import KINDS, SLOTS
+
+    torch.backends.cudnn.allow_tf32 = False
+    device = torch.device("cuda")
+    assert compare(device, torch.float32, "tf32x3", 128, KINDS, SLOTS, depth=20) < 1e-2
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_graphs_change_nothing():
+    """Captured and eager steps give the same bits, over a drop of lr and a short last batch."""
+    from adaxopt.lab.cifar.fused import FusedNetwork
+
+    x, y, tx, ty = make(128 * 3 + 80, 1000)
+    device = torch.device("cuda")
+    train, test = Images.of(x[: 128 * 3 + 80], y, device), Images.of(tx, ty, device)
+    ends = []
+    for graphs in (True, False):
+        stack = Stack(
+            runs(*ROWS),
+            train,
+            test,
+            Recipe(epochs=3, milestones=(2,)),
+            make_network=FusedNetwork,
+            graphs=graphs,
+        )
+        for _ in range(3):
+            stack.run_epoch()
+        ends.append(stack)
+    assert ends[0].history == ends[1].history
+    assert torch.equal(ends[0].network.parameters, ends[1].network.parameters)

@@ -1,0 +1,373 @@
+"""CIFAR-10's studies as data, carried out on a small set; claims, tables and the page from records."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from cifar_sets import binary, make
+
+from adaxopt.lab.cifar import claims, drive, studies, tables
+from adaxopt.lab.cifar.book import STUDIES, TABLE2
+from adaxopt.lab.cifar.feed import Images
+from adaxopt.lab.cifar.rules import CLAIMS, Claim
+from adaxopt.lab.cifar.stack import Recipe, Run, Stack
+from adaxopt.lab.errors import LabError
+from adaxopt.lab.optimizers import build
+from adaxopt.lab.tasks.cifar10 import Cifar10, crop_and_flip, normalise
+
+RECORDS = Path(__file__).parents[2] / "records"
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = tmp_path / "set"
+    place.mkdir()
+    binary(place, make(train=20, test=10))
+    return str(place)
+
+
+# -- the book -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_row_can_be_built(name):
+    study = STUDIES[name]
+    assert len({row.name for row in study.rows}) == len(study.rows)
+    for row in study.rows:
+        p = torch.nn.Parameter(torch.ones(3))
+        p.grad = torch.ones(3)
+        build(row.optimizer, [p], row.options).step()
+        assert torch.isfinite(p).all()
+
+
+def test_the_main_table_is_the_recipe():
+    assert TABLE2.seeds >= 5
+    assert TABLE2.recipe == Recipe(epochs=182, milestones=(100, 150), gamma=0.1, batch=128)
+    settings = {row.name: (row.options["lr"], row.options["weight_decay"]) for row in TABLE2.rows}
+    assert settings == {
+        "sgdm-5e-4": (0.1, 5e-4),
+        "sgdm-1e-4": (0.1, 1e-4),
+        "adamw": (1e-3, 0.1),
+        "amsgradw": (1e-3, 0.1),
+        "adaxw": (5e-3, 5e-2),
+    }
+
+
+def test_claims_speak_of_rows_that_exist():
+    assert len({c.id for c in CLAIMS}) == len(CLAIMS)
+    for claim in CLAIMS:
+        names = {row.name for row in STUDIES[claim.study].rows}
+        assert claim.a in names, claim.id
+        assert not claim.b or claim.b in names, claim.id
+
+
+# -- carrying out ---------------------------------------------------------------------------------------------------
+
+
+def test_a_study_in_one_go_and_in_pieces(folder, tmp_path, monkeypatch):
+    options = dict(data=folder, device="cpu", seeds=1, epochs=2, tell=lambda text: None)
+    assert studies.carry("cifar10/table2", str(tmp_path / "one"), **options)
+    whole = drive.records(tmp_path / "one" / "table2.jsonl")
+    assert [r["row"] for r in whole] == [row.name for row in TABLE2.rows]
+    assert all(len(r["curve"]["test_accuracy"]) == 2 and r["images"] == 20 for r in whole)
+    assert studies.carry("cifar10/table2", str(tmp_path / "one"), **options)
+    assert len(drive.records(tmp_path / "one" / "table2.jsonl")) == 5
+
+    ticks = itertools.count(step=10)
+    monkeypatch.setattr(drive, "time", types.SimpleNamespace(monotonic=lambda: next(ticks)))
+    pieces = tmp_path / "two"
+    assert not studies.carry("cifar10/table2", str(pieces), seconds=20, **options)  # one epoch takes ten
+    assert list(pieces.glob("*.part"))
+    assert drive.records(pieces / "table2.jsonl") == []
+    text = studies.run("cifar10/table2", str(pieces), **options)
+    assert "is complete" in text
+    assert [r["curve"] for r in drive.records(pieces / "table2.jsonl")] == [r["curve"] for r in whole]
+    assert list(pieces.glob("*.part")) == []
+
+
+def test_no_time_at_all_leaves_a_checkpoint_to_go_on_from(folder, tmp_path):
+    options = dict(data=folder, device="cpu", seeds=1, epochs=1, tell=lambda text: None)
+    assert "repeat the command" in studies.run("cifar10/table2", str(tmp_path), seconds=0.0, **options)
+    assert drive.records(tmp_path / "table2.jsonl") == []
+    assert list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(name="cifar10/table3"), "unknown study 'cifar10/table3'; known are cifar10/table2"),
+        (dict(name="cifar10/table2", precision="fp8"), "unknown precision 'fp8'; known are bf16"),
+        (dict(name="cifar10/table2", data="/nowhere"), "no CIFAR-10 there"),
+    ],
+)
+def test_wrong_input(options, message, folder, tmp_path):
+    name = options.pop("name")
+    with pytest.raises(LabError, match=message):
+        studies.run(name, str(tmp_path), **{"data": folder, "device": "cpu", **options})
+
+
+@pytest.mark.parametrize(
+    ("size", "alone", "shape"),
+    [
+        (25, False, [6]),
+        (4, False, [4, 2]),
+        (5, False, [4, 2]),
+        (1, False, [1] * 6),
+        (25, True, [3, 3]),
+        (2, True, [2, 1, 2, 1]),
+    ],
+)
+def test_stacks_are_whole_seeds(size, alone, shape):
+    some = [Run(row, "adaxw", {"lr": 1.0}, seed) for row in "ab" for seed in range(3)]
+    cut = drive.stacks(some, size, alone=alone)
+    assert [len(part) for part in cut] == shape
+    assert sorted((r.row, r.seed) for part in cut for r in part) == [
+        (row, s) for row in "ab" for s in range(3)
+    ]
+    if size == 4:
+        assert [(r.row, r.seed) for r in cut[0]] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+
+
+def test_held_out_images_are_not_trained_on():
+    x, y, _, _ = make(50, 10)
+    x[:, 0, 0, 0] = np.arange(50)
+    rest, kept = studies.hold_out(Images.of(x, y, CPU), 14)
+    ids = [set(part.images[:, 0, 0, 0].tolist()) for part in (rest, kept)]
+    assert len(ids[0]) == 36
+    assert len(ids[1]) == 14
+    assert not ids[0] & ids[1]
+    again = studies.hold_out(Images.of(x, y, CPU), 14)[1]
+    assert torch.equal(again.images, kept.images)
+    with pytest.raises(LabError, match="holdout=50: must be between 1 and 49"):
+        studies.hold_out(Images.of(x, y, CPU), 50)
+
+
+def test_a_network_without_fused_kernels_trains_in_a_stack():
+    x, y, tx, ty = make(5, 5)
+    train, test = Images.of(x, y, CPU), Images.of(tx, ty, CPU)
+    some = [Run("adax", "adax", {"lr": 1.5e-3, "weight_decay": 5e-4}, 0)]
+    stack = Stack(some, train, test, Recipe(model="resnet18", epochs=1, batch=5))
+    before = stack.network.parameters.clone()
+    stack.run_epoch()
+    moved = (stack.network.parameters - before).abs()
+    assert (moved > 0).float().mean() > 0.99
+    assert moved.max() < 1.5e-3 * 1.001 * 0.1  # the first step of AdaX is lr*(1-b1) at most
+
+
+# -- claims ---------------------------------------------------------------------------------------------------------
+
+
+def line(row, seed, accuracy, train=50.0, loss=0.1, **extra):
+    curve = {
+        "train_loss": [loss] * 120,
+        "train_accuracy": [train] * 99 + [99.0] * 21,
+        "test_accuracy": [accuracy] * 120,
+    }
+    return {"row": row, "seed": seed, "test_accuracy": accuracy, "curve": curve, **extra}
+
+
+def lines(**rows):
+    return [line(row, seed, value) for row, values in rows.items() for seed, value in enumerate(values)]
+
+
+def many(**rows):
+    """Three seeds a row; each row's function gives what is special about a seed."""
+    return [line(row, seed, 92.0, **special(seed)) for row, special in rows.items() for seed in range(3)]
+
+
+def early(value):
+    """A trace that is `value` near iteration 1000 and something else elsewhere."""
+    return {"trace": {"iteration": [1, 990, 5000], "value": [1.0, value, 1.0]}}
+
+
+A, LOW, SAME = [92.5, 92.4, 92.6], [91.5, 91.6, 91.55], [92.45, 92.45, 92.6]
+CASES = {
+    "better, held": ("better", 0.0, lines(a=A, b=LOW), "held", 3),
+    "better, not held": ("better", 0.0, lines(a=LOW, b=A), "not held", 3),
+    "better, open": ("better", 0.0, lines(a=A, b=SAME), "undecided", 3),
+    "two seeds decide nothing": ("better", 0.0, lines(a=A[:2], b=LOW[:2]), "undecided", 2),
+    "paired by seed": ("better", 0.0, lines(a=[90.2, 92.2, 94.2], b=[90.0, 92.01, 94.01]), "held", 3),
+    "b was not run": ("better", 0.0, lines(a=A), "undecided", 0),
+    "a diverged": ("better", 0.0, lines(a=[*A, 10.0], b=[*LOW, 91.0]), "not held", 3),
+    "similar, held": ("similar", 0.3, lines(a=A, b=SAME), "held", 3),
+    "similar, not held": ("similar", 0.3, lines(a=A, b=LOW), "not held", 3),
+    "similar, open": ("similar", 0.05, lines(a=A, b=SAME), "undecided", 3),
+    "value, held": ("value", 0.0, lines(a=A), "held", 3),
+    "value, not held": ("value", 0.0, lines(a=LOW), "not held", 3),
+    "value, diverged": ("value", 0.0, lines(a=[*A, 10.0]), "not held", 3),
+    "faster, held": (
+        "faster",
+        0.0,
+        many(a=lambda s: {"train": 80 + s}, b=lambda s: {"train": 70 + s / 2}),
+        "held",
+        3,
+    ),
+    "below, held": ("below", 4e-4, many(a=lambda s: early(2e-4 + s * 1e-6)), "held", 3),
+    "below, not held": ("below", 4e-4, many(a=lambda s: early(5e-4 + s * 1e-6)), "not held", 3),
+    "as-fast, held": (
+        "as-fast",
+        0.05,
+        many(a=lambda s: {"seconds": 100 + s}, b=lambda s: {"seconds": 101 + s}),
+        "held",
+        3,
+    ),
+    "as-fast, not held": (
+        "as-fast",
+        0.05,
+        many(a=lambda s: {"seconds": 120 + s}, b=lambda s: {"seconds": 100 + s}),
+        "not held",
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verdicts(case):
+    rule, margin, found, verdict, n = CASES[case]
+    b = "" if rule in ("value", "below") else "b"
+    claim = Claim(
+        "x", "Section 5", "text", "table2", rule, "a", b, margin, (92.5, 0.1) if rule == "value" else None
+    )
+    judged = claims.judge(claim, found)
+    assert (judged["verdict"], judged["n"]) == (verdict, n)
+    assert set(judged) == {"id", "section", "claim", "paper", "ours", "n", "rule", "verdict", "note"}
+
+
+def trace(row, seed, early, late):
+    return line(row, seed, 92.0, trace={"iteration": [1, 1000, 70000], "value": [1.0, early, late]})
+
+
+@pytest.mark.parametrize(("late", "verdict"), [(5e-4, "held"), (1e-4, "not held")])
+def test_larger_must_hold_at_both_times(late, verdict):
+    rows = (("a", 9e-4, late), ("b", 2e-4, 2e-4))
+    found = [trace(row, s, v * (1 + s / 50), w * (1 + s / 60)) for row, v, w in rows for s in range(3)]
+    claim = Claim("x", "Section 5", "text", "trace", "larger", "a", "b")
+    assert claims.judge(claim, found)["verdict"] == verdict
+
+
+def test_committed_claims_are_those_of_the_records():
+    assert claims.main(["--records", str(RECORDS), "--check"]) == 0
+
+
+def test_the_check_can_fail(tmp_path, capsys):
+    assert claims.main(["--records", str(tmp_path)]) == 0
+    assert claims.main(["--records", str(tmp_path), "--check"]) == 0
+    (tmp_path / "claims" / "cifar10.json").write_text("[]\n")
+    assert claims.main(["--records", str(tmp_path), "--check"]) == 1
+    assert "not what the records give" in capsys.readouterr().err
+
+
+# -- records and pages ----------------------------------------------------------------------------------------------
+
+
+def test_the_main_table_is_complete():
+    found = drive.records(RECORDS / "cifar10" / "table2.jsonl")
+    assert len(found) == 25
+    assert {(r["row"], r["seed"]) for r in found} == {(row.name, s) for row in TABLE2.rows for s in range(5)}
+    for r in found:
+        assert r["images"] == 50_000
+        assert len(r["curve"]["test_accuracy"]) == 182
+        assert r["test_accuracy"] == r["curve"]["test_accuracy"][-1]
+
+
+def test_table_from_records(tmp_path):
+    text = tables.table("table2", RECORDS)
+    values = [
+        r["test_accuracy"] for r in drive.records(RECORDS / "cifar10" / "table2.jsonl") if r["row"] == "adaxw"
+    ]
+    assert f"| AdaX-W | 5 | {sum(values) / 5:.2f} |" in text
+    assert "92.32 ± 0.04" in text
+    assert tables.table("zoo", tmp_path) == "*CIFAR-10, zoo: not run yet (`adax reproduce cifar10/zoo`).*"
+    assert set(tables.not_run(tmp_path)) == set(STUDIES)
+    assert "table2" not in tables.not_run(RECORDS)
+
+
+def test_the_page_is_built_from_the_committed_records(tmp_path):
+    pytest.importorskip("altair")
+    from adaxopt.lab.cifar.page import write
+
+    text = write(RECORDS, tmp_path / "cifar10.html").read_text()
+    assert "adaxw" in text
+    assert "0.0005" in text
+    assert "0.0001" in text
+    assert "cifar10.adaxw-over-adamw" in text
+    assert "http://" not in text.replace("http://www.w3.org", "")
+
+
+# -- the task -------------------------------------------------------------------------------------------------------
+
+
+def test_task_reads_and_learns(folder):
+    task = Cifar10(data=folder)
+    x, y = task.data()["train"]
+    assert x.dtype == torch.uint8
+    assert x.shape == (20, 32, 32, 3)
+    net = task.model()
+    optimizer = build("adaxw", net.parameters(), {"lr": 5e-3})
+    first = None
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss, right = task.loss(net, (x, y))
+        assert right.shape == (20,)
+        loss.backward()
+        optimizer.step()
+        first = loss.item() if first is None else first
+    assert loss.item() < 0.8 * first
+
+
+def test_task_crops_are_crops():
+    images = torch.from_numpy(make(40, 10)[0])
+    out = crop_and_flip(images)
+    seen = set()
+    for image, got in zip(images.numpy(), out.numpy(), strict=True):
+        padded = np.pad(image, ((4, 4), (4, 4), (0, 0)))
+        every = {
+            (dy, dx, flip): padded[dy : dy + 32, dx : dx + 32][:, :: -1 if flip else 1]
+            for dy in range(9)
+            for dx in range(9)
+            for flip in (0, 1)
+        }
+        matches = [key for key, crop in every.items() if np.array_equal(crop, got)]
+        assert len(matches) == 1
+        seen.add(matches[0])
+    assert len(seen) > 20
+    assert {key[2] for key in seen} == {0, 1}
+
+
+def test_task_normalises_and_schedules():
+    task = Cifar10()
+    x = torch.full((1, 32, 32, 3), 255, dtype=torch.uint8)
+    white = [(1 - 0.4914) / 0.2023, (1 - 0.4822) / 0.1994, (1 - 0.4465) / 0.2010]
+    np.testing.assert_allclose(normalise(x)[0, :, 0, 0], white, rtol=1e-6)
+    from adaxopt.lab.schedule import factor
+
+    f = factor(task.schedule, task.epochs * 391)
+    assert [f(e * 391) for e in (0, 99, 100, 149, 150)] == pytest.approx([1, 1, 0.1, 0.1, 0.01])
+    assert f(100 * 391 - 1) == 1
+    with pytest.raises(LabError, match="unknown model 'vgg'"):
+        Cifar10(model="vgg")
+
+
+def test_task_without_data_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("ADAX_DATA", str(tmp_path))
+    with pytest.raises(LabError, match=r"adax data get cifar10.*data=FOLDER"):
+        Cifar10().data()
+
+
+def _refuse(value):
+    raise ValueError(f"{value} is not JSON")
+
+
+def test_records_are_plain_json():
+    found = list((RECORDS / "cifar10").glob("*.jsonl"))
+    assert found
+    for path in found:
+        for text in path.read_text().splitlines():
+            json.loads(text, parse_constant=_refuse)
