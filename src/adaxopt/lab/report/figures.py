@@ -2,6 +2,7 @@
 
     records/**/*.jsonl       exported runs: <study>-metric.svg, -train-loss, -seeds, -lr, -difference, -time
     records/cifar10/*.jsonl  cifar10-<study>-*.svg
+    records/gpu_step.json    gpu-step.svg
     records/theory/*.json    theory-*.svg
 
 Each picture has a twin for dark paper, `<name>-dark.svg`. Nothing is computed here but what the charts need, so the
@@ -17,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from adaxopt.lab.errors import LabError
-from adaxopt.lab.report.static import save_charts
+from adaxopt.lab.report.static import save_chart, save_charts
 from adaxopt.lab.store import EXPORT, read_export
 
 
@@ -36,6 +37,11 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
 
         runs = load(records / "cifar10")
         out += save_charts(runs, folder, formats, ("light", "dark")) if runs else []
+    if (records / "gpu_step.json").is_file():
+        from adaxopt.lab.report import speed
+
+        record = json.loads((records / "gpu_step.json").read_text())
+        out += save_chart(speed.gpu_steps(record), folder / "gpu-step", speed.words(record), formats)
     for file in sorted((records / "theory").glob("*.json")):
         from adaxopt.lab.theory.figures import for_record, save
 
