@@ -181,7 +181,7 @@ class Engine(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if not self.state and self._only_prepares():
+        if not torch.compiler.is_compiling() and not self.state and self._only_prepares():
             return loss
         for group in self.param_groups:
             if torch.compiler.is_compiling():
@@ -212,8 +212,7 @@ class Engine(Optimizer):
         torch.distributed.checkpoint makes the state of an optimizer that has never stepped by such a step; counted, it
         would leave every gain after it too small.
         """
-        captured = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
-        if captured or torch.compiler.is_compiling():
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             return False
         for group in self.param_groups:
             lr = group["lr"]
