@@ -71,7 +71,10 @@ def update(
                 x.copy_(project(x, torch.ones_like(x)))
         return
     for i in wake:
-        vs[i].copy_(torch.where(vs[i] == 0, squares[i], vs[i]))
+        if torch.compiler.is_compiling():
+            vs[i].copy_(torch.where(vs[i] == 0, squares[i], vs[i]))
+        else:  # no temporary but the mask
+            torch.where(vs[i] == 0, squares[i], vs[i], out=vs[i])
     if isinstance(n.k, float):
         torch._foreach_lerp_(vs, squares, n.k)
     else:
