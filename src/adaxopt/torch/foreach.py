@@ -50,7 +50,7 @@ def update(
     means = gs
     if ms:
         means = ms
-        if isinstance(n.b, float) and n.b == 1 - n.a:
+        if isinstance(n.b, float) and not isinstance(n.a, Tensor) and n.b == 1 - n.a:
             torch._foreach_lerp_(ms, gs, n.b)
         else:
             torch._foreach_mul_(ms, n.a)
