@@ -155,6 +155,7 @@ class Demo:
             optimizers=("sgdm", "adamw", "amsgradw", "adaxw"),
             seeds=self.seeds,
             tune=self.tune,
+            epochs=15,
             name="demo" if self.tune == Demo.tune else f"demo-tune{self.tune}",
         )
         carry_out(study, self.out, Settings(), self.jobs, self.quiet, self.report)
