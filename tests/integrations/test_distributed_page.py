@@ -1,0 +1,101 @@
+"""docs/distributed.md: its programs under its own commands, a worker killed in the middle, two meeting launchers."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from pages import command, write_files
+
+pytestmark = pytest.mark.needs("torch")
+feature = pytest.mark.feature
+PAGE = "distributed.md"
+TORCHRUN = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run"]
+
+
+def start(folder, name):
+    words = command(PAGE, name)
+    assert words[0] == "torchrun"
+    return subprocess.Popen(
+        [*TORCHRUN, *words[1:]],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process):
+    try:
+        output, _ = process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    assert process.returncode == 0, output[-4000:]
+    return output
+
+
+def workers(launcher):
+    """Processes of train.py that the launcher has started."""
+    found = []
+    for line in subprocess.run(
+        ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True
+    ).stdout.splitlines():
+        pid, parent, args = line.split(None, 2)
+        if int(parent) == launcher.pid and "train.py" in args:
+            found.append(int(pid))
+    return sorted(found)
+
+
+@feature("PyTorch distributed", "a killed worker resumes to the same bits")
+def test_a_killed_worker_costs_nothing_but_the_steps_since_the_last_checkpoint(tmp_path):
+    calm, disturbed = tmp_path / "calm", tmp_path / "disturbed"
+    for folder in (calm, disturbed):
+        folder.mkdir()
+        write_files(PAGE, folder)
+    output = finish(start(calm, "kill"))
+    assert output.count("begins at step 0") == 2
+    process = start(disturbed, "kill")
+    while not (disturbed / "checkpoints" / "40" / ".metadata").exists():
+        assert process.poll() is None, process.communicate()[0][-4000:]
+        time.sleep(0.001)
+    os.kill(workers(process)[-1], signal.SIGKILL)
+    output = finish(process)
+    begun = [int(line.rsplit(" ", 1)[1]) for line in output.splitlines() if "begins at step" in line]
+    assert begun[:2] == [0, 0]
+    assert len(begun) == 4
+    assert 40 <= begun[2] < 120
+    expected, found = (torch.load(folder / "checkpoints" / "final.pt") for folder in (calm, disturbed))
+    assert expected.keys() == found.keys()
+    for name in expected:
+        assert torch.equal(expected[name], found[name]), name
+
+
+@feature("PyTorch distributed", "two launchers that meet (torchrun --nnodes=2)")
+def test_two_launchers_meet_and_resume_what_one_began(tmp_path):
+    """As two machines do; the checkpoint folder is shared, as theirs must be."""
+    write_files(PAGE, tmp_path)
+    output = "".join(finish(p) for p in [start(tmp_path, "nodes"), start(tmp_path, "nodes")])
+    assert sorted(line for line in output.splitlines() if "begins" in line) == [
+        "rank 0 of 2 begins at step 0",
+        "rank 1 of 2 begins at step 0",
+    ]
+    assert (tmp_path / "checkpoints" / "final.pt").exists()
+
+
+@feature("PyTorch distributed", "DDP")
+@feature("PyTorch distributed", "ZeroRedundancyOptimizer")
+def test_replicas(tmp_path):
+    write_files(PAGE, tmp_path)
+    finish(start(tmp_path, "replicas"))
+
+
+def test_the_page_says_which_block_was_not_run():
+    text = Path(__file__).parents[2].joinpath("docs", PAGE).read_text()
+    assert text.count("```sh\n") == 1
+    assert "has not been run" in text
