@@ -263,7 +263,7 @@ def compare(device, dtype, precision, count, tiles, slots, depth=8):
                     p.add_(0.2 * torch.randn_like(p))
         return [net]
 
-    x, y, _, _ = make(40, 10)
+    x, y, _, _ = make(max(40, count), 10)
     data = Images.of(x, y, device)
     feed = Feed(data, [3])
     feed.start(5)
@@ -312,11 +312,11 @@ print(compare(torch.device("cpu"), torch.float32, "ieee", 2, kinds, (2, 2, 2)))
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_fused_kernels_on_a_gpu_are_the_plain_loop():
-    from adaxopt.lab.cifar.tiles import KINDS, SLOTS
+    from adaxopt.lab.cifar.tiles import KINDS_FLOAT32, SLOTS
 
     torch.backends.cudnn.allow_tf32 = False
     device = torch.device("cuda")
-    assert compare(device, torch.float32, "tf32x3", 128, KINDS, SLOTS, depth=20) < 1e-2
+    assert compare(device, torch.float32, "tf32x3", 128, KINDS_FLOAT32, SLOTS, depth=20) < 1e-2
 
 
 @pytest.mark.gpu

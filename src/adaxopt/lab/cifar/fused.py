@@ -16,7 +16,7 @@ from torch import Tensor
 from adaxopt.lab.cifar import backward, forward
 from adaxopt.lab.cifar.feed import Feed, Images
 from adaxopt.lab.cifar.layout import Conv, layout
-from adaxopt.lab.cifar.tiles import KINDS, SLOTS, Tiles
+from adaxopt.lab.cifar.tiles import KINDS, KINDS_FLOAT32, SLOTS, Tiles
 from adaxopt.lab.models.resnet import ResNet
 
 SLACK = 256
@@ -35,7 +35,7 @@ class FusedNetwork:
         test_batch: int = 1000,
         dtype: torch.dtype = torch.bfloat16,
         precision: str = "tf32",
-        kinds: Mapping[tuple[int, int], Tiles] = KINDS,
+        kinds: Mapping[tuple[int, int], Tiles] | None = None,
         slots: tuple[int, ...] = SLOTS,
     ) -> None:
         self.layout = layout(nets[0])
@@ -43,6 +43,8 @@ class FusedNetwork:
         self.parameters = torch.stack([row for row, _ in packed]).to(device)
         self.running = torch.stack([running for _, running in packed], dim=1).contiguous().to(device)
         self.gradient = torch.zeros_like(self.parameters)
+        if kinds is None:
+            kinds = KINDS_FLOAT32 if dtype == torch.float32 else KINDS
         self.models, self.kinds, self.slots, self.precision = len(nets), dict(kinds), slots, precision
         self._batch, self._test_batch, self._dtype, self._device = batch, test_batch, dtype, device
         channels, convs = self.layout.channels, self.layout.convs

@@ -30,3 +30,13 @@ KINDS: dict[tuple[int, int], Tiles] = {
     (64, 64): Tiles((128, 4, 1, 3), (128, 4, 1, 3), (64, 4, 3)),
 }
 """By (input channels as stored, output channels)."""
+
+KINDS_FLOAT32: dict[tuple[int, int], Tiles] = {
+    (4, 16): Tiles((256, 4, 4, 1), (256, 4, 4, 1), (128, 4, 1)),
+    (16, 16): Tiles((128, 4, 4, 1), (128, 4, 4, 1), (64, 4, 1)),
+    (16, 32): Tiles((64, 4, 4, 1), (128, 4, 4, 1), (32, 4, 1)),
+    (32, 32): Tiles((64, 8, 4, 1), (64, 8, 4, 1), (32, 8, 1)),
+    (32, 64): Tiles((32, 8, 2, 1), (64, 4, 2, 1), (32, 8, 1)),
+    (64, 64): Tiles((64, 4, 1, 1), (64, 4, 1, 1), (32, 4, 1)),
+}
+"""Smaller cuts for numbers of twice the size. Compiled for compute capability 9.0, not tuned."""
