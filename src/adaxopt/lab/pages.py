@@ -145,9 +145,40 @@ def _cell(row: dict[str, Any] | None, best: float | None, higher: bool) -> str:
 
 
 def gpu(root: Path) -> str:
-    if read(root, "gpu_step.json") is None:
+    record = read(root, "gpu_step.json")
+    if record is None:
         return "*GPU: not measured yet (`make bench-gpu`).*"
-    return ""
+    again = read(root, "gpu_step_resnet20.json") or {"rows": []}
+    models = {row["model"]: row for row in record["rows"]}
+    rows = []
+    for model, any_row in models.items():
+        source = again["rows"] if any(r["model"] == model for r in again["rows"]) else record["rows"]
+        by_name = {r["row"]: r for r in source if r["model"] == model and r["gradients"] == "fixed"}
+        own, torchs = by_name["AdaXW fused"], by_name["torch AdamW fused"]
+        rows.append(
+            (
+                f"{model}, {any_row['tensors']} tensor{'s' if any_row['tensors'] > 1 else ''}",
+                own["n"],
+                f"{torchs['ms']:.3f}",
+                f"{own['ms']:.3f}",
+                *(f"{by_name[name]['speedup']:.2f}" for name in RATIOS),
+            )
+        )
+    environment = record["environment"]
+    largest = next(r for r in record["rows"] if r["row"] == "AdaXW fused")
+    return (
+        picture("gpu-step", "A step beside torch's fused AdamW, model by model")
+        + f"\n\n`optimizer.step()` on one {environment['gpu']}, torch {environment['torch']}, Triton "
+        f"{environment['triton']}, float32 unless said; medians of n alternating rounds, gradients at fixed addresses. "
+        f"Ratios are torch's fused AdamW over ours (graph replay: over its own replay). On the 256M tensor the kernel "
+        f"moves its bytes at {largest['of_copy']:.2f} of the copy bandwidth measured in the same run "
+        f"({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). `make bench-gpu`.\n\n"
+        + table(("", "n", "torch, ms", "AdaXW, ms", "times faster", *HEADS), rows)
+    )
+
+
+RATIOS = ("AdaXW fused", "AdaXW fused, frozen", "AdaXW fused, bf16 state", "AdaXW fused, graph")
+HEADS = ("frozen memory (t = 150k)", "bf16 state", "graph replay")
 
 
 def cifar(root: Path) -> str:
