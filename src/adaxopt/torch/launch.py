@@ -83,7 +83,7 @@ class Slots:
 
 
 class Launch:
-    """A kernel compiled for these tables and launched with bare numbers, past the work that Triton's own call does each time.
+    """A kernel compiled for these tables and launched with bare numbers, past what Triton's own call does each time.
 
     `run` takes what Triton's own launch passes to a compiled kernel, addresses as integers. It is None where kernels
     are interpreted, or where Triton has changed what a compiled kernel offers: then `plainly` is the way.
