@@ -13,7 +13,7 @@ pytest.importorskip("altair", reason="the report needs altair: pip install 'adax
 from report_records import cifar_line, own_figure, record
 
 from adaxopt.lab.errors import LabError
-from adaxopt.lab.report import charts, command, embed, series, tables
+from adaxopt.lab.report import charts, command, embed, series, tables, trace
 from adaxopt.lab.report.cifar import load, read
 from adaxopt.lab.report.page import render
 
@@ -110,3 +110,23 @@ def test_the_committed_records_make_a_page():
 def test_no_sweep_where_variants_differ_in_two_things():
     runs = [record(options={"a": a, "b": b}.items()) for a, b in ((1, 1), (2, 2), (3, 3))]
     assert series.swept(series.studies(runs)[0]) is None
+
+
+def test_the_second_moment_is_drawn_from_its_trace():
+    lines = [
+        cifar_line(seed=s, study="trace") | {"trace": {"iteration": [1, 10], "value": [1e-3 * (s + 1), 1e-4]}}
+        for s in range(3)
+    ]
+    lines += [
+        cifar_line("adamw", s, "torch:AdamW") | {"trace": {"iteration": [1], "value": [0.5]}}
+        for s in range(3)
+    ]
+    rows = rows_of(trace.second_moment(lines), "mean", "x")
+    assert {(r["optimizer"], r["x"]): r["mean"] for r in rows} == {
+        ("adaxw", 1.0): pytest.approx(2e-3),
+        ("adaxw", 10.0): pytest.approx(1e-4),
+        ("adamw", 1.0): pytest.approx(0.5),
+    }
+    assert all(r["low"] > 0 for r in rows), "the axis is logarithmic"
+    assert "n = 3 seeds" in trace.words(lines)["subtitle"]
+    assert trace.second_moment([cifar_line()]) is None

@@ -37,6 +37,7 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
 
         runs = load(records / "cifar10")
         out += save_charts(runs, folder, formats, ("light", "dark")) if runs else []
+        out += _trace(records / "cifar10" / "trace.jsonl", folder, formats)
     if (records / "gpu_step.json").is_file():
         from adaxopt.lab.report import speed
 
@@ -47,6 +48,18 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
 
         out += save(for_record(json.loads(file.read_text())), folder, formats)
     return out
+
+
+def _trace(file: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:
+    from adaxopt.lab.report import trace
+
+    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+    chart = trace.second_moment(lines)
+    return (
+        []
+        if chart is None
+        else save_chart(chart, folder / "cifar10-second-moment", trace.words(lines), formats)
+    )
 
 
 def stale(records: Path, folder: Path) -> list[str]:

@@ -33,7 +33,8 @@ def words(record: Mapping[str, Any]) -> dict[str, Any]:
         "text": f"One optimizer step on an {where['gpu']}, milliseconds",
         "subtitle": [
             f"Median of n = {count} rounds, line: quartiles. Tick: the time to move the bytes at copy speed.",
-            f"float32 parameters, torch {where['torch']}, Triton {where['triton']}. Frozen: after 140,000 steps v is not written.",
+            f"float32 parameters, torch {where['torch']}, Triton {where['triton']}. "
+            "Frozen: after 140,000 steps v is not written.",
         ],
     }
 

@@ -1,0 +1,57 @@
+"""The picture of the second moment along training: the mean of sqrt(v-hat) over the parameters, on CIFAR-10."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from adaxopt.lab.report.cifar import method
+from adaxopt.lab.report.encoding import Chart, colour, dash, data, layered, log_ticks, row
+from adaxopt.lab.report.palette import looks
+from adaxopt.lab.report.series import thin
+from adaxopt.lab.report.tables import interval
+
+
+def second_moment(lines: Sequence[Mapping[str, Any]]) -> Chart:
+    """Mean over seeds with its interval, from the `trace` of each line; None where no line has one."""
+    at: dict[str, dict[float, list[float]]] = {}
+    for line in lines:
+        for step, value in zip(
+            *(line.get("trace", {}).get(k, ()) for k in ("iteration", "value")), strict=True
+        ):
+            if value > 0:
+                at.setdefault(method(line), {}).setdefault(float(step), []).append(float(value))
+    rows = []
+    for name, values in at.items():
+        for step in thin(sorted(values)):
+            mean, low, high = interval(values[step])
+            rows.append(row(name, x=step, mean=mean, low=max(low, mean / 100), high=high))
+    if not rows:
+        return None
+    labels = list(at)
+    known = looks(labels)
+    x = alt.X("x:Q", title="iteration", scale=alt.Scale(nice=False), axis=alt.Axis(format="~s", tickCount=8))
+    ticks = alt.Axis(values=log_ticks(r["mean"] for r in rows), format="~g")
+
+    def y(field: str) -> alt.Y:
+        return alt.Y(
+            f"{field}:Q", title="mean of sqrt(v)", scale=alt.Scale(type="log", nice=False), axis=ticks
+        )
+
+    hue = colour(known, labels)
+    tips = ["optimizer:N", alt.Tooltip("x:Q", title="iteration"), alt.Tooltip("mean:Q", format=".3g")]
+    return layered(
+        alt.Chart(data(rows)).mark_area(opacity=0.16).encode(x=x, y=y("low"), y2="high:Q", color=hue),
+        alt.Chart(data(rows))
+        .mark_line()
+        .encode(x=x, y=y("mean"), color=hue, strokeDash=dash(known, labels), tooltip=tips),
+    )
+
+
+def words(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Title and subtitle of the picture, with n."""
+    n = len({line["seed"] for line in lines})
+    text = f"Normalised second moment on CIFAR-10: mean over the parameters and over n = {n} seeds, 95% interval."
+    return {"text": "How large is the second moment?", "subtitle": text}
