@@ -86,15 +86,19 @@ def test_a_study_in_one_go_and_in_pieces(folder, tmp_path, monkeypatch):
     assert not studies.carry("cifar10/table2", str(pieces), seconds=20, **options)  # one epoch takes ten
     assert list(pieces.glob("*.part"))
     assert drive.records(pieces / "table2.jsonl") == []
-    text = studies.run("cifar10/table2", str(pieces), **options)
-    assert "is complete" in text
+    said = []
+    assert (
+        studies.run("cifar10/table2", str(pieces), **{**options, "tell": said.append})
+        == pieces / "table2.jsonl"
+    )
+    assert "| AdaX-W |" in said[-1]
     assert [r["curve"] for r in drive.records(pieces / "table2.jsonl")] == [r["curve"] for r in whole]
     assert list(pieces.glob("*.part")) == []
 
 
 def test_no_time_at_all_leaves_a_checkpoint_to_go_on_from(folder, tmp_path):
     options = dict(data=folder, device="cpu", seeds=1, epochs=1, tell=lambda text: None)
-    assert "repeat the command" in studies.run("cifar10/table2", str(tmp_path), seconds=0.0, **options)
+    assert studies.run("cifar10/table2", str(tmp_path), seconds=0.0, **options) is False
     assert drive.records(tmp_path / "table2.jsonl") == []
     assert list(tmp_path.glob("*.part"))
 

@@ -31,10 +31,11 @@ def run(
     seconds: float = math.inf,
     precision: str = "bf16",
     tell: drive.Say = fetch.say,
-) -> str:
-    """Carry out the study `name` as far as `seconds` allow, and say where it stands.
+) -> Path | bool:
+    """Carry out the study `name` as far as `seconds` allow: the record's path, or False when more is to be done.
 
-    Results are lines of `out`/<study>.jsonl. `data` is a folder with CIFAR-10 (default: where `adax data get` puts it);
+    Results are lines of `out`/<study>.jsonl, and `tell` gets their table at the end. `data` is a folder with CIFAR-10
+    (default: where `adax data get` puts it);
     `seeds` and `epochs` other than 0 replace the study's own, and the records say so.
     """
     complete = carry(
@@ -49,11 +50,11 @@ def run(
         precision=precision,
         tell=tell,
     )
-    study = find(name)
-    lines = drive.records(Path(out) / f"{study.name}.jsonl")
     if not complete:
-        return f"cifar10/{study.name}: {len(lines)} runs are done; repeat the command to go on"
-    return f"cifar10/{study.name} is complete: {Path(out) / study.name}.jsonl\n\n{tables.show(study, lines)}"
+        return False
+    study, path = find(name), Path(out) / f"{find(name).name}.jsonl"
+    tell(tables.show(study, drive.records(path)))
+    return path
 
 
 def carry(

@@ -41,12 +41,14 @@ def show(study: Study, found: Lines) -> str:
         paper = f"{row.paper[0]:.2f} ± {row.paper[1]:.2f}" if row.paper else ""
         title = TITLES.get(row.name, row.name)
         if not good:
-            lines.append(f"| {title} | 0 | {'diverged' if mine else 'not run'} | | {paper} | |")
+            lines.append(
+                f"| {title} | 0 | {f'all {len(mine)} failed' if mine else 'not run'} | | {paper} | |"
+            )
             continue
         seen = stats.t_interval([r["test_accuracy"] for r in good])
         early = stats.mean([r["curve"]["train_accuracy"][:UNTIL][-1] for r in good])
         interval = f"{seen.low:.2f} to {seen.high:.2f}" if seen.n > 1 else "–"
-        lost = f" ({len(mine) - len(good)} diverged)" if len(mine) > len(good) else ""
+        lost = f" ({len(mine) - len(good)} failed)" if len(mine) > len(good) else ""
         lines.append(f"| {title} | {seen.n}{lost} | {seen.mean:.2f} | {interval} | {paper} | {early:.1f} |")
     return "\n".join(lines) + "\n\n" + caption(study, found[0])
 
