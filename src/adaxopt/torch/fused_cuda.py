@@ -51,6 +51,8 @@ _captured: list[Any] = []
 
 _data_ptr, _is_contiguous, _stride = Tensor.data_ptr, Tensor.is_contiguous, Tensor.stride
 _grad, _dtype = attrgetter("grad"), attrgetter("dtype")
+_same_addresses = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
+"""One call for a whole list, in builds of torch that have CUDA."""
 
 
 def missing() -> str | None:
@@ -155,7 +157,10 @@ class Plan:
         self._options = (maximize, wake, rounding, capturable)
         self._chance = [(*seeds(seed, i), offset) for i, offset in zip(indices, offsets, strict=True)]
         self._expected = [p.dtype if p.grad is None else p.grad.dtype for p in self._params]
-        self._addresses = list(map(_data_ptr, self._params))
+        kept = (t for state in self._states for t in state.values())
+        self._watched = [*self._params, *kept]
+        self._addresses = list(map(_data_ptr, self._watched))
+        self._every = list(range(len(self._watched)))
         self._sort()
 
     def _sort(self) -> None:
@@ -166,8 +171,10 @@ class Plan:
         self.buckets = [Bucket(self, members) for members in groups.values()]
 
     def valid(self) -> bool:
-        """Whether every parameter still lies where it lay. Who replaces state tensors makes a new plan."""
-        return list(map(_data_ptr, self._params)) == self._addresses
+        """Whether every parameter and state tensor still lies where it lay."""
+        if _same_addresses is not None:
+            return _same_addresses(self._watched, self._addresses, self._every)
+        return list(map(_data_ptr, self._watched)) == self._addresses
 
     def step(
         self,

@@ -28,15 +28,15 @@ _SHARED = """
         capturable: the step may be captured in a CUDA graph; time, lr and gain live on the device.
         differentiable: autograd sees through the step.
         maximize: ascend.
-        state_dtype: of m and v; None is float32 for 16-bit parameters, else the parameter's own. bfloat16 state is always
-            rounded stochastically.
-        rounding: of 16-bit parameters: "nearest", "stochastic" (drawn from `seed`, the parameter's place, the element and
-            the step; never from torch's generator) or "kahan" (a second 16-bit tensor holds the rest).
+        state_dtype: of m and v; None is float32 for 16-bit parameters, else the parameter's own. bfloat16 state is
+            always rounded stochastically.
+        rounding: of 16-bit parameters: "nearest", "stochastic" (drawn from `seed`, the parameter's place, the element
+            and the step; never from torch's generator) or "kahan" (a second 16-bit tensor holds the rest).
         wake: guard late wakers. Where v is exactly 0, the first gradient's square is taken whole; without it a
             coordinate that wakes at step t moves by (1-b1)/sqrt(k_t) * lr, 1500 lr at 100,000 steps, as the paper's
             algorithm has it. False reproduces the paper.
         clip_update: bound on |m/(v^p + eps)|, or None.
-        project: `Box(lo, hi)`, `Ball(radius)` or a callable (y, d) -> x (Algorithm 1, line 7). Not part of a checkpoint.
+        project: `Box(lo, hi)`, `Ball(radius)` or a callable (y, d) -> x (Algorithm 1, line 7). Not in checkpoints.
 
     Sparse gradients: each row keeps its own time, and only rows that a gradient names are touched, decay included.
 """

@@ -6,6 +6,7 @@ gradient, a layout that is not flat memory) is handed back to the engine.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,7 +32,7 @@ class GroupPlan:
         self.others: list[Tensor] = []
         self.waiting: list[Tensor] = []
         for i, p in enumerate(self.params):
-            if reason is not None or not p.is_cuda:
+            if reason is not None or not state.kernel_may_serve(p):
                 self.others.append(p)
                 continue
             if p.grad is None and not optimizer.state.get(p):
@@ -65,6 +66,11 @@ class GroupPlan:
             )
             self.plans.append((params, plain, kernel))
         self.options = _options(group)
+        self.state = optimizer.state
+        self.known = len(optimizer.state)
+        self.entries = [optimizer.state[p] for params, _, _ in self.plans for p in params]
+        self.kept = _identities(self.entries)
+        self.parts = self._where()
 
     @staticmethod
     def _impossible(optimizer: Engine, fused_cuda: Any) -> str | None:
@@ -74,13 +80,21 @@ class GroupPlan:
             return "the CUDA kernel does not project"
         return fused_cuda.missing()
 
-    def fits(self, group: dict[str, Any]) -> bool:
+    def fits(self, optimizer: Engine, group: dict[str, Any]) -> bool:
         """Whether nothing has changed but gradients and hyper-parameters."""
         if self.options != _options(group) or len(group["params"]) != len(self.params):
             return False
         if self.waiting and any(p.grad is not None for p in self.waiting):
             return False
+        if optimizer.state is not self.state or len(self.state) != self.known:
+            return False
+        if _identities(self.entries) != self.kept or self._where() != self.parts:
+            return False
         return all(kernel.valid() for _, _, kernel in self.plans)
+
+    def _where(self) -> list[int]:
+        """Addresses of parameters that the kernel knows by a view: the view would not see them move."""
+        return [state.local(p).data_ptr() for params, plain, _ in self.plans if not plain for p in params]
 
     def step(self, group: dict[str, Any], scale: Tensor | None, found_inf: Tensor | None) -> list[Tensor]:
         """Step the kernel's share; return the parameters that still need a step."""
@@ -90,6 +104,11 @@ class GroupPlan:
             for i in kernel.step(group, scale, found_inf, grads=grads):
                 rest.append(params[i])
         return rest
+
+
+def _identities(entries: list[dict[str, Tensor]]) -> list[int]:
+    """Which tensors the state holds: a replaced one would leave the kernel writing to freed memory."""
+    return list(map(id, chain.from_iterable(map(dict.values, entries))))
 
 
 def _options(group: dict[str, Any]) -> tuple[Any, ...]:

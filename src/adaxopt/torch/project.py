@@ -37,7 +37,7 @@ class Ball:
     """||x||_2 <= radius, for each tensor by itself, centred at 0.
 
     Outside the ball the minimiser is x_i = y_i / (1 + mu/d_i) with the one mu > 0 that gives ||x|| = radius.
-    phi(mu) = 1/||x(mu)|| is concave and increasing, so Newton's method on phi(mu) = 1/radius rises monotonically to the root.
+    phi(mu) = 1/||x(mu)|| is concave and increasing, so Newton's method on phi(mu) = 1/radius rises to the root.
 
     >>> Ball(1.0)(torch.tensor([3.0, 4.0]), torch.ones(2))
     tensor([0.6000, 0.8000])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 from adaxopt.rule import Rule
 
 LOW = (torch.bfloat16, torch.float16)
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def may_fuse(group: Mapping[str, Any]) -> bool:
@@ -19,9 +21,14 @@ def may_fuse(group: Mapping[str, Any]) -> bool:
     return bool(group["fused"]) or (group["fused"] is None and group["foreach"] is None)
 
 
+def kernel_may_serve(p: Tensor) -> bool:
+    """CUDA tensors; in a process that interprets Triton kernels, as the tests without a GPU do, CPU tensors too."""
+    return p.is_cuda or (INTERPRETED and p.is_cpu)
+
+
 def on_device(p: Tensor, group: Mapping[str, Any]) -> bool:
     """Whether this parameter's time lives beside it (a captured step, the CUDA kernel) or on the host."""
-    if group["capturable"] or not (p.is_cuda and may_fuse(group)):
+    if group["capturable"] or not (kernel_may_serve(p) and may_fuse(group)):
         return bool(group["capturable"])
     from adaxopt.torch import fused_cuda  # here, because Triton takes a while to import
 

@@ -1,0 +1,112 @@
+"""Run by test_plans.py in a process that interprets Triton kernels: the engine with the kernel, on CPU tensors.
+
+Whatever is done between steps, the default path (the kernel) goes on as the foreach path does.
+"""
+
+import sys
+
+import torch
+
+import adaxopt
+
+
+def make(**options):
+    generator = torch.Generator().manual_seed(0)
+    shapes = [((5, 3), torch.float32), ((7,), torch.float32), ((2,), torch.complex64)]
+    params = [torch.nn.Parameter(torch.randn(s, generator=generator, dtype=d)) for s, d in shapes]
+    return params, adaxopt.AdaXW(params, lr=1e-2, **options)
+
+
+def walk(params, optimizer, seed, steps=3, without=()):
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        for i, p in enumerate(params):
+            g = torch.randn(p.shape, generator=generator, dtype=p.dtype)
+            p.grad = None if i in without else g
+        optimizer.step()
+
+
+def replace_state(params, optimizer):
+    for entry in optimizer.state.values():
+        for key, old in list(entry.items()):
+            entry[key] = old.clone()
+            old.fill_(float("nan"))  # who still writes there is found out
+
+
+def swap_storage(params, optimizer):
+    for entry in optimizer.state.values():
+        for tensor in entry.values():
+            tensor.data = tensor.data.clone()
+
+
+def move_parameters(params, optimizer):
+    for p in params:
+        p.data = p.data.clone()
+
+
+def forget(params, optimizer):
+    optimizer.state.clear()
+
+
+def new_options(params, optimizer):
+    optimizer.param_groups[0].update(maximize=True, lr=3e-3, weight_decay=0.3)
+
+
+def reload(params, optimizer):
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+def another_group(params, optimizer):
+    params.append(torch.nn.Parameter(torch.ones(4)))
+    optimizer.add_param_group({"params": [params[-1]], "lr": 0.1})
+
+
+def restart(params, optimizer):
+    optimizer.restart_memory()
+
+
+def nothing(params, optimizer):
+    pass
+
+
+CHANGES = (
+    nothing,
+    replace_state,
+    swap_storage,
+    move_parameters,
+    forget,
+    new_options,
+    reload,
+    another_group,
+    restart,
+)
+
+
+def main() -> int:
+    failed = 0
+    for change in CHANGES:
+        for without in ((), (1,)):
+            kernel, foreach = make(), make(foreach=True)
+            for params, optimizer in (kernel, foreach):
+                walk(params, optimizer, seed=1, without=without)
+                change(params, optimizer)
+                walk(params, optimizer, seed=2)
+            served = sum(len(plan.plans) for plan in kernel[1]._plans.values())
+            worst = max(
+                (torch.view_as_real(a) if a.is_complex() else a)
+                .sub(torch.view_as_real(b) if b.is_complex() else b)
+                .abs()
+                .max()
+                .item()
+                for a, b in zip(kernel[0], foreach[0], strict=True)
+            )
+            times = [[float(o.state[p]["step"]) for p in params] for params, o in (kernel, foreach)]
+            right = served > 0 and worst < 2e-6 and times[0] == times[1]
+            failed += not right
+            print(f"{'ok' if right else 'WRONG'} {change.__name__} {without} {worst:.1e} {times}")
+    return failed
+
+
+if __name__ == "__main__":
+    with torch.no_grad():
+        sys.exit(main())
