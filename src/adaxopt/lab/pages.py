@@ -159,8 +159,8 @@ def gpu(root: Path) -> str:
             (
                 f"{model}, {any_row['tensors']} tensor{'s' if any_row['tensors'] > 1 else ''}",
                 own["n"],
-                f"{torchs['ms']:.3f}",
-                f"{own['ms']:.3f}",
+                _spread(torchs),
+                _spread(own),
                 *(f"{by_name[name]['speedup']:.2f}" for name in RATIOS),
             )
         )
@@ -173,8 +173,12 @@ def gpu(root: Path) -> str:
         f"Ratios are torch's fused AdamW over ours (graph replay: over its own replay). On the 256M tensor the kernel "
         f"moves its bytes at {largest['of_copy']:.2f} of the copy bandwidth measured in the same run "
         f"({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). `make bench-gpu`.\n\n"
-        + table(("", "n", "torch, ms", "AdaXW, ms", "times faster", *HEADS), rows)
+        + table(("", "n", "torch, ms (quartiles)", "AdaXW, ms (quartiles)", "times faster", *HEADS), rows)
     )
+
+
+def _spread(row: dict[str, Any]) -> str:
+    return f"{row['ms']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
 
 
 RATIOS = ("AdaXW fused", "AdaXW fused, frozen", "AdaXW fused, bf16 state", "AdaXW fused, graph")
@@ -190,7 +194,7 @@ def cifar(root: Path) -> str:
     waiting = tables.not_run(records)
     rest = f"\n\nNot run yet: {', '.join(f'`cifar10/{name}`' for name in waiting)}." if waiting else ""
     return (
-        picture("cifar10-table2-metric", "Test accuracy by epoch")
+        picture("cifar10-table2-seeds", "Final test accuracy of every run beside the paper's means")
         + "\n\n"
         + tables.table("table2", records)
         + rest
