@@ -293,6 +293,15 @@ def test_table_from_records(tmp_path):
     assert "table2" not in tables.not_run(RECORDS)
 
 
+def test_the_documentation_shows_the_recorded_speed():
+    page = (RECORDS.parent / "docs" / "cifar10.md").read_text()
+    assert tables.throughput(RECORDS) in page
+    whole = json.loads((RECORDS / "cifar10" / "throughput.json").read_text())["whole"]
+    assert f"The whole table took {whole['seconds']:.0f} s" in page
+    seconds = {r["seconds"] for r in drive.records(RECORDS / "cifar10" / "table2.jsonl")}
+    assert seconds == {whole["seconds"]}
+
+
 def test_the_page_is_built_from_the_committed_records(tmp_path):
     pytest.importorskip("altair")
     from adaxopt.lab.cifar.page import write

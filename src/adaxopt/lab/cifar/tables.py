@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -68,3 +69,13 @@ def caption(study: Study, record: Mapping[str, Any]) -> str:
 def not_run(root: Path = Path("records")) -> list[str]:
     """The studies that have no record yet."""
     return [name for name in STUDIES if not (root / "cifar10" / f"{name}.jsonl").is_file()]
+
+
+def throughput(root: Path = Path("records")) -> str:
+    """Seconds per model and epoch, by the number of networks at once."""
+    record = json.loads((root / "cifar10" / "throughput.json").read_text())
+    lines = ["| networks at once | training | testing |", "|---|---|---|"]
+    for row in record["rows"]:
+        cuts = "" if row["cuts"] == "final" else " (earlier cuts)"
+        lines.append(f"| {row['models']}{cuts} | {row['train_seconds']:.3f} | {row['test_seconds']:.3f} |")
+    return "\n".join(lines)
