@@ -12,6 +12,16 @@ from typing import Any
 from adaxopt.lab.errors import LabError, unknown
 
 THEORY = ("synthetic", "reddi", "theory")
+TEXT = {
+    "adaxopt.lab.language.studies": (
+        "language",
+        "language/ptb",
+        "language/enwik8",
+        "language/small",
+        "language/late-wakers",
+    ),
+    "adaxopt.lab.gpt.studies": ("gpt",),
+}
 
 
 def _lazy(module: str, name: str) -> Callable[..., Any]:
@@ -45,6 +55,7 @@ def _studies() -> dict[str, Callable[..., Any]]:
     ):
         names = importlib.import_module("adaxopt.lab.cifar.studies").NAMES
         studies |= {name: _lazy("adaxopt.lab.cifar.studies", name) for name in names}
+    studies |= {name: _lazy(module, name) for module, names in TEXT.items() for name in names}
     return studies
 
 

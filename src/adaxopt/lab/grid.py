@@ -1,0 +1,295 @@
+"""A study of rows: like `adaxopt.lab.study`, where rows differ in the task's options as well or follow a rule in lr.
+
+Every row may try the same number of learning rates (a fixed grid, or the walk of `adaxopt.lab.tune`), judged on the
+validation split with one seed; the best goes to `seeds` runs on fresh seeds, judged on the test split. `b2_steps` is
+b2*T, the natural size of AdaX's b2, and `lr_decay` is lr*weight_decay; both are turned into options when T and lr are
+known. Runs are ordinary runs of the store: several processes may work on one study, and a killed one goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from adaxopt.lab import compare, environment, spec, stats, task, tune
+from adaxopt.lab.errors import Interrupted, LabError, unknown
+from adaxopt.lab.settings import Settings, choose_device
+from adaxopt.lab.signals import listening
+from adaxopt.lab.store import RunRecord
+from adaxopt.lab.study import TUNE_SEED
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. `optimizer` is its name as well: `adax@dense` is adax under another one."""
+
+    optimizer: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    task_options: Mapping[str, Any] = field(default_factory=dict)
+    rates: tuple[float, ...] = ()
+    b2_steps: float | None = None
+    lr_decay: float | None = None
+
+    def at(self, lr: float, steps: int) -> dict[str, Any]:
+        """The optimizer's options at this lr in a run of so many steps.
+
+        >>> Row("adaxw", b2_steps=3, lr_decay=1e-4).at(1e-3, 2000)
+        {'lr': 0.001, 'betas': [0.9, 0.0015], 'weight_decay': 0.1}
+        """
+        found = {**self.options, "lr": lr}
+        if self.b2_steps is not None:
+            found["betas"] = [0.9, float(f"{self.b2_steps / steps:.6g}")]
+        if self.lr_decay is not None:
+            found["weight_decay"] = float(f"{self.lr_decay / lr:.6g}")
+        return found
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows x learning rates x seeds under one recipe. Everything that decides is written here, before the run."""
+
+    name: str
+    task: str
+    rows: tuple[Row, ...]
+    baseline: str
+    epochs: int
+    tune: int = 5
+    seeds: int = 3
+    task_options: Mapping[str, Any] = field(default_factory=dict)
+    schedule: Mapping[str, Any] = field(default_factory=lambda: {"name": "constant"})
+    end_lr: float | None = None
+    """The lr that a linear schedule ends at."""
+    target: float | None = None
+    """The loss that `steps to` is counted to."""
+    broken: float = 0.25
+    """A run is broken when it diverged, or ended this far above the best of its row's trials."""
+    rule: stats.Rule = field(default_factory=stats.Rule)
+    title: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        names = [row.optimizer for row in self.rows]
+        if self.baseline not in names or len(set(names)) != len(names):
+            raise LabError(f"grid {self.name}: rows {', '.join(names)}; all different, with {self.baseline}")
+        for row in self.rows:
+            if row.rates and len(row.rates) != self.tune:
+                raise LabError(
+                    f"grid {self.name}: {row.optimizer} has {len(row.rates)} rates, each must have {self.tune}"
+                )
+
+    def data(self) -> dict[str, Any]:
+        """The grid as JSON has it."""
+        return json.loads(spec.canonical(asdict(self)))
+
+    def steps(self, more: Mapping[str, Any]) -> int:
+        """T: steps of one run."""
+        made = task.load(self.task, {**self.task_options, **more})
+        return self.epochs * len(made.data()["train"])
+
+    def spec(self, row: Row, lr: float, steps: int, **rest: Any) -> dict[str, Any]:
+        """The specification of one run."""
+        schedule = dict(self.schedule)
+        if self.end_lr is not None:
+            schedule["final"] = float(f"{self.end_lr / lr:.6g}")
+        chosen = {**self.task_options, **row.task_options}
+        made = task.load(self.task, chosen)
+        return spec.make(
+            study=self.name,
+            task=self.task,
+            task_options=chosen,
+            optimizer=row.optimizer,
+            options=row.at(lr, steps),
+            schedule=schedule,
+            epochs=self.epochs,
+            batch_size=getattr(made, "batch_size", 64),
+            **rest,
+        )
+
+
+def plan(grid: Grid, row: Row, steps: int) -> compare.Plan:
+    """Yield the runs that can be done now, take their records, until the row is through."""
+
+    def trial(lr: float, number: int) -> dict[str, Any]:
+        return grid.spec(row, lr, steps, seed=TUNE_SEED, purpose="tune", trial=number)
+
+    def score(record: RunRecord) -> tune.Score:
+        return tune.score([record.done] if record.done else [])
+
+    if row.rates:
+        records = yield [trial(lr, i) for i, lr in enumerate(row.rates)]
+        lr = max(zip(row.rates, map(score, records), strict=True), key=lambda pair: pair[1])[0]
+    else:
+        search = tune.walk(row.options["lr"], grid.tune)
+        lr = next(search)
+        for number in range(grid.tune):
+            records = yield [trial(lr, number)]
+            try:
+                lr = search.send(score(records[0]))
+            except StopIteration as end:
+                lr = end.value
+    yield [grid.spec(row, lr, steps, seed=seed, purpose="final") for seed in range(grid.seeds)]
+
+
+def carry_out(
+    grid: Grid,
+    out: Path | str,
+    settings: Settings,
+    seconds: float = 0.0,
+    watcher: compare.Watcher | None = None,
+) -> list[RunRecord] | None:
+    """The runs of the grid; None when `seconds` (0: no limit) were over before. The same call goes on then."""
+    steps = {row.optimizer: grid.steps(row.task_options) for row in grid.rows}
+    with listening() as stop:
+        over = threading.Event()
+
+        def ring() -> None:
+            over.set()
+            stop.signum = signal.SIGTERM
+
+        clock = threading.Timer(seconds, ring) if seconds else None
+        if clock:
+            clock.daemon = True
+            clock.start()
+        try:
+            plans = [plan(grid, row, steps[row.optimizer]) for row in grid.rows]
+            return compare._drain(plans, out, settings, watcher or compare.Silent(), stop)
+        except Interrupted:
+            if over.is_set():
+                return None
+            raise
+        finally:
+            if clock:
+                clock.cancel()
+
+
+# -- what the runs came to ------------------------------------------------------------------------------------
+
+
+def steps_to(metrics: Iterable[Mapping[str, Any]], target: float) -> float | None:
+    """The step at which the measured loss first is at or below `target`, by a line between two evaluations.
+
+    >>> steps_to([{"step": 100, "metric": 3.0}, {"step": 200, "metric": 1.0}], 1.5)
+    175.0
+    """
+    before: Mapping[str, Any] | None = None
+    for line in metrics:
+        if line["metric"] <= target:
+            if before is None:
+                return float(line["step"])
+            share = (before["metric"] - target) / (before["metric"] - line["metric"])
+            return float(before["step"] + share * (line["step"] - before["step"]))
+        before = line
+    return None
+
+
+def largest_lr(trials: Mapping[float, float | None], broken: float) -> float | None:
+    """The largest lr whose run is not broken: it ended at most `broken` above the best of the row.
+
+    >>> largest_lr({1e-3: 1.10, 2e-3: 1.05, 4e-3: 1.21, 8e-3: 2.9, 1.6e-2: None}, 0.25)
+    0.004
+    """
+    ended = [value for value in trials.values() if value is not None]
+    if not ended:
+        return None
+    return max(lr for lr, value in trials.items() if value is not None and value <= min(ended) + broken)
+
+
+def summary(grid: Grid, records: Iterable[RunRecord]) -> list[dict[str, Any]]:
+    """A row for each optimizer: its trials, its best lr, n, mean, interval, verdict against the baseline."""
+    ended = [r for r in records if r.done and r.spec["study"] == grid.name]
+
+    def of(name: str, purpose: str) -> list[RunRecord]:
+        return [r for r in ended if r.spec["optimizer"] == name and r.spec["purpose"] == purpose]
+
+    def metric(name: str) -> dict[int, float | None]:
+        return {r.spec["seed"]: r.done["metric"] for r in of(name, "final") if r.done}
+
+    rows = []
+    for row in grid.rows:
+        name = row.optimizer
+        trials = {r.spec["options"]["lr"]: r.done["metric"] for r in of(name, "tune") if r.done}
+        finals = of(name, "final")
+        values = [v for v in metric(name).values() if v is not None]
+        diverged = sum(r.done["status"] == "diverged" for r in finals if r.done)
+        found: dict[str, Any] = {
+            "optimizer": name,
+            "trials": [[lr, value] for lr, value in sorted(trials.items())],
+            "largest_lr": largest_lr(trials, grid.broken),
+            "options": finals[0].spec["options"] if finals else None,
+            "n": len(values),
+            "diverged": diverged,
+            "values": values,
+        }
+        if values:
+            seen = stats.interval(values, grid.rule.confidence, grid.rule.interval)
+            found |= {"mean": seen.mean, "low": seen.low, "high": seen.high}
+        if grid.target is not None:
+            found["steps_to"] = [steps_to(r.metrics, grid.target) for r in finals]
+        seconds = sum(r.done["seconds"] for r in finals if r.done)
+        steps = sum(r.done["steps"] for r in finals if r.done)
+        if steps:
+            found["steps_a_second"] = round(steps / seconds, 3) if seconds else None
+            found["step_ms"] = round(1e3 * sum(r.done["step_seconds"] for r in finals if r.done) / steps, 4)
+        if name != grid.baseline:
+            pairs = stats.paired(metric(name), metric(grid.baseline), higher_is_better=False)
+            judged = stats.verdict(pairs, grid.rule, diverged)
+            found["verdict"] = judged.outcome
+            if judged.difference:
+                found["better_by"] = [judged.difference.mean, judged.difference.low, judged.difference.high]
+        rows.append(found)
+    return json.loads(json.dumps(rows).replace("NaN", "null"))
+
+
+def write(grid: Grid, records: list[RunRecord], path: Path, settings: Settings) -> Path:
+    """The committed record: the grid as it was fixed, where it ran, and its rows; not where the data lay."""
+    kept = {key: value for key, value in grid.task_options.items() if key != "data"}
+    grid = replace(grid, task_options=kept)
+    content = {
+        "study": grid.name,
+        "title": grid.title,
+        "grid": grid.data(),
+        "environment": environment.describe(choose_device(settings.device), settings.threads),
+        "rows": summary(grid, records),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    return path
+
+
+def run(
+    grid: Grid,
+    out: Path | str,
+    *,
+    record: str,
+    data: str = "",
+    device: str = "auto",
+    threads: int = 1,
+    seconds: float = 0.0,
+    seeds: int = 0,
+    tune: int = -1,
+    epochs: int = 0,
+    watcher: compare.Watcher | None = None,
+) -> Path | bool:
+    """Carry the grid out and write its record; False when the time was up. Values that are given replace the grid's,
+    and such a grid has another name, so that its runs are not taken for the study's."""
+    changed = {"seeds": seeds, "epochs": epochs} | ({"tune": tune} if tune >= 0 else {})
+    changed = {key: value for key, value in changed.items() if value and value != getattr(grid, key)}
+    if changed:
+        rows = grid.rows
+        if "tune" in changed and any(row.rates for row in rows):
+            raise unknown("override of a grid with fixed rates", "tune", ("seeds", "epochs"))
+        label = "-".join(f"{key}{value}" for key, value in sorted(changed.items()))
+        grid = replace(grid, name=f"{grid.name}-{label}", **changed)
+    if data:
+        grid = replace(grid, task_options={**grid.task_options, "data": str(data)})
+    settings = Settings(device=str(choose_device(device)), threads=threads)
+    records = carry_out(grid, out, settings, seconds, watcher)
+    if records is None:
+        return False
+    path = Path(record)
+    return write(grid, records, path.with_stem(path.stem + "-changed") if changed else path, settings)
