@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -107,3 +108,21 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
     return bool(a == b)
+
+
+def saved_and_read(optimizer, weights_only=True):
+    """Through a file, as a user does it."""
+    file = io.BytesIO()
+    torch.save(optimizer.state_dict(), file)
+    file.seek(0)
+    return torch.load(file, weights_only=weights_only)
+
+
+def stepped(kind, shapes=((2, 3), (4,)), groups=1, **options):
+    params = [torch.nn.Parameter(torch.ones(s)) for s in shapes]
+    given = params if groups == 1 else [{"params": [p]} for p in params]
+    optimizer = kind(given, **options)
+    for p in params:
+        p.grad = torch.ones_like(p) * 0.3
+    optimizer.step()
+    return optimizer

@@ -1,0 +1,266 @@
+"""Checkpoints of the released AdaX code and of torch's AdamW: converted or refused; and starting the memory anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import oracles
+from adaxopt import AdaX, AdaXW, Padax, create, load_adamw_state_dict, load_released_state_dict
+from adaxopt.zoo import METHODS
+from runner import BACKENDS, Problem, drive, relative, same, saved_and_read, snapshot, split, stepped
+
+SIZE = 18
+
+
+class Released:
+    """The AdaX authors' optimizer as their paper's Algorithm 3 has it: an int step, a raw v, decay first."""
+
+    def __init__(self, x, lr=5e-3, betas=(0.9, 1e-4), eps=1e-12, weight_decay=5e-2, decoupled=True):
+        self.x = np.array(x, np.float64)
+        self.lr, self.betas, self.eps = lr, betas, eps
+        self.weight_decay, self.decoupled = weight_decay, decoupled
+        self.t, self.m, self.v = 0, np.zeros_like(self.x), np.zeros_like(self.x)
+
+    def step(self, g):
+        b1, b2 = self.betas
+        self.t += 1
+        if self.decoupled:
+            self.x = self.x * (1 - self.lr * self.weight_decay)
+        else:
+            g = g + self.weight_decay * self.x
+        self.m = b1 * self.m + (1 - b1) * g
+        self.v = (1 + b2) * self.v + b2 * g * g
+        denominator = np.sqrt(self.v) + self.eps
+        self.x = self.x - self.lr * np.sqrt((1 + b2) ** self.t - 1) * self.m / denominator
+
+    def state_dict(self, dtype=torch.float64):
+        entry = {
+            "step": self.t,
+            "exp_avg": torch.tensor(self.m, dtype=dtype),
+            "exp_avg_sq": torch.tensor(self.v, dtype=dtype),
+        }
+        group = dict(lr=self.lr, betas=self.betas, eps=self.eps, weight_decay=self.weight_decay, params=[0])
+        return {"state": {0: entry}, "param_groups": [group]}
+
+
+def released_state(x, steps, seed=0, **options):
+    code = Released(x, **options)
+    random = np.random.default_rng(seed)
+    for _ in range(steps):
+        code.step(random.normal(size=len(x)))
+    return code, code.state_dict()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("decoupled", [True, False])
+def test_a_released_checkpoint_goes_on_as_it_would_have(decoupled, backend):
+    start = np.linspace(-1, 1, 6)
+    options = {"lr": 3e-3, "weight_decay": 0.04, "decoupled": decoupled, "eps": 1e-10, "betas": (0.8, 2e-4)}
+    code, file = released_state(start, 500, **options)
+    p = torch.nn.Parameter(torch.tensor(code.x))
+    optimizer = (AdaXW if decoupled else AdaX)([p], wake=False, **BACKENDS[backend])
+    load_released_state_dict(optimizer, file)
+    group = optimizer.param_groups[0]
+    assert (group["lr"], tuple(group["betas"]), group["eps"]) == (3e-3, (0.8, 2e-4), 1e-10)
+    assert (group["weight_decay"], group["decay"]) == (0.04, "decoupled" if decoupled else "l2")
+    assert bool(group["capturable"]) == (backend == "capturable")
+    random = np.random.default_rng(1)
+    for _ in range(100):
+        g = random.normal(size=6)
+        code.step(g)
+        p.grad = torch.tensor(g)
+        optimizer.step()
+    assert relative(p.detach().numpy(), code.x) < 1e-11
+    assert float(optimizer.state[p]["step"]) == 600
+
+
+def test_released_checkpoints_are_the_oracles():
+    """The class above, against Algorithm 3 as the oracles have it: two writings, one method."""
+    random = np.random.default_rng(0)
+    gs = random.normal(size=(50, 3))
+    code = Released(np.ones(3))
+    for g in gs:
+        code.step(g)
+    wanted = oracles.run(
+        oracles.adax(), lambda t, x: gs[t - 1], np.ones(3), 50, lr=5e-3, weight_decay=5e-2, decay="decoupled"
+    )
+    assert relative(code.x, wanted) < 1e-12
+
+
+def test_a_late_released_checkpoint():
+    """Raw v of 1e38 at step 875,000: finite in float32, and its quotient is the v that it stands for."""
+    p = torch.nn.Parameter(torch.zeros(2))
+    t, b2 = 875_000, 1e-4
+    raw = np.exp(t * np.log1p(b2)) * np.array([1.0, 0.25])
+    file = Released(np.zeros(2)).state_dict(torch.float32)
+    file["state"][0] |= {"step": t, "exp_avg_sq": torch.tensor(raw, dtype=torch.float32)}
+    assert bool(torch.isfinite(file["state"][0]["exp_avg_sq"]).all())
+    assert raw.max() > 1e37
+    optimizer = AdaXW([p])
+    load_released_state_dict(optimizer, file)
+    torch.testing.assert_close(optimizer.state[p]["exp_avg_sq"], torch.tensor([1.0, 0.25]), rtol=1e-5, atol=0)
+
+
+BROKEN = [
+    ("overflowed", "exp_avg_sq", torch.tensor([1.0, float("inf")]), r"not finite at step 900000"),
+    ("nan", "exp_avg_sq", torch.tensor([1.0, float("nan")]), r"not finite"),
+    ("no first moment", "exp_avg", None, r"no 'exp_avg'"),
+]
+
+
+@pytest.mark.parametrize("load", [load_released_state_dict, load_adamw_state_dict])
+@pytest.mark.parametrize(("what", "key", "value", "message"), BROKEN, ids=[row[0] for row in BROKEN])
+def test_broken_checkpoints_are_refused_and_change_nothing(what, key, value, message, load):
+    optimizer = stepped(AdaXW, shapes=((2,),))
+    file = Released(np.zeros(2)).state_dict(torch.float32)
+    file["state"][0]["step"] = 900_000
+    if value is None:
+        del file["state"][0][key]
+    else:
+        file["state"][0][key] = value
+    before = snapshot(optimizer)
+    with pytest.raises(ValueError, match=message):
+        load(optimizer, file)
+    assert same(snapshot(optimizer), before)
+
+
+@pytest.mark.parametrize("load", [load_released_state_dict, load_adamw_state_dict])
+def test_converters_refuse_what_is_not_theirs(load):
+    optimizer = stepped(AdaXW)
+    before = snapshot(optimizer)
+    with pytest.raises(ValueError, match="adaxopt itself"):
+        load(optimizer, optimizer.state_dict())
+    with pytest.raises(ValueError, match="parameter groups"):
+        load(optimizer, stepped(torch.optim.AdamW, groups=2).state_dict())
+    with pytest.raises(ValueError, match="parameters"):
+        load(optimizer, stepped(torch.optim.AdamW, shapes=((2, 3),)).state_dict())
+    with pytest.raises(ValueError, match="shape"):
+        load(optimizer, stepped(torch.optim.AdamW, shapes=((2, 3), (7,))).state_dict())
+    with pytest.raises(ValueError, match="no 'betas'"):
+        load(optimizer, stepped(torch.optim.RMSprop).state_dict())
+    with pytest.raises(ValueError, match="no 'exp_avg_sq'"):
+        load(optimizer, stepped(torch.optim.Adamax).state_dict())
+    with pytest.raises(ValueError, match="without 'state'"):
+        load(optimizer, {"model": {}})
+    assert same(snapshot(optimizer), before)
+    for name in ("adam", "sgdm", "nosadam"):
+        with pytest.raises(TypeError, match="AdaX, AdaXW or Padax"):
+            load(create(name, [torch.nn.Parameter(torch.ones(1))]), {"state": {}, "param_groups": []})
+
+
+# -- torch's AdamW -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [AdaX, AdaXW, Padax])
+@pytest.mark.parametrize("theirs", [torch.optim.Adam, torch.optim.AdamW])
+def test_a_torch_checkpoint_converts(kind, theirs):
+    """m and t as they are, v without Adam's bias; the hyper-parameters stay ours."""
+    random = np.random.default_rng(3)
+    p = torch.nn.Parameter(torch.zeros(4, dtype=torch.float64))
+    adam = theirs([p], lr=0.3, betas=(0.8, 0.99), eps=1e-3)
+    v = np.zeros(4)
+    for _ in range(30):
+        g = random.normal(size=4)
+        v = 0.99 * v + 0.01 * g * g
+        p.grad = torch.tensor(g)
+        adam.step()
+    optimizer = kind([p], lr=0.01)
+    defaults = dict(optimizer.param_groups[0])
+    load_adamw_state_dict(optimizer, adam.state_dict())
+    entry = optimizer.state[p]
+    assert relative(entry["exp_avg_sq"].numpy(), v / (1 - 0.99**30)) < 1e-12
+    assert torch.equal(entry["exp_avg"], adam.state[p]["exp_avg"])
+    assert float(entry["step"]) == 30
+    assert {k: v for k, v in optimizer.param_groups[0].items() if k != "params"} == {
+        k: v for k, v in defaults.items() if k != "params"
+    }
+    p.grad = torch.ones(4, dtype=torch.float64)
+    optimizer.step()
+
+
+def test_a_torch_checkpoint_with_amsgrad_is_refused():
+    adam = stepped(lambda params: torch.optim.AdamW(params, amsgrad=True))
+    optimizer = stepped(AdaXW)
+    before = snapshot(optimizer)
+    with pytest.raises(ValueError, match="amsgrad=True"):
+        load_adamw_state_dict(optimizer, adam.state_dict())
+    assert same(snapshot(optimizer), before)
+
+
+def test_a_converted_checkpoint_can_be_saved_and_loaded():
+    adam = stepped(torch.optim.AdamW)
+    optimizer = stepped(AdaXW)
+    load_adamw_state_dict(optimizer, adam.state_dict())
+    other = stepped(AdaXW)
+    other.load_state_dict(saved_and_read(optimizer))
+    assert same(snapshot(other)["state"], snapshot(optimizer)["state"])
+
+
+def test_a_low_precision_checkpoint_is_widened():
+    params = [torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16))]
+    adam = torch.optim.AdamW(params)
+    params[0].grad = torch.full((3,), 0.5, dtype=torch.bfloat16)
+    adam.step()
+    optimizer = AdaXW(params)
+    load_adamw_state_dict(optimizer, adam.state_dict())
+    entry = optimizer.state[params[0]]
+    assert entry["exp_avg"].dtype == entry["exp_avg_sq"].dtype == torch.float32
+    torch.testing.assert_close(entry["exp_avg_sq"], torch.full((3,), 0.25), rtol=1e-2, atol=0)
+
+
+# -- restart -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["adax", "adaxw", "padax"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_restart_memory(name, backend):
+    """The next square replaces v; m goes on."""
+    if backend == "fused" and name == "padax":
+        backend = "default"
+    p = torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))
+    optimizer = create(name, [p], lr=1.0, weight_decay=0.0, **BACKENDS[backend])
+    for _ in range(5):
+        p.grad = torch.tensor([100.0, 100.0], dtype=torch.float64)
+        optimizer.step()
+    m = optimizer.state[p]["exp_avg"].clone()
+    optimizer.restart_memory()
+    p.detach().zero_()
+    p.grad = torch.tensor([2.0, 3.0], dtype=torch.float64)
+    optimizer.step()
+    entry = optimizer.state[p]
+    assert entry["exp_avg_sq"].tolist() == [4.0, 9.0]
+    assert float(entry["step"]) == 1
+    torch.testing.assert_close(entry["exp_avg"], 0.9 * m + 0.1 * p.grad)
+    power = METHODS[name].defaults["p"]
+    wanted = -entry["exp_avg"] / torch.tensor([4.0, 9.0], dtype=torch.float64) ** power
+    torch.testing.assert_close(p.detach(), wanted, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("name", ["adam", "amsgrad", "adashift", "nosadam", "adagrad"])
+def test_restart_of_the_others_is_a_fresh_start(name):
+    """Methods that correct m by t forget m too."""
+    problem = Problem(SIZE, 40, seed=4)
+    used, fresh = split(problem.start), split(problem.start)
+    first, second = create(name, used), create(name, fresh)
+    drive(first, used, problem, 20)
+    first.restart_memory()
+    with torch.no_grad():
+        for p, q in zip(used, fresh, strict=True):
+            p.copy_(q)
+    a, b = drive(first, used, problem, 15), drive(second, fresh, problem, 15)
+    assert relative(a, b) < 1e-12
+
+
+def test_restart_of_rows():
+    p = torch.nn.Parameter(torch.ones(3, 1))
+    optimizer = AdaXW([p])
+    for _ in range(3):
+        p.grad = torch.ones(3, 1).to_sparse(1)
+        optimizer.step()
+    optimizer.restart_memory()
+    assert optimizer.state[p]["row_step"].tolist() == [0, 0, 0]
+    p.grad = torch.full((3, 1), 5.0).to_sparse(1)
+    optimizer.step()
+    assert optimizer.state[p]["exp_avg_sq"].flatten().tolist() == [25.0] * 3
