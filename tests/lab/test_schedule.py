@@ -40,7 +40,7 @@ ORACLES = [
 ]
 
 
-@pytest.mark.parametrize(("given", "make"), ORACLES, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize(("given", "make"), ORACLES, ids=[str(row[0])[:45] for row in ORACLES])
 def test_like_torch(given, make):
     factor = schedule.factor(given, T)
     assert [factor(step) for step in range(T)] == pytest.approx(torch_factors(make), rel=1e-9, abs=1e-12)

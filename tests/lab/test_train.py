@@ -99,13 +99,17 @@ def test_a_finished_run_is_read_not_repeated(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["Tiny", "TinyDataset", "TinyLoader", "TinyLoss"])
-@pytest.mark.parametrize("at", [1, 6, 9, 17])
-def test_stopped_anywhere_it_ends_with_the_same_bits(name, at, tmp_path):
+@pytest.mark.parametrize(
+    ("at", "between"), [(1, False), (6, False), (6, True), (9, False), (12, True), (17, False)]
+)
+def test_stopped_anywhere_it_ends_with_the_same_bits(name, at, between, tmp_path):
+    """At a step, or `between` two epochs: after the evaluation that follows it."""
     whole = train.run(spec_of(name), tmp_path / "whole")
-    stop = Stop()
+    stop, looks = Stop(), []
 
     def ask(step, total, metric):
-        if step >= at:
+        looks.append(step)
+        if looks.count(at) > between:
             stop.signum = signal.SIGTERM
 
     every_step = Settings(checkpoint_seconds=0)

@@ -144,14 +144,16 @@ class Loop:
         index = None
         if not isinstance(self.train_source, batches.Batches):
             index = batches.order(self.train_source.n, self.spec["seed"], self.at.epoch)
-        if self.resumed_rng is None:
-            self.epoch_rng = randomness.state(self.device)
-            return self.train_source.batches(index)
-        randomness.restore(self.epoch_rng, self.device)
-        left = self.train_source.batches(index, self.at.batch)
-        randomness.restore(self.resumed_rng, self.device)
-        self.resumed_rng = None
-        return left
+        resumed, self.resumed_rng = self.resumed_rng, None
+        if resumed and self.at.batch:
+            randomness.restore(self.epoch_rng, self.device)
+            left = self.train_source.batches(index, self.at.batch)
+            randomness.restore(resumed, self.device)
+            return left
+        if resumed:  # between two epochs: nothing of this one has been drawn yet
+            randomness.restore(resumed, self.device)
+        self.epoch_rng = randomness.state(self.device)
+        return self.train_source.batches(index)
 
     def now(self, wait: bool) -> float:
         """The time, once the GPU has done what was asked of it."""
