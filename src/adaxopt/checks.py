@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 from adaxopt.rule import Rule
@@ -18,8 +19,17 @@ SUSPICIOUS = 0.01
 """A growth rate above this looks like a decay pasted from Adam."""
 
 
-def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 3) -> None:
+def check(
+    options: Mapping[str, Any],
+    rule: Rule,
+    *,
+    names: tuple[str, str] = ("b1", "b2"),
+    arrays: tuple[type, ...] = (object,),
+    stacklevel: int = 3,
+) -> None:
     """Raise ValueError or TypeError at the first option that is not allowed; warn of a b2 that looks like Adam's.
+
+    `names` is what a caller calls the two betas; `arrays` are the types that pass unseen.
 
     >>> from adaxopt.zoo import METHODS
     >>> check({**METHODS["adaxw"].defaults, "weight_decay": -0.1}, METHODS["adaxw"].rule)
@@ -27,22 +37,26 @@ def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 3) -> None:
     ValueError: weight_decay=-0.1: must be >= 0
     """
     b1, b2 = options["betas"]
-    power = rule.memory is not None and rule.memory.kind == "power"
-    _number("lr", options["lr"], 0.0)
-    _number("b1", b1, 0.0, 1.0)
-    _number("b2", b2, 0.0, math.inf if power else 1.0)
-    _number("eps", options["eps"], 0.0)
-    _number("weight_decay", options["weight_decay"], 0.0)
-    if not isinstance(options["p"], (int, float)) or not 0 <= options["p"] <= 0.5:
-        raise ValueError(
-            f"p={options['p']!r}: must be a plain number in [0, 0.5], fixed before the first step"
-        )
+    kind = rule.memory.kind if rule.memory is not None else None
+    _number("lr", options["lr"], arrays)
+    _number(names[0], b1, arrays, below=1.0)
+    _number(names[1], b2, arrays, below=math.inf if kind == "power" else 1.0)
+    if rule.mean == "none" and _plain(b1) and b1 != 0:
+        raise ValueError(f"{names[0]}={b1!r}: must be 0, because this method keeps no first moment")
+    _number("eps", options["eps"], arrays)
+    _number("weight_decay", options["weight_decay"], arrays)
+    wrong = TypeError if isinstance(options["p"], (bool, str, type(None))) else ValueError
+    if not _plain(options["p"]) or not 0 <= options["p"] <= 0.5:
+        raise wrong(f"p={options['p']!r}: must be a plain number in [0, 0.5], fixed before the first step")
     clip = options.get("clip_update")
-    if isinstance(clip, (int, float)) and not clip > 0:
-        raise ValueError(f"clip_update={clip!r}: must be > 0, or None for no bound")
+    if clip is not None:
+        _number("clip_update", clip, arrays)
+        if _plain(clip) and clip == 0:
+            raise ValueError(f"clip_update={clip!r}: must be > 0, or None for no bound")
     _choice("decay", options["decay"], DECAYS)
     _choice("eps_placement", options["eps_placement"], PLACEMENTS)
-    _choice("wake", options["wake"], (True, False))
+    for flag in ("wake", "correct"):
+        _choice(flag, options.get(flag, False), (True, False))
     if rule.mean == "window":
         window = options["window"]
         if not isinstance(window, int) or isinstance(window, bool) or window < 1:
@@ -51,24 +65,25 @@ def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 3) -> None:
             raise ValueError(
                 "eps=0: must be > 0 here, because the second moment is empty while the window fills"
             )
-    if rule.memory is not None and rule.memory.kind == "growing" and _plain(b2) and b2 > SUSPICIOUS:
+    if kind == "growing" and _plain(b2) and b2 > SUSPICIOUS:
         warnings.warn(
-            f"b2={b2!r} looks like Adam's decay; AdaX's b2 is a growth rate (paper: 1e-4), and at this value the "
-            f"second moment is frozen after {_frozen_after(b2)} steps",
+            f"{names[1]}={b2!r} looks like Adam's decay; AdaX's b2 is a growth rate (paper: 1e-4), and at this value "
+            f"the second moment is frozen after {_frozen_after(b2)} steps",
             stacklevel=stacklevel,
         )
 
 
 def _plain(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _number(name: str, value: Any, low: float, high: float = math.inf) -> None:
-    bound = f">= {low:g}" if high == math.inf else f"in [{low:g}, {high:g})"
-    if isinstance(value, (bool, str, type(None))):
+def _number(name: str, value: Any, arrays: tuple[type, ...], below: float = math.inf) -> None:
+    bound = ">= 0" if below == math.inf else f"in [0, {below:g})"
+    if isinstance(value, (bool, str, type(None))) or not (_plain(value) or isinstance(value, arrays)):
         raise TypeError(f"{name}={value!r}: must be a number {bound}")
-    if _plain(value) and not low <= value < high:
-        raise ValueError(f"{name}={value!r}: must be {bound}")
+    if _plain(value) and not 0 <= value < below:
+        finite = " and finite" if value == math.inf == below else ""
+        raise ValueError(f"{name}={value!r}: must be {bound}{finite}")
 
 
 def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -49,7 +50,7 @@ VALUES = [
     ("state_dtype", torch.float16, "state_dtype=torch.float16: must be one of None"),
     ("state_dtype", torch.int32, "state_dtype=torch.int32: must be one of None"),
     ("state_dtype", "bfloat16", "state_dtype='bfloat16': must be one of None"),
-    ("clip_update", 0.0, "clip_update=0: must be > 0"),
+    ("clip_update", 0.0, "clip_update=0.0: must be > 0"),
     ("clip_update", -1.0, "clip_update=-1.0: must be >= 0"),
     ("clip_update", NAN, "clip_update=nan"),
     ("foreach", "yes", "foreach='yes': must be one of None, True, False"),
@@ -96,8 +97,8 @@ def test_the_same_in_a_group_and_in_add_param_group(error, name, value, message)
 
 
 OF_THEIR_OWN = [
-    ("padax", {"p": 0.6}, "p=0.6: must be in [0, 0.5]"),
-    ("padax", {"p": -0.1}, "p=-0.1: must be in [0, 0.5]"),
+    ("padax", {"p": 0.6}, "p=0.6: must be a plain number in [0, 0.5]"),
+    ("padax", {"p": -0.1}, "p=-0.1: must be a plain number in [0, 0.5]"),
     ("padam", {"p": NAN}, "p=nan"),
     ("padam", {"correct": "yes"}, "correct='yes': must be one of True, False"),
     ("adashift", {"window": 0}, "window=0: must be an int >= 1"),
@@ -300,3 +301,13 @@ def test_a_gradient_that_is_not_finite_does_what_torchs_adamw_does(bad, backend)
 def test_step_parameter_of_a_stranger():
     with pytest.raises(ValueError, match="not a parameter of the optimizer"):
         AdaXW([parameter()]).step_parameter(parameter())
+
+
+def test_numpy_numbers_become_plain_ones():
+    p = torch.nn.Parameter(torch.ones(2))
+    optimizer = AdaXW(
+        [{"params": [p], "weight_decay": np.float32(0.5)}], lr=np.float32(0.25), betas=(np.float64(0.5), 1e-4)
+    )
+    group = optimizer.param_groups[0]
+    assert [type(group[k]) for k in ("lr", "weight_decay", "reference_lr")] == [float] * 3
+    assert (group["lr"], group["weight_decay"], group["betas"]) == (0.25, 0.5, (0.5, 1e-4))

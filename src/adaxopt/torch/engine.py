@@ -84,7 +84,7 @@ class Engine(Optimizer):
         if unknown:
             allowed = ", ".join(sorted(set(known) - {"format"}))
             raise TypeError(f"{type(self).__name__}: unknown argument {unknown[0]!r}; allowed are {allowed}")
-        defaults = {**known, **given}
+        defaults = options.plain({**known, **given})
         options.check(defaults, self.method.rule)
         self._project = project
         self._forget_caches()
@@ -96,6 +96,7 @@ class Engine(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with options of their own; what is not given is the optimizer's default."""
         if isinstance(param_group, dict):
+            param_group.update(options.plain(param_group))
             merged = {**self.defaults, **param_group}
             if any(
                 key not in self.defaults or param_group[key] is not self.defaults[key] for key in param_group

@@ -23,8 +23,9 @@ _SHARED = """
             100*eps at the first step, then vanishing); `"plain"` adds it after, as Adam does.
         weight_decay, decay: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
             x <- x - wd*(lr/first lr)*x, so that wd does not have to follow lr.
-        foreach, fused: None takes the fastest path that is right for the tensors at hand; True asks for one and raises
-            where it cannot be had; False forbids it. `foreach=False` is the for-loop, bitwise the same as foreach.
+        foreach, fused: None takes the fastest path that is right for the tensors at hand; True asks for one, raises
+            where it cannot compute the method, and says once where a tensor (its dtype, its layout) takes another;
+            False forbids it. `foreach=False` is the for-loop, bitwise the same as foreach.
         capturable: the step may be captured in a CUDA graph; time, lr and gain live on the device.
         differentiable: autograd sees through the step.
         maximize: ascend.
