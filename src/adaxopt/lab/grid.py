@@ -8,15 +8,17 @@ known. Runs are ordinary runs of the store: several processes may work on one st
 
 from __future__ import annotations
 
+import argparse
 import json
 import signal
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from adaxopt.lab import compare, environment, spec, stats, task, tune
+from adaxopt.lab.data.fetch import say
 from adaxopt.lab.errors import Interrupted, LabError, unknown
 from adaxopt.lab.settings import Settings, choose_device
 from adaxopt.lab.signals import listening
@@ -167,6 +169,16 @@ def carry_out(
                 clock.cancel()
 
 
+class Lines(compare.Silent):
+    """Tells of each run that ended, in a line on the standard error."""
+
+    def finished(self, record: RunRecord) -> None:
+        asked, done = record.spec, record.done or {}
+        how = f"{done['metric']:.4f} {done['metric_name']}" if done.get("metric") else done.get("status")
+        lr = asked["options"]["lr"]
+        say(f"{asked['study']} {asked['purpose']} {asked['optimizer']} lr {lr:g} seed {asked['seed']}: {how}")
+
+
 # -- what the runs came to ------------------------------------------------------------------------------------
 
 
@@ -271,14 +283,14 @@ def run(
     threads: int = 1,
     seconds: float = 0.0,
     seeds: int = 0,
-    tune: int = -1,
+    tune: int = 0,
     epochs: int = 0,
     watcher: compare.Watcher | None = None,
 ) -> Path | bool:
     """Carry the grid out and write its record; False when the time was up. Values that are given replace the grid's,
     and such a grid has another name, so that its runs are not taken for the study's."""
-    changed = {"seeds": seeds, "epochs": epochs} | ({"tune": tune} if tune >= 0 else {})
-    changed = {key: value for key, value in changed.items() if value and value != getattr(grid, key)}
+    asked: dict[str, Any] = {"seeds": seeds, "epochs": epochs, "tune": tune}
+    changed = {key: value for key, value in asked.items() if value and value != getattr(grid, key)}
     if changed:
         rows = grid.rows
         if "tune" in changed and any(row.rates for row in rows):
@@ -288,8 +300,30 @@ def run(
     if data:
         grid = replace(grid, task_options={**grid.task_options, "data": str(data)})
     settings = Settings(device=str(choose_device(device)), threads=threads)
-    records = carry_out(grid, out, settings, seconds, watcher)
+    records = carry_out(grid, out, settings, seconds, watcher or Lines())
     if records is None:
         return False
     path = Path(record)
     return write(grid, records, path.with_stem(path.stem + "-changed") if changed else path, settings)
+
+
+def main(study: Callable[..., Path | bool], names: Iterable[str], program: str) -> int:
+    """`python -m PROGRAM STUDY --data PLACE --out FOLDER`: a study on a bare machine, torch and numpy only.
+
+    Exits with 0 when the study is complete, 3 when time was up before.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=main.__doc__)
+    parser.add_argument("study", choices=list(names))
+    for name in ("data", "record"):
+        parser.add_argument(f"--{name}", default="")
+    parser.add_argument("--out", default="runs")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--seconds", type=float, default=0.0)
+    for name in ("seeds", "tune", "epochs"):
+        parser.add_argument(f"--{name}", type=int, default=0)
+    given = vars(parser.parse_args())
+    done = study(given.pop("study"), given.pop("out"), **given)
+    if done is False:
+        return 3
+    say(f"record: {done}")
+    return 0

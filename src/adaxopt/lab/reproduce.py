@@ -18,8 +18,8 @@ TEXT = {
         "language/ptb",
         "language/enwik8",
         "language/small",
-        "language/late-wakers",
     ),
+    "adaxopt.lab.language.wakers": ("language/late-wakers",),
     "adaxopt.lab.gpt.studies": ("gpt",),
 }
 

@@ -58,8 +58,36 @@ GRIDS = {"gpt": GPT}
 NAMES = tuple(GRIDS)
 
 
-def run(name: str, out: str | Path = "runs", **options: Any) -> Path | bool:
-    """Carry out the study; its record, or False when time was up before (the same call goes on then)."""
-    if name not in GRIDS:
+def run(
+    name: str,
+    out: str | Path = "runs",
+    *,
+    data: str = "",
+    record: str = "",
+    device: str = "auto",
+    threads: int = 1,
+    seconds: float = 0.0,
+    seeds: int = 0,
+    tune: int = 0,
+    epochs: int = 0,
+) -> Path | bool:
+    """Carry out the study `name`; its record, or False when `seconds` were over before.
+
+    The same call goes on then. `seeds`, `tune` and `epochs` other than 0 replace the study's own, and such runs have
+    another name.
+    """
+    chosen = GRIDS.get(name)
+    if chosen is None:
         raise unknown("study", name, NAMES)
-    return grid.run(GRIDS[name], out, **{"record": "records/gpt/gpt.json", **options})
+    return grid.run(
+        chosen,
+        out,
+        record=record or "records/gpt/gpt.json",
+        data=data,
+        device=device,
+        threads=threads,
+        seconds=seconds,
+        seeds=seeds,
+        tune=tune,
+        epochs=epochs,
+    )

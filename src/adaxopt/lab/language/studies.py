@@ -1,4 +1,4 @@
-"""The language studies as data: `adax reproduce language/ptb`, `language/enwik8`, `language/late-wakers`.
+"""The language studies as data: `adax reproduce language/ptb`, `language/enwik8`.
 
 Written before the runs. The model, clipping and schedule are the paper's for One Billion Word (recipe in
 docs/language.md); the texts are stand-ins, Penn Treebank and the words of enwik8, and every page says so. Each row may
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from adaxopt.lab import grid
 from adaxopt.lab.errors import unknown
@@ -78,18 +77,39 @@ SMALL = replace(
 )
 
 GRIDS = {"language/ptb": PTB, "language/enwik8": ENWIK8, "language/small": SMALL}
-WAKERS = "language/late-wakers"
-NAMES = ("language", *GRIDS, WAKERS)
+NAMES = ("language", *GRIDS)
 
 
-def run(name: str, out: str | Path = "runs", **options: Any) -> Path | bool:
-    """Carry out the study `name` ("language" is language/ptb); the record, or False when time was up before."""
-    if name == WAKERS:
-        from adaxopt.lab.language import wakers
+def run(
+    name: str,
+    out: str | Path = "runs",
+    *,
+    data: str = "",
+    record: str = "",
+    device: str = "auto",
+    threads: int = 1,
+    seconds: float = 0.0,
+    seeds: int = 0,
+    tune: int = 0,
+    epochs: int = 0,
+) -> Path | bool:
+    """Carry out the study `name` ("language" is language/ptb); its record, or False when `seconds` were over before.
 
-        return wakers.run(out=out, **options)
+    The same call goes on then. `seeds`, `tune` and `epochs` other than 0 replace the study's own, and such runs have
+    another name.
+    """
     chosen = GRIDS.get("language/ptb" if name == "language" else name)
     if chosen is None:
         raise unknown("study", name, NAMES)
-    record = f"records/language/{chosen.name.removeprefix('language-')}.json"
-    return grid.run(chosen, out, **{"record": record, **options})
+    return grid.run(
+        chosen,
+        out,
+        record=record or f"records/language/{chosen.name.removeprefix('language-')}.json",
+        data=data,
+        device=device,
+        threads=threads,
+        seconds=seconds,
+        seeds=seeds,
+        tune=tune,
+        epochs=epochs,
+    )

@@ -111,6 +111,7 @@ def binned(lines: list[dict[str, float]], steps: int, bins: int = BINS) -> list[
 
 
 def run(
+    name: str = "language/late-wakers",
     out: str | Path = "runs",
     record: str = "records/language/late_wakers.json",
     steps: int = 600,
@@ -119,23 +120,23 @@ def run(
 ) -> Path:
     """Measure every row of ROWS with one seed and write the record; `out` is not used, the record is all there is."""
     rows = []
-    for label, (name, options, sparse) in ROWS.items():
+    for label, (method, options, sparse) in ROWS.items():
         chosen = dict(options)
-        if name == "adax":
+        if method == "adax":
             chosen["betas"] = (0.9, float(f"{B2_STEPS / steps:.6g}"))
         task_options = {**SMALL, "text": text, "sparse": sparse, **({"data": data} if data else {})}
-        lines = measure(name, chosen, task_options, steps)
+        lines = measure(method, chosen, task_options, steps)
         rows.append(
             {
                 "row": label,
-                "optimizer": name,
+                "optimizer": method,
                 "options": chosen,
                 "sparse": sparse,
                 "points": binned(lines, steps),
             }
         )
     content = {
-        "study": "language/late-wakers",
+        "study": name,
         "title": f"A small model on {text}, {steps} steps, one seed, on a CPU",
         "text": text,
         "steps": steps,
