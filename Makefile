@@ -6,7 +6,7 @@ PIP     = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench docs bench-gpu test-gpu clean
+.PHONY: help setup demo test test-integrations check bench docs bench-gpu test-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | awk -F': *' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -30,6 +30,22 @@ check: setup  ## ruff, types, import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
+
+INTEGRATIONS = .venv-integrations
+FRAMEWORKS = torch numpy jax optax keras tensorflow-cpu transformers accelerate lightning peft pillow pytest pytest-xdist build
+
+$(INTEGRATIONS)/.ready: constraints-integrations.txt
+	test -x $(INTEGRATIONS)/bin/python || $(PYTHON) -m venv $(INTEGRATIONS)
+	$(INTEGRATIONS)/bin/pip install --quiet --disable-pip-version-check -c constraints-integrations.txt $(FRAMEWORKS)
+	$(INTEGRATIONS)/bin/pip install --quiet --disable-pip-version-check --no-deps -c constraints-integrations.txt timm
+	$(INTEGRATIONS)/bin/pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+	    --target $(INTEGRATIONS)/torchvision-for-timm torchvision==0.28.0
+	touch $@
+
+test-integrations: $(INTEGRATIONS)/.ready  ## JAX, Keras, trainers, many processes, packaging; writes the table of docs/integrations.md
+	PYTHONPATH=src ADAXOPT_REQUIRE_INTEGRATIONS=1 ADAXOPT_INTEGRATIONS_RECORD=records/integrations.json \
+	    $(INTEGRATIONS)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile tests/integrations
+	$(INTEGRATIONS)/bin/python tests/integrations/render.py
 
 bench: setup  ## CPU step time and memory beside torch's AdamW
 	$(BIN)/python benchmarks/cpu.py

@@ -7,23 +7,23 @@ import re
 from importlib import metadata
 
 
-def need(who: str, extra: str, **least: str) -> None:
-    """Raise ImportError with a command to run, unless every package is there in at least the version given.
+def need(who: str, install: str, **least: str) -> None:
+    """Raise ImportError with what to install, unless every package is there in at least the version given.
 
-    >>> need("adaxopt.jax", "jax", no_such_package="1.0")
+    >>> need("adaxopt.jax", "adaxopt[jax]", no_such_package="1.0")
     Traceback (most recent call last):
     ImportError: adaxopt.jax needs no_such_package>=1.0, which is not installed: pip install "adaxopt[jax]"
     """
     for name, version in least.items():
-        command = f'pip install "adaxopt[{extra}]"'
+        what = f'"{install}"' if "[" in install else install  # a shell would read the brackets
         if importlib.util.find_spec(name) is None:
-            raise ImportError(f"{who} needs {name}>={version}, which is not installed: {command}")
+            raise ImportError(f"{who} needs {name}>={version}, which is not installed: pip install {what}")
         try:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:  # a source tree on the path: its version is its owner's affair
             continue
         if _order(found) < _order(version):
-            raise ImportError(f"{who} needs {name}>={version}, found {found}: {command} --upgrade")
+            raise ImportError(f"{who} needs {name}>={version}, found {found}: pip install --upgrade {what}")
 
 
 def _order(version: str) -> tuple[int, ...]:

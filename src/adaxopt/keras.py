@@ -17,7 +17,7 @@ from adaxopt.extras import need
 from adaxopt.rule import step
 from adaxopt.zoo import METHODS, Method
 
-need("adaxopt.keras", "keras", keras="3.6")
+need("adaxopt.keras", "adaxopt[keras]", keras="3.6")
 
 import keras  # noqa: E402
 from keras import ops  # noqa: E402

@@ -12,7 +12,7 @@
 
 from adaxopt.extras import need
 
-need("adaxopt.jax", "jax", jax="0.6", optax="0.2.5")
+need("adaxopt.jax", "adaxopt[jax]", jax="0.6", optax="0.2.5")
 
 from adaxopt.jax.optimizers import adax, adaxw, create, padax, scale_by_adax  # noqa: E402
 from adaxopt.jax.transform import ScaleByMethodState, scale_by_method  # noqa: E402

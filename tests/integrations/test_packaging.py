@@ -1,0 +1,170 @@
+"""The wheel and the source archive: built, installed into a clean environment, and light to import."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from adaxopt.extras import need
+
+ROOT = Path(__file__).parents[2]
+feature = pytest.mark.feature
+pytestmark = pytest.mark.needs("build")
+
+
+def python(executable, code, **environment):
+    clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(executable), "-W", "ignore", "-c", code],
+        env={**clean, **environment},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return done
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The two archives, from a copy of what git would give (nothing of this checkout is written to)."""
+    folder = tmp_path_factory.mktemp("build")
+    copy = folder / "source"
+    copy.mkdir()
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "src", "pyproject.toml", "README.md", "LICENSE"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).exists():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            (copy / name).write_bytes((ROOT / name).read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(copy)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    (wheel,), (archive,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return wheel, archive
+
+
+@pytest.fixture(scope="module")
+def clean(built, tmp_path_factory):
+    """An environment with the wheel and what it asks for, and nothing else."""
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder, with_pip=True)
+    done = subprocess.run(
+        [folder / "bin" / "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", built[0]],
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    yield folder / "bin" / "python"
+    shutil.rmtree(folder)  # a gigabyte
+
+
+@feature("Packaging", "wheel and sdist build")
+def test_the_archives_hold_the_package_and_no_tests(built):
+    names = zipfile.ZipFile(built[0]).namelist()
+    for wanted in (
+        "__init__.py",
+        "py.typed",
+        "jax/__init__.py",
+        "keras.py",
+        "integrations/__init__.py",
+        "torch/engine.py",
+    ):
+        assert f"adaxopt/{wanted}" in names, wanted
+    assert not [n for n in names if "test" in n.lower()]
+    with tarfile.open(built[1]) as archive:
+        assert any(n.endswith("src/adaxopt/rule.py") for n in archive.getnames())
+
+
+@feature("Packaging", "installs into a clean environment, pip check")
+def test_a_clean_environment_trains_and_is_consistent(clean):
+    code = """
+import torch, adaxopt
+p = torch.nn.Parameter(torch.ones(4)); o = adaxopt.AdaXW([p], lr=0.1)
+p.grad = torch.ones(4); o.step()
+assert (p < 1).all()
+"""
+    done = python(clean, code)
+    assert done.returncode == 0, done.stderr
+    check = subprocess.run([clean, "-m", "pip", "check"], capture_output=True, text=True)
+    assert check.returncode == 0, check.stdout
+
+
+@feature("Packaging", "a missing framework says in one line what to install")
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        (
+            "import adaxopt.jax",
+            'adaxopt.jax needs jax>=0.6, which is not installed: pip install "adaxopt[jax]"',
+        ),
+        (
+            "import adaxopt.keras",
+            'adaxopt.keras needs keras>=3.6, which is not installed: pip install "adaxopt[keras]"',
+        ),
+        (
+            "from adaxopt.integrations import register_timm; register_timm()",
+            "adaxopt.integrations.register_timm needs timm>=1.0.12, which is not installed: pip install timm",
+        ),
+    ],
+)
+def test_a_missing_framework_says_what_to_install(clean, code, line):
+    done = python(clean, code)
+    assert done.returncode == 1
+    assert (
+        done.stderr.strip()
+        .splitlines()[-1]
+        .removeprefix("ModuleNotFoundError: ")
+        .removeprefix("ImportError: ")
+        == line
+    )
+
+
+def test_a_version_that_is_too_old_says_what_to_install():
+    with pytest.raises(ImportError) as e:
+        need("adaxopt.jax", "adaxopt[jax]", pytest="999.1")
+    assert str(e.value) == (
+        f'adaxopt.jax needs pytest>=999.1, found {pytest.__version__}: pip install --upgrade "adaxopt[jax]"'
+    )
+    need("adaxopt.jax", "adaxopt[jax]", pytest="1.0")
+
+
+@feature("Packaging", "import under 50 ms above torch's own")
+def test_importing_costs_little_above_torch(clean):
+    code = """
+import time, torch
+begin = time.process_time(); import adaxopt; adaxopt.AdaXW; print(time.process_time() - begin)
+"""
+    times = []
+    for _ in range(5):
+        done = python(clean, code)
+        assert done.returncode == 0, done.stderr
+        times.append(float(done.stdout))
+    assert min(times) < 0.050, times
+
+
+@pytest.mark.needs("jax", "optax")
+@feature("Packaging", "adaxopt.jax without torch")
+def test_the_jax_part_does_not_import_torch_nor_the_package_a_framework():
+    path = os.pathsep.join(p for p in sys.path if p)
+    for code in (
+        "import sys, adaxopt; assert not {'torch', 'jax', 'keras', 'numpy'} & set(sys.modules)",
+        "import sys, adaxopt.jax as a; a.adaxw(1e-3); assert 'torch' not in sys.modules",
+    ):
+        done = python(sys.executable, code, PYTHONPATH=path)
+        assert done.returncode == 0, done.stderr
