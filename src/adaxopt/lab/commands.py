@@ -241,11 +241,17 @@ class Report:
     """Write one self-contained HTML page from runs or exported records."""
 
     path: Positional[str] = "runs"
-    """a store, a study, or exported records"""
+    """a store, a study, exported records, or records/cifar10"""
     out: str = "report.html"
     """the page to write"""
 
     def run(self) -> None:
+        path = Path(self.path)
+        if path.name == "cifar10" and not (path / "study.json").exists() and any(path.glob("*.jsonl")):
+            from adaxopt.lab.cifar import page
+
+            show(f"report: {page.write(path.parent, Path(self.out))}")
+            return
         write_report(store.load_runs(self.path, complain), self.out)
 
 
