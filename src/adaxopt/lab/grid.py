@@ -12,6 +12,7 @@ import argparse
 import json
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -159,7 +160,11 @@ def carry_out(
             clock.start()
         try:
             plans = [plan(grid, row, steps[row.optimizer]) for row in grid.rows]
-            return compare._drain(plans, out, settings, watcher or compare.Silent(), stop)
+            with warnings.catch_warnings():
+                warnings.filterwarnings(
+                    "ignore", message="betas"
+                )  # b2*T was chosen, so a short run has a large b2
+                return compare._drain(plans, out, settings, watcher or compare.Silent(), stop)
         except Interrupted:
             if over.is_set():
                 return None

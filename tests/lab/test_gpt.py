@@ -1,0 +1,380 @@
+"""The transformer: its size, that it cannot see ahead, its parts by hand, Muon beside AdamW, the task end to end."""
+
+from __future__ import annotations
+
+import io
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from adaxopt.lab import grid, optimizers, reproduce, schedule, spec, task, train
+from adaxopt.lab.errors import Interrupted, LabError
+from adaxopt.lab.gpt import studies
+from adaxopt.lab.gpt.model import Attention, Decoder, Swiglu, rotate
+from adaxopt.lab.gpt.muon import MuonAdamW
+from adaxopt.lab.settings import Settings
+from adaxopt.lab.signals import Stop
+from adaxopt.lab.tasks.gpt import RandomWindows
+
+SIZES = {"layers": 2, "width": 32, "heads": 2, "inner": 48, "context": 24}
+TINY = {**SIZES, "steps": 6, "batch": 4, "eval_bytes": 300}
+
+
+@pytest.fixture
+def book(tmp_path):
+    """A file of 6,000 bytes: words with a rhythm that a small model can learn."""
+    chance = np.random.default_rng(0)
+    words = ["the cat ", "sat on ", "the mat. ", "a dog ", "ran home. "]
+    text = "".join(words[i] for i in chance.integers(0, 5, 900)).encode()[:6000]
+    (tmp_path / "book.txt").write_bytes(text)
+    return tmp_path / "book.txt"
+
+
+def small(**more):
+    torch.manual_seed(0)
+    return Decoder(**{**SIZES, **more})
+
+
+# -- model ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ({}, 21_242_368),  # 2*256*512 + 8*(4*512^2 + 3*512*1024 + 2*512) + 512
+        (SIZES, 2 * 256 * 32 + 2 * (4 * 32**2 + 3 * 32 * 48 + 2 * 32) + 32),
+        ({**SIZES, "vocabulary": 10, "layers": 1}, 2 * 10 * 32 + 4 * 32**2 + 3 * 32 * 48 + 2 * 32 + 32),
+    ],
+)
+def test_the_number_of_parameters(sizes, expected):
+    with torch.device("meta"):
+        model = Decoder(**sizes)
+    assert sum(p.numel() for p in model.parameters()) == expected
+
+
+def test_a_position_does_not_see_what_comes_after_it():
+    model = small().double()
+    tokens = torch.randint(0, 256, (3, 20))
+    scores = model(tokens)
+    for place in (0, 7, 19):
+        changed = tokens.clone()
+        changed[:, place] = (changed[:, place] + 1) % 256
+        moved = (model(changed) - scores).abs().amax(dim=(0, 2))
+        assert moved[:place].max() < 1e-12 if place else True
+        assert (moved[place:] > 1e-6).all()
+
+
+def test_scores_have_a_gradient_from_what_came_before_only():
+    model = small()
+    hidden = []
+    model.embedding.register_forward_hook(lambda _m, _i, out: hidden.append(out) or out.retain_grad())
+    model(torch.randint(0, 256, (1, 20)))[0, 8].logsumexp(0).backward()
+    size = hidden[0].grad[0].norm(dim=1)
+    assert (size[:9] > 0).all()
+    assert (size[9:] == 0).all()
+
+
+def test_attention_by_hand():
+    """Position by position in numpy: turned queries and keys, softmax over the past, weighted values."""
+    torch.manual_seed(1)
+    layer, n = Attention(8, 2).double(), 5
+    x = torch.randn(1, n, 8).double()
+    angle = torch.arange(n)[:, None] * 10000.0 ** -(torch.arange(2) / 2)
+    got = layer(x, angle.cos().double(), angle.sin().double())[0].detach().numpy()
+    q, k, v = np.split(x[0].numpy() @ layer.qkv.weight.detach().numpy().T, 3, axis=1)
+
+    def turned(row, place):
+        pairs = row[:2] + 1j * row[2:]
+        pairs = pairs * np.exp(1j * place * np.array([1.0, 0.01]))
+        return np.concatenate([pairs.real, pairs.imag])
+
+    for i in range(n):
+        parts = []
+        for head in (slice(0, 4), slice(4, 8)):
+            s = np.array([turned(q[i, head], i) @ turned(k[j, head], j) / 2 for j in range(i + 1)])
+            parts.append(np.exp(s) / np.exp(s).sum() @ v[: i + 1, head])
+        expected = layer.out.weight.detach().numpy() @ np.concatenate(parts)
+        np.testing.assert_allclose(got[i], expected, rtol=1e-6, atol=1e-7)
+
+
+def test_rotary_products_depend_on_the_distance_alone():
+    chance = torch.Generator().manual_seed(0)
+    q, k = (torch.randn(8, dtype=torch.float64, generator=chance) for _ in range(2))
+    angle = torch.arange(40)[:, None].double() * torch.tensor([1.0, 0.3, 0.1, 0.01]).double()
+
+    def product(i, j):
+        return float(rotate(q, angle[i].cos(), angle[i].sin()) @ rotate(k, angle[j].cos(), angle[j].sin()))
+
+    assert product(3, 1) == pytest.approx(product(33, 31))
+    assert abs(product(3, 1) - product(3, 2)) > 1e-3
+
+
+def test_swiglu_by_hand():
+    torch.manual_seed(2)
+    part, x = Swiglu(4, 3), torch.randn(5, 4)
+    gate, up = x @ part.both.weight[:3].T, x @ part.both.weight[3:].T
+    torch.testing.assert_close(part(x), (gate * gate.sigmoid() * up) @ part.out.weight.T)
+
+
+def test_a_width_that_cannot_be_turned_is_an_error():
+    with pytest.raises(LabError, match="width=30, heads=4: width must be a multiple of 2\\*heads"):
+        Decoder(width=30, heads=4)
+
+
+# -- Muon -------------------------------------------------------------------------------------------------------------
+
+
+def one_step(model, tokens):
+    scores = model(tokens[:, :-1])
+    F.cross_entropy(scores.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+
+
+def test_muon_takes_the_hidden_matrices_and_adamw_the_rest():
+    model = small()
+    optimizer = MuonAdamW(model.parameters(), lr=1e-2)
+    muon, adamw = optimizer.parts
+    names = {id(p): name for name, p in model.named_parameters()}
+    taken = {names[id(p)] for p in muon.param_groups[0]["params"]}
+    rest = {names[id(p)] for p in adamw.param_groups[0]["params"]}
+    assert all(name.startswith("layers.") and "norm" not in name for name in taken)
+    assert len(taken) == 2 * 4
+    assert {"embedding.weight", "head.weight", "norm.weight", "layers.0.norm1.weight"} <= rest
+    assert taken | rest == set(names.values())
+    assert not taken & rest
+
+
+def test_muon_and_adamw_together_are_the_two_apart():
+    """Bit for bit what two optimizers of torch do, each on its own parameters, under a changing lr."""
+    models = [small(), small()]
+    joint = MuonAdamW(models[0].parameters(), lr=1e-2, weight_decay=0.1)
+    hidden = [p for n, p in models[1].named_parameters() if n.startswith("layers.") and p.dim() == 2]
+    rest = [p for n, p in models[1].named_parameters() if not (n.startswith("layers.") and p.dim() == 2)]
+    apart = [
+        torch.optim.Muon(hidden, lr=1e-2, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(rest, lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1),
+    ]
+    for step in range(3):
+        tokens = torch.randint(0, 256, (2, 12), generator=torch.Generator().manual_seed(step))
+        for model, group_lists in zip(models, ([joint], apart), strict=True):
+            for optimizer in group_lists:
+                for group in optimizer.param_groups:
+                    group["lr"] = 1e-2 / (step + 1)
+            one_step(model, tokens)
+            for optimizer in group_lists:
+                optimizer.step()
+                optimizer.zero_grad()
+    start = small()
+    for (name, a), b, c in zip(
+        models[0].named_parameters(), models[1].parameters(), start.parameters(), strict=True
+    ):
+        assert torch.equal(a, b), name
+        assert not torch.equal(a, c), name
+
+
+def test_muons_checkpoint_goes_on_with_the_same_bits():
+    ends = []
+    for cut in (False, True):
+        model = small()
+        optimizer = MuonAdamW(model.parameters(), lr=1e-2)
+        for step in range(4):
+            if cut and step == 2:
+                file = io.BytesIO()
+                torch.save(optimizer.state_dict(), file)
+                file.seek(0)
+                optimizer = MuonAdamW(model.parameters(), lr=0.5)
+                optimizer.load_state_dict(torch.load(file, weights_only=True))
+                assert {group["lr"] for group in optimizer.param_groups} == {1e-2}
+            one_step(model, torch.randint(0, 256, (2, 12), generator=torch.Generator().manual_seed(step)))
+            optimizer.step()
+            optimizer.zero_grad()
+        ends.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    assert torch.equal(*ends)
+
+
+# -- task -------------------------------------------------------------------------------------------------------------
+
+
+def asked(book, optimizer="adaxw", **more):
+    given = dict(
+        study="s", task="gpt", task_options={**TINY, "data": str(book)}, optimizer=optimizer, batch_size=4
+    )
+    rest = {"options": {"lr": 3e-3}, "epochs": 3, "seed": 1, **more}
+    return spec.make(**given, schedule={"name": "cosine", "warmup": 0.1, "final": 0.1}, **rest)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adaxw", "nosadam", "sgdm", studies.MUON])
+def test_a_few_steps_from_end_to_end(optimizer, book, tmp_path):
+    record = train.run(asked(book, optimizer), tmp_path / "runs")
+    assert record.done["steps"] == 18
+    assert record.done["metric_name"] == "nats per byte"
+    assert record.metrics[-1]["metric"] < record.metrics[0]["metric"] < math.log(256) + 0.1
+
+
+def test_the_metric_is_the_mean_over_the_test_splits_bytes(book, tmp_path):
+    made = task.load("gpt", {**TINY, "data": str(book)})
+    raw = book.read_bytes()[5700:]
+    (windows,) = made.data()["test"]
+    count = 299 // 24
+    assert windows.shape == (count, 25)
+    torch.manual_seed(0)
+    model = made.model().eval()
+    total = 0.0
+    with torch.no_grad():
+        for i in range(count):
+            piece = torch.tensor(list(raw[24 * i : 24 * i + 25]))
+            logs = torch.log_softmax(model(piece[None, :-1])[0].double(), 1)
+            total -= sum(float(logs[j, piece[j + 1]]) for j in range(24))
+        loss, value = made.loss(model, (windows,))
+    assert float(loss) == pytest.approx(total / (24 * count), rel=1e-5)
+    assert float(value) == float(loss)
+
+
+def test_windows_are_pieces_of_the_text_from_the_seed(book):
+    text = np.frombuffer(book.read_bytes(), np.uint8)
+    windows = RandomWindows(text, steps=50, batch=4, context=24)
+    torch.manual_seed(5)
+    first = [w for (w,) in windows]
+    torch.manual_seed(5)
+    again = [w for (w,) in windows]
+    other = [w for (w,) in windows]
+    assert len(first) == len(windows) == 50
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
+    raw = book.read_bytes()
+    assert all(bytes(row.tolist()) in raw for w in first for row in w)
+    with pytest.raises(LabError, match="take a smaller context"):
+        RandomWindows(text[:20], 1, 1, 24)
+
+
+def test_the_gradient_is_clipped(book):
+    made = task.load("gpt", {**TINY, "data": str(book), "clip": 1e-2})
+    torch.manual_seed(0)
+    model = made.model()
+    made.loss(model, next(iter(made.data()["train"])))[0].backward()
+    made.before_step(model)
+    norm = math.sqrt(sum(float(p.grad.square().sum()) for p in model.parameters()))
+    assert norm == pytest.approx(1e-2, rel=1e-3)
+
+
+@pytest.mark.parametrize("optimizer", ["adaxw", studies.MUON])
+def test_resumed_within_an_epoch_it_ends_with_the_same_bits(optimizer, book, tmp_path):
+    whole = train.run(asked(book, optimizer), tmp_path / "a")
+    stop = Stop()
+
+    def progress(step, total, metric):
+        if step >= 8:
+            stop.signum = 15
+
+    with pytest.raises(Interrupted):
+        train.run(asked(book, optimizer), tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
+    again = train.run(asked(book, optimizer), tmp_path / "b")
+    assert again.done["sessions"] == 2
+    assert again.done["model_sha256"] == whole.done["model_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "steps=0: must be > 0"),
+        ({"precision": "int8"}, "precision='int8': must be bf16 or fp32"),
+        ({"depth": 3}, "depth"),
+    ],
+)
+def test_wrong_options_are_errors_of_one_line(options, message):
+    with pytest.raises(LabError, match=message):
+        task.load("gpt", options)
+
+
+def test_a_missing_file_is_said(tmp_path):
+    with pytest.raises(LabError, match="adax data get enwik8"):
+        task.load("gpt", {"data": str(tmp_path)}).data()
+
+
+# -- study ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:betas")  # b2*T = 30 in 2,000 steps is b2 = 0.015
+def test_the_study_is_fair_and_can_be_made():
+    study = studies.GPT
+    assert {len(row.rates) for row in study.rows} == {6}
+    total = 2000
+    factor = schedule.factor(study.schedule, total)
+    assert factor(199) == 1.0
+    assert factor(total - 1) == pytest.approx(0.1, rel=1e-3)
+    for row in study.rows:
+        for lr in row.rates:
+            made = study.spec(row, lr, total, seed=0)
+            assert made["options"]["weight_decay"] * lr == pytest.approx(1e-4, rel=1e-4)
+            optimizers.check_options(row.optimizer, made["options"])
+            if row.b2_steps:
+                assert made["options"]["betas"][1] * total == pytest.approx(row.b2_steps)
+    assert {row.b2_steps for row in study.rows if row.optimizer.startswith("adaxw@b2T")} == {1, 3, 10, 30}
+
+
+def test_rows_with_unequal_budgets_are_refused():
+    with pytest.raises(LabError, match="sgdm has 2 rates, each must have 3"):
+        grid.Grid("g", "gpt", (grid.Row("sgdm", rates=(0.1, 1.0)),), "sgdm", 1, tune=3)
+
+
+@pytest.mark.parametrize(
+    ("losses", "target", "expected"),
+    [
+        ([3.0, 2.0, 1.0], 1.5, 250.0),
+        ([3.0, 2.0, 1.0], 2.0, 200.0),
+        ([1.0], 2.0, 100.0),
+        ([3.0, 2.5], 2.0, None),
+    ],
+)
+def test_steps_to_a_loss(losses, target, expected):
+    lines = [{"step": 100 * (i + 1), "metric": loss} for i, loss in enumerate(losses)]
+    assert grid.steps_to(lines, target) == expected
+
+
+def test_the_largest_lr_that_does_not_break():
+    assert grid.largest_lr({1e-3: 1.1, 2e-3: 1.0, 4e-3: 1.24, 8e-3: 1.26}, 0.25) == 4e-3
+    assert grid.largest_lr({1e-3: 1.1, 2e-3: None}, 0.25) == 1e-3
+    assert grid.largest_lr({1e-3: None}, 0.25) is None
+
+
+def test_a_grid_of_rates_from_end_to_end(book, tmp_path):
+    """The best of the trials on the validation split goes to fresh seeds on the test split."""
+    rows = (
+        grid.Row("adamw", {"betas": [0.9, 0.95]}, rates=(1e-5, 3e-3), lr_decay=1e-4),
+        grid.Row("adaxw@b2T=1", {}, rates=(3e-3, 1e-5), b2_steps=0.09, lr_decay=1e-4),
+    )
+    small = grid.Grid(
+        "gpt-test", "gpt", rows, "adamw", 2, tune=2, seeds=3, task_options=TINY, target=5.3,
+        schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
+    )  # fmt: skip
+    path = grid.run(
+        small, tmp_path / "runs", record=str(tmp_path / "r" / "gpt.json"), data=str(book), device="cpu"
+    )
+    content = grid.json.loads(path.read_text())
+    assert str(tmp_path) not in path.read_text()
+    adamw, adaxw = content["rows"]
+    for row in (adamw, adaxw):
+        assert row["options"]["lr"] == 3e-3
+        assert row["n"] == 3
+        assert row["trials"][1][1] < row["trials"][0][1]
+        assert row["low"] < row["mean"] < row["high"]
+        assert all(6 <= s <= 12 for s in row["steps_to"])
+    assert adaxw["options"]["betas"] == [0.9, 0.0075]
+    assert "verdict" not in adamw
+
+
+def test_the_studies_are_known_and_load_when_they_are_asked_for(tmp_path):
+    assert {"language", "language/ptb", "language/enwik8", "language/late-wakers", "gpt"} <= set(
+        reproduce.STUDIES
+    )
+    with pytest.raises(LabError, match="unknown override of study gpt 'colour'"):
+        reproduce.run("gpt", tmp_path, {"colour": 1})
+    code = (
+        "import sys, adaxopt.lab.reproduce\n"
+        "assert not [m for m in sys.modules if m.startswith(('adaxopt.lab.gpt', 'adaxopt.lab.language', 'tyro'))]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
