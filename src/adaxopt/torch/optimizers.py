@@ -99,8 +99,7 @@ class AdaXW(Engine):
     >>> (p**2).sum().backward(); opt.step(); p.data
     tensor([0.9900])
 
-    Defaults are the paper's for its convolutional nets. Coming from AdamW on a transformer, start from AdamW's own lr:
-    5e-3 breaks training there.
+    Defaults are the paper's for its convolutional nets. Coming from AdamW, start from the lr you have.
 """ + _SHARED.format(lr_note="")
     method = METHODS["adaxw"]
 
