@@ -27,6 +27,7 @@ KNOBS = {  # what is turned, and what it is turned from
     ),
     "eps_placement": ({"eps": 1e-4, "eps_placement": "plain"}, {"eps": 1e-4}),
     "wake": ({"wake": False, "weight_decay": 0.0}, {"wake": True, "weight_decay": 0.0}),
+    "wake, on": ({"wake": True, "weight_decay": 0.0}, {"wake": False, "weight_decay": 0.0}),
     "clip_update": ({"clip_update": 0.03}, {}),
     "maximize": ({"maximize": True}, {}),
     "project": ({"project": (-0.2, 0.3)}, {}),
