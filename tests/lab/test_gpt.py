@@ -17,6 +17,7 @@ from adaxopt.lab.errors import Interrupted, LabError
 from adaxopt.lab.gpt import studies
 from adaxopt.lab.gpt.model import Attention, Decoder, Swiglu, rotate
 from adaxopt.lab.gpt.muon import MuonAdamW
+from adaxopt.lab.language import tables
 from adaxopt.lab.settings import Settings
 from adaxopt.lab.signals import Stop
 from adaxopt.lab.tasks.gpt import RandomWindows
@@ -52,9 +53,7 @@ def small(**more):
     ],
 )
 def test_the_number_of_parameters(sizes, expected):
-    with torch.device("meta"):
-        model = Decoder(**sizes)
-    assert sum(p.numel() for p in model.parameters()) == expected
+    assert sum(p.numel() for p in Decoder(**sizes).parameters()) == expected
 
 
 def test_a_position_does_not_see_what_comes_after_it():
@@ -365,6 +364,13 @@ def test_a_grid_of_rates_from_end_to_end(book, tmp_path):
         assert all(6 <= s <= 12 for s in row["steps_to"])
     assert adaxw["options"]["betas"] == [0.9, 0.0075]
     assert "verdict" not in adamw
+    lines = tables.transformer(content).splitlines()
+    assert (
+        f"| 3 | {adaxw['mean']:.4f} ({adaxw['low']:.4f} to {adaxw['high']:.4f}) | {adaxw['verdict']}"
+        in lines[3]
+    )
+    assert "0.003 (edge), b2 0.0075" in lines[3]
+    assert f"{sum(adaxw['steps_to']) / 3:.0f} (3 of 3)" in lines[3]
 
 
 def test_the_studies_are_known_and_load_when_they_are_asked_for(tmp_path):

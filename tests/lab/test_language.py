@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import json
 import math
+import subprocess
+import sys
 import tarfile
 from collections import Counter
 
@@ -21,7 +24,7 @@ import adaxopt
 from adaxopt.lab import grid, spec, task, train
 from adaxopt.lab.data import enwik8, ptb, text
 from adaxopt.lab.errors import Interrupted, LabError
-from adaxopt.lab.language import studies, wakers
+from adaxopt.lab.language import studies, tables, wakers
 from adaxopt.lab.language.model import Language
 from adaxopt.lab.language.sampler import Sampler, inclusion, log_uniform
 from adaxopt.lab.language.softmax import Output, sampled_loss
@@ -442,7 +445,7 @@ def asked(root, **more):
 
 
 def test_the_benchmarks_shards_from_end_to_end(tmp_path):
-    root = text_sets.benchmark(tmp_path / "set")
+    root = text_sets.benchmark(tmp_path / "set", lines=40)
     tuned = train.run(asked(root, purpose="tune"), tmp_path / "runs")
     final = train.run(asked(root), tmp_path / "runs")
     assert (tuned.done["split"], final.done["split"]) == ("valid", "test")
@@ -452,9 +455,9 @@ def test_the_benchmarks_shards_from_end_to_end(tmp_path):
     assert last["metric"] < first["metric"] < math.log(len(corpus.words))
 
 
-@pytest.mark.parametrize("stop_at", [7, 100])
+@pytest.mark.parametrize("stop_at", [7, 50])
 def test_resumed_in_the_middle_of_a_text_it_ends_with_the_same_bits(stop_at, tmp_path):
-    root = text_sets.benchmark(tmp_path / "set")
+    root = text_sets.benchmark(tmp_path / "set", lines=40)
     whole = train.run(asked(root), tmp_path / "a")
     stop, seen = Stop(), []
 
@@ -501,6 +504,25 @@ def test_the_first_update_of_a_late_word_is_as_large_as_the_gain_says(name, opti
         assert line["median"] == pytest.approx(expected, rel=2e-2), t
 
 
+def test_late_words_are_recorded_and_drawn(tmp_path):
+    pytest.importorskip("altair")
+    from adaxopt.lab.language import figures
+
+    new = [f"the u{i} of a" for i in range(3000)]  # a new word in every sentence
+    for split, lines in (("train", new), ("valid", new[:5]), ("test", new[:5])):
+        (tmp_path / f"{split}.txt").write_text("\n".join(lines))
+    path = wakers.run(record=str(tmp_path / "r.json"), steps=40, data=str(tmp_path), text="folder")
+    record = json.loads(path.read_text())
+    assert str(tmp_path) not in path.read_text()
+    rows = {row["row"]: row["points"] for row in record["rows"]}
+    assert rows["adax, dense, no guard"][-1]["median"] > 100 * rows["adax, dense, guarded"][-1]["median"]
+    assert rows["adax, dense, guarded"][-1]["median"] == pytest.approx(0.1, rel=1e-2)
+    drawn = figures.late_wakers(record).to_dict()
+    assert max(map(len, drawn["datasets"].values())) == 3 * len(rows["adam, dense"])
+    last = f"{rows['adax, dense, no guard'][-1]['median']:.3g}"
+    assert last in tables.late(record).splitlines()[3]
+
+
 # -- studies ----------------------------------------------------------------------------------------------------------
 
 
@@ -537,6 +559,8 @@ def test_a_study_runs_to_its_record_and_resumes(tmp_path):
     differences = [a - b for a, b in zip(adam["values"], adax["values"], strict=True)]
     assert adax["better_by"][0] == pytest.approx(sum(differences) / 3)
     assert adax["verdict"] in ("held", "not held", "undecided")
+    shown = tables.words(json.loads(path.read_text())).splitlines()
+    assert f"| 3 | {math.exp(adax['mean']):.1f} ({math.exp(adax['low']):.1f} to" in shown[3]
 
 
 def test_time_that_is_up_is_said_and_the_study_goes_on(tmp_path):
@@ -547,3 +571,36 @@ def test_time_that_is_up_is_said_and_the_study_goes_on(tmp_path):
     )  # fmt: skip
     assert grid.carry_out(small, tmp_path / "runs", Settings(), seconds=0.5) is None
     assert list((tmp_path / "runs").rglob("checkpoint.pt"))
+
+
+def test_from_the_command_line(tmp_path):
+    pytest.importorskip("tyro")
+    root = text_sets.benchmark(tmp_path / "set", lines=30)
+    sizes = [f"{key}={value}" for key, value in SMALL.items()]
+    command = [
+        "compare",
+        "language",
+        "--optimizers",
+        "adam",
+        "adax",
+        "--seeds",
+        "2",
+        "--epochs",
+        "1",
+        "--quiet",
+    ]
+    command += [
+        "--out",
+        str(tmp_path / "runs"),
+        "--task-option",
+        "text=folder",
+        f"data={root}",
+        "sparse=false",
+        *sizes,
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "adaxopt.lab.cli", *command, "--device", "cpu"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "adax" in done.stdout
+    assert "nats per word" in done.stdout

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxopt.lab import stats
+from adaxopt.lab.language import tables as text_tables
 from adaxopt.zoo import METHODS, Method
 
 Row = Iterable[Any]
@@ -216,6 +217,7 @@ SECTIONS: dict[str, Section] = {
     "lr": lr,
     "gpu": gpu,
     "cifar": cifar,
+    **text_tables.SECTIONS,
 }
 
 

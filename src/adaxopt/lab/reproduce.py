@@ -13,12 +13,7 @@ from adaxopt.lab.errors import LabError, unknown
 
 THEORY = ("synthetic", "reddi", "theory")
 TEXT = {
-    "adaxopt.lab.language.studies": (
-        "language",
-        "language/ptb",
-        "language/enwik8",
-        "language/small",
-    ),
+    "adaxopt.lab.language.studies": ("language", "language/ptb", "language/enwik8"),
     "adaxopt.lab.language.wakers": ("language/late-wakers",),
     "adaxopt.lab.gpt.studies": ("gpt",),
 }

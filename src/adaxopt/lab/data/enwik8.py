@@ -88,7 +88,11 @@ def words(line: str) -> list[str]:
     >>> words("      <text>Aristotle (384 BC) &quot;the [[Philosopher]]&quot; &lt;br /&gt;")
     ['aristotle', 'N', 'bc', 'the', 'philosopher']
     """
-    clean = _LINK.sub(" ", _TAG.sub(" ", html.unescape(html.unescape(line))))
+    clean = html.unescape(html.unescape(line)) if "&" in line else line
+    if "<" in clean:
+        clean = _TAG.sub(" ", clean)
+    if "http" in clean:
+        clean = _LINK.sub(" ", clean)
     return ["N" if w.isdigit() else w for w in _WORD.findall(clean.lower())]
 
 

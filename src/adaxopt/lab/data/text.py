@@ -13,7 +13,7 @@ split, the most frequent word first (a log-uniform sampler needs that order), eq
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ END, UNKNOWN = "</s>", "<unk>"
 ON_BAD = ("error", "skip")
 SPLITS = ("train", "valid", "test")
 TRAINING, HELDOUT = (f"{part}-monolingual.tokenized.shuffled" for part in ("training", "heldout"))
-Words = Callable[[str], Iterable[str]]
+Words = Callable[[str], list[str]]
 Pieces = Mapping[str, list["Piece"]]
 
 
@@ -147,41 +147,46 @@ def lines_of(piece: Piece, bad: list[str] | None) -> Iterator[str]:
 
 
 def encode(given: Pieces, *, on_bad: str = "error", min_count: int = 1, words: Words = str.split) -> Corpus:
-    """Count the training words, number them by frequency, then write every split in those numbers."""
+    """One pass over the text numbers the words as they come; then they are numbered anew by frequency."""
     if on_bad not in ON_BAD:
         raise unknown("on_bad", on_bad, ON_BAD)
     if min_count < 1:
         raise LabError(f"min_count={min_count}: must be >= 1")
     bad: list[str] | None = [] if on_bad == "skip" else None
-
-    def sentences(split: str) -> Iterator[list[str]]:
+    met = _Numbers({END: 0, UNKNOWN: 1})
+    raw = {}
+    for split in SPLITS:
+        stream = array("i")  # four bytes a word: the benchmark has 800 million
         for piece in given[split]:
             for line in lines_of(piece, bad):
-                if found := list(words(line)):
-                    found.append(END)
-                    yield found
-
-    counts: Counter[str] = Counter()
-    for sentence in sentences("train"):
-        counts.update(sentence)
-    rare = sum(n for w, n in counts.items() if n < min_count and w not in (END, UNKNOWN))
-    kept = {w: n for w, n in counts.items() if n >= min_count or w in (END, UNKNOWN)}
-    kept[UNKNOWN] = kept.get(UNKNOWN, 0) + rare
-    order = sorted(kept, key=lambda w: (-kept[w], w))
-    index = {w: i for i, w in enumerate(order)}
-    other = index[UNKNOWN]
-    streams = {}
-    for split in SPLITS:
-        parts = [[index.get(w, other) for w in sentence] for sentence in sentences(split)]
-        total = sum(map(len, parts))
-        if not total:
+                if found := words(line):
+                    stream.extend(map(met.__getitem__, found))
+                    stream.append(0)
+        if not stream:
             left = f" ({len(bad)} files that are not UTF-8 were skipped)" if bad else ""
             raise LabError(f"the {split} split has no word{left}; see to its files")
-        streams[split] = np.fromiter((i for part in parts for i in part), np.int32, total)
+        raw[split] = np.frombuffer(stream, np.int32)
+    counts = np.bincount(raw["train"], minlength=len(met))
+    keep = counts >= min_count
+    keep[:2] = True
+    counts[1] += counts[~keep].sum()
+    names = list(met)
+    order = sorted(np.flatnonzero(keep).tolist(), key=lambda i: (-counts[i], names[i]))
+    anew = np.full(len(met), order.index(1), np.int32)
+    anew[order] = np.arange(len(order), dtype=np.int32)
+    chosen = tuple(names[i] for i in order)
     return Corpus(
-        **streams,
-        words=tuple(order),
-        counts=np.array([kept[w] for w in order]),
+        **{split: anew[ids] for split, ids in raw.items()},
+        words=chosen,
+        counts=counts[order],
         skipped=tuple(bad or ()),
-        index=index,
+        index={w: i for i, w in enumerate(chosen)},
     )
+
+
+class _Numbers(dict[str, int]):
+    """A word that is not known yet gets the next number."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = number = len(self)
+        return number

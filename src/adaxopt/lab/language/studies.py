@@ -59,24 +59,7 @@ ENWIK8 = replace(
     note="About 12 million training words; words seen fewer than 3 times are <unk>. Three learning rates each.",
 )
 
-SMALL = replace(
-    PTB,
-    name="language-small",
-    epochs=1,
-    tune=2,
-    task_options={
-        "text": "ptb",
-        "batch": 64,
-        "embedding": 32,
-        "projection": 32,
-        "hidden": 64,
-        "layers": 1,
-        "samples": 256,
-    },
-    title="A small model on Penn Treebank, one epoch, on a CPU: shows that the study runs, not which method is best",
-)
-
-GRIDS = {"language/ptb": PTB, "language/enwik8": ENWIK8, "language/small": SMALL}
+GRIDS = {"language/ptb": PTB, "language/enwik8": ENWIK8}
 NAMES = ("language", *GRIDS)
 
 

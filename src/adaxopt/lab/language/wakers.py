@@ -34,6 +34,7 @@ ROWS: dict[str, tuple[str, dict[str, Any], bool]] = {
 }
 """Optimizer, options and whether gradients are sparse; one lr for all, because sizes are measured in units of lr."""
 B2_STEPS = 35.0
+TITLES = {"ptb": "Penn Treebank", "enwik8": "words of enwik8", "folder": "a folder of text"}
 BINS = 24
 
 
@@ -137,7 +138,7 @@ def run(
         )
     content = {
         "study": name,
-        "title": f"A small model on {text}, {steps} steps, one seed, on a CPU",
+        "title": f"A small model on {TITLES.get(text, text)}, {steps} steps, one seed, on a CPU",
         "text": text,
         "steps": steps,
         "task_options": SMALL,

@@ -4,6 +4,7 @@
     records/cifar10/*.jsonl  cifar10-<study>-*.svg
     records/gpu_step.json    gpu-step.svg
     records/theory/*.json    theory-*.svg
+    records/language/*.json  late-wakers.svg
 
 Each picture has a twin for dark paper, `<name>-dark.svg`. Nothing is computed here but what the charts need, so the
 same records give the same bytes, on any machine; `--check` says which pictures are not those of the records.
@@ -43,6 +44,11 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
 
         record = json.loads((records / "gpu_step.json").read_text())
         out += save_chart(speed.gpu_steps(record), folder / "gpu-step", speed.words(record), formats)
+    if (records / "language" / "late_wakers.json").is_file():
+        from adaxopt.lab.language import figures
+
+        record = json.loads((records / "language" / "late_wakers.json").read_text())
+        out += save_chart(figures.late_wakers(record), folder / "late-wakers", figures.words(record), formats)
     for file in sorted((records / "theory").glob("*.json")):
         from adaxopt.lab.theory.figures import for_record, save
 

@@ -1,0 +1,129 @@
+"""Records of the language and transformer studies as the tables of docs/language.md and docs/gpt.md."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adaxopt.lab.grid import edge
+
+Record = Mapping[str, Any]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _read(root: Path, name: str) -> Record | None:
+    path = root / "records" / name
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def _range(mean: float, low: float | None, high: float | None, digits: int) -> str:
+    return f"{mean:.{digits}f}" + ("" if low is None else f" ({low:.{digits}f} to {high:.{digits}f})")
+
+
+def _verdict(row: Record, baseline: str) -> str:
+    if row["optimizer"] == baseline:
+        return "baseline"
+    verdict = row.get("verdict", "undecided")
+    if "better_by" not in row:
+        return verdict
+    mean, low, high = row["better_by"]
+    return f"{verdict}: {mean:+.4f} ({low:+.4f} to {high:+.4f})"
+
+
+def _lr(row: Record) -> str:
+    if not row["options"]:
+        return "not run"
+    mark = " (edge)" if edge(row) else ""
+    return f"{row['options']['lr']:g}{mark}, b2 {row['options']['betas'][1]:g}"
+
+
+def words(record: Record) -> str:
+    """Perplexity with interval (the exponential of the mean in nats), and the verdict in nats."""
+    baseline = record["grid"]["baseline"]
+    rows = []
+    for row in record["rows"]:
+        ends = [None if row.get(k) is None else math.exp(row[k]) for k in ("mean", "low", "high")]
+        perplexity = "diverged" if ends[0] is None else _range(ends[0], ends[1], ends[2], 1)
+        name, lr, n = f"`{row['optimizer']}`", _lr(row), str(row["n"])
+        rows.append((name, lr, n, perplexity, _verdict(row, baseline), f"{row.get('step_ms', 0):.2f}"))
+    head = (
+        "",
+        "lr, b2",
+        "n",
+        "perplexity (95%)",
+        f"better than {baseline}, nats (95%)",
+        "optimizer, ms a step",
+    )
+    return _table(head, rows) + f"\n\n{record['title']}. {record['grid']['note']}"
+
+
+def transformer(record: Record) -> str:
+    """Loss with interval, verdict, steps to the target, the largest lr that did not break."""
+    baseline, target = record["grid"]["baseline"], record["grid"]["target"]
+    rows = []
+    for row in record["rows"]:
+        loss = _range(row["mean"], row["low"], row["high"], 4) if row["n"] else "diverged"
+        steps = [s for s in row["steps_to"] if s is not None]
+        reached = (
+            f"{sum(steps) / len(steps):.0f} ({len(steps)} of {len(row['steps_to'])})" if steps else "never"
+        )
+        largest = "none" if row["largest_lr"] is None else f"{row['largest_lr']:g}"
+        name = f"`{row['optimizer'].rpartition(':')[2]}`"
+        rows.append((name, _lr(row), str(row["n"]), loss, _verdict(row, baseline), reached, largest))
+    head = (
+        "",
+        "lr, b2",
+        "n",
+        "nats per byte (95%)",
+        f"better than {baseline} (95%)",
+        f"steps to {target:g}",
+        "largest lr",
+    )
+    return _table(head, rows) + f"\n\n{record['title']}. {record['grid']['note']}"
+
+
+def late(record: Record) -> str:
+    """The size of a word's first update, in units of lr, in a few spans of steps."""
+    first = record["rows"][0]["points"]
+    chosen = sorted({round(i * (len(first) - 1) / 5) for i in range(6)})
+    head = ["new words around step", *(f"{first[i]['step']:.0f}" for i in chosen), "last loss"]
+    rows = []
+    for row in record["rows"]:
+        points = row["points"]
+        sizes = [f"{points[i]['median']:.3g}" if i < len(points) else "stopped" for i in chosen]
+        rows.append((row["row"], *sizes, f"{points[-1]['loss']:.2f}"))
+    return (
+        _table(head, rows)
+        + f"\n\nMedian over words of max |change of its embedding|/lr. {record['title']}; b2*T = 35 for AdaX. "
+        "The last column is the training loss over the last span."
+    )
+
+
+def ptb(root: Path) -> str:
+    record = _read(root, "language/ptb.json")
+    return words(record) if record else "*Not run yet (`adax reproduce language/ptb`).*"
+
+
+def enwik8(root: Path) -> str:
+    record = _read(root, "language/enwik8.json")
+    return words(record) if record else "*Not run yet (`adax reproduce language/enwik8`).*"
+
+
+def late_wakers(root: Path) -> str:
+    record = _read(root, "language/late_wakers.json")
+    return late(record) if record else "*Not run yet (`adax reproduce language/late-wakers`).*"
+
+
+def gpt(root: Path) -> str:
+    record = _read(root, "gpt/gpt.json")
+    return transformer(record) if record else "*Not run yet (`adax reproduce gpt`).*"
+
+
+SECTIONS = {"language-ptb": ptb, "language-words": enwik8, "late-wakers": late_wakers, "gpt": gpt}
