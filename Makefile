@@ -43,8 +43,9 @@ $(INTEGRATIONS)/.ready: constraints-integrations.txt
 	touch $@
 
 test-integrations: $(INTEGRATIONS)/.ready  ## JAX, Keras, trainers, many processes, packaging; writes the table of docs/integrations.md
-	PYTHONPATH=src ADAXOPT_REQUIRE_INTEGRATIONS=1 ADAXOPT_INTEGRATIONS_RECORD=records/integrations.json \
-	    $(INTEGRATIONS)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile tests/integrations
+	PYTHONPATH=src OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= ADAXOPT_REQUIRE_INTEGRATIONS=1 \
+	    ADAXOPT_INTEGRATIONS_RECORD=records/integrations.json \
+	    $(INTEGRATIONS)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not gpu" tests/integrations
 	$(INTEGRATIONS)/bin/python tests/integrations/render.py
 
 bench: setup  ## CPU step time and memory beside torch's AdamW
