@@ -216,16 +216,6 @@ def largest_lr(trials: Mapping[float, float | None], broken: float) -> float | N
     return max(lr for lr, value in trials.items() if value is not None and value <= min(ended) + broken)
 
 
-def edge(row: Mapping[str, Any]) -> bool:
-    """Whether the best lr is the smallest or the largest that was tried: the tuning did not enclose the best.
-
-    >>> edge({"options": {"lr": 0.1}, "trials": [[0.01, 2.0], [0.1, 1.0]]})
-    True
-    """
-    tried = [lr for lr, _ in row["trials"]]
-    return bool(row["options"]) and len(tried) > 1 and row["options"]["lr"] in (tried[0], tried[-1])
-
-
 def summary(grid: Grid, records: Iterable[RunRecord]) -> list[dict[str, Any]]:
     """A row for each optimizer: its trials, its best lr, n, mean, interval, verdict against the baseline."""
     ended = [r for r in records if r.done and r.spec["study"] == grid.name]

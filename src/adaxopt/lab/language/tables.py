@@ -8,9 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab.grid import edge
-
 Record = Mapping[str, Any]
+
+
+def edge(row: Mapping[str, Any]) -> bool:
+    """Whether the best lr is the smallest or the largest that was tried: the tuning did not enclose the best.
+
+    >>> edge({"options": {"lr": 0.1}, "trials": [[0.01, 2.0], [0.1, 1.0]]})
+    True
+    """
+    tried = [lr for lr, _ in row["trials"]]
+    return bool(row["options"]) and len(tried) > 1 and row["options"]["lr"] in (tried[0], tried[-1])
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -45,22 +53,21 @@ def _lr(row: Record) -> str:
 
 
 def words(record: Record) -> str:
-    """Perplexity with interval (the exponential of the mean in nats), and the verdict in nats."""
-    baseline = record["grid"]["baseline"]
+    """Perplexity with interval (the exponential of the mean in nats), the verdict in nats, and speed.
+
+    Words a second are those of training over the whole time of the runs, evaluation included.
+    """
+    baseline, chosen = record["grid"]["baseline"], record["grid"]["task_options"]
+    words_a_step = chosen.get("batch", 128) * chosen.get("bptt", 20)
     rows = []
     for row in record["rows"]:
         ends = [None if row.get(k) is None else math.exp(row[k]) for k in ("mean", "low", "high")]
         perplexity = "diverged" if ends[0] is None else _range(ends[0], ends[1], ends[2], 1)
         name, lr, n = f"`{row['optimizer']}`", _lr(row), str(row["n"])
-        rows.append((name, lr, n, perplexity, _verdict(row, baseline), f"{row.get('step_ms', 0):.2f}"))
-    head = (
-        "",
-        "lr, b2",
-        "n",
-        "perplexity (95%)",
-        f"better than {baseline}, nats (95%)",
-        "optimizer, ms a step",
-    )
+        speed = f"{words_a_step * row['steps_a_second']:,.0f}" if row.get("steps_a_second") else ""
+        rows.append((name, lr, n, perplexity, _verdict(row, baseline), speed, f"{row.get('step_ms', 0):.2f}"))
+    head = ("", "lr, b2", "n", "perplexity (95%)", f"better than {baseline}, nats (95%)")
+    head = (*head, "words a second", "optimizer, ms a step")
     return _table(head, rows) + f"\n\n{record['title']}. {record['grid']['note']}"
 
 

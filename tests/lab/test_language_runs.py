@@ -1,0 +1,204 @@
+"""The language task from end to end: shards, resuming, words that come late, studies, the command line."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+import text_sets
+
+from adaxopt.lab import grid, spec, train
+from adaxopt.lab.data import text
+from adaxopt.lab.errors import Interrupted
+from adaxopt.lab.language import studies, tables, wakers
+from adaxopt.lab.settings import Settings
+from adaxopt.lab.signals import Stop
+
+SMALL = {"batch": 4, "bptt": 5, "embedding": 8, "hidden": 12, "projection": 6, "samples": 16}
+
+
+# -- from end to end --------------------------------------------------------------------------------------------------
+
+
+def asked(root, **more):
+    options = {**SMALL, "text": "folder", "data": str(root), "dropout": 0.1}
+    given = dict(
+        study="s", task="language", task_options=options, optimizer="adax", options={"lr": 1e-2}, epochs=2
+    )
+    return spec.make(**given, batch_size=4, seed=3, schedule={"name": "linear", "final": 1e-6}, **more)
+
+
+def test_the_benchmarks_shards_from_end_to_end(tmp_path):
+    root = text_sets.benchmark(tmp_path / "set", lines=40)
+    tuned = train.run(asked(root, purpose="tune"), tmp_path / "runs")
+    final = train.run(asked(root), tmp_path / "runs")
+    assert (tuned.done["split"], final.done["split"]) == ("valid", "test")
+    corpus = text.load(root)
+    assert final.done["steps"] == 2 * -(-(len(corpus.train) // 4) // 5)
+    first, last = final.metrics[0], final.metrics[-1]
+    assert last["metric"] < first["metric"] < math.log(len(corpus.words))
+
+
+@pytest.mark.parametrize("stop_at", [7, 50])
+def test_resumed_in_the_middle_of_a_text_it_ends_with_the_same_bits(stop_at, tmp_path):
+    root = text_sets.benchmark(tmp_path / "set", lines=40)
+    whole = train.run(asked(root), tmp_path / "a")
+    stop, seen = Stop(), []
+
+    def progress(step, total, metric):
+        seen.append(step)
+        if step >= stop_at:
+            stop.signum = 15
+
+    with pytest.raises(Interrupted):
+        train.run(asked(root), tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
+    assert stop_at <= seen[-1] < whole.done["steps"]
+    again = train.run(asked(root), tmp_path / "b")
+    assert again.done["sessions"] == 2
+    assert again.done["model_sha256"] == whole.done["model_sha256"]
+    assert again.done["metric"] == whole.done["metric"]
+
+
+# -- words that come late ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sparse"),
+    [
+        ("adax", {"betas": (0.9, 8e-3), "wake": False}, False),
+        ("adax", {"betas": (0.9, 8e-3), "wake": True}, False),
+        ("adax", {"betas": (0.9, 8e-3)}, True),
+        ("adam", {}, False),
+    ],
+)
+def test_the_first_update_of_a_late_word_is_as_large_as_the_gain_says(name, options, sparse, tmp_path):
+    root = text_sets.benchmark(tmp_path, lines=120)
+    steps = 60
+    chosen = {**SMALL, "bptt": 3, "text": "folder", "data": str(root), "sparse": sparse}
+    lines = wakers.measure(name, {"lr": 1e-3, **options}, chosen, steps)
+    assert max(line["step"] for line in lines) > steps / 3
+    for line in lines:
+        t = line["step"]
+        if name == "adam":
+            expected = 0.1 / (1 - 0.9**t) / math.sqrt(0.001 / (1 - 0.999**t))
+        elif options.get("wake", True):
+            expected = 0.1
+        else:
+            expected = 0.1 * math.sqrt((1.008**t - 1) / 8e-3)
+        assert line["median"] == pytest.approx(expected, rel=2e-2), t
+
+
+def test_late_words_are_recorded_and_drawn(tmp_path):
+    pytest.importorskip("altair")
+    from adaxopt.lab.language import figures
+
+    new = [f"the u{i} of a" for i in range(3000)]  # a new word in every sentence
+    for split, lines in (("train", new), ("valid", new[:5]), ("test", new[:5])):
+        (tmp_path / f"{split}.txt").write_text("\n".join(lines))
+    path = wakers.run(record=str(tmp_path / "r.json"), steps=40, data=str(tmp_path), text="folder")
+    record = json.loads(path.read_text())
+    assert str(tmp_path) not in path.read_text()
+    rows = {row["row"]: row["points"] for row in record["rows"]}
+    assert rows["adax, dense, no guard"][-1]["median"] > 100 * rows["adax, dense, guarded"][-1]["median"]
+    assert rows["adax, dense, guarded"][-1]["median"] == pytest.approx(0.1, rel=1e-2)
+    drawn = figures.late_wakers(record).to_dict()
+    assert max(map(len, drawn["datasets"].values())) == 3 * len(rows["adam, dense"])
+    last = f"{rows['adax, dense, no guard'][-1]['median']:.3g}"
+    assert last in tables.late(record).splitlines()[3]
+
+
+# -- studies ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_studies_are_fair_and_can_be_made():
+    for study in studies.GRIDS.values():
+        assert study.seeds == 3
+        assert study.rule.least == 3
+        for row in study.rows:
+            made = study.spec(row, row.options["lr"], 1000, seed=0)
+            assert made["schedule"]["final"] * made["options"]["lr"] == pytest.approx(1e-8)
+            if row.b2_steps:
+                assert made["options"]["betas"][1] * 1000 == pytest.approx(row.b2_steps)
+    assert {row.task_options["sparse"] for row in studies.ROWS} == {True, False}
+
+
+def test_a_study_runs_to_its_record_and_resumes(tmp_path):
+    root = text_sets.benchmark(tmp_path / "set", lines=40)
+    rows = tuple(r for r in studies.ROWS if r.optimizer in ("adam", "adax@b2T=3"))
+    small = grid.Grid(
+        name="language-test", task="language", rows=rows, baseline="adam", epochs=1, tune=2, seeds=3, target=10.0,
+        task_options={**SMALL, "text": "folder", "data": str(root)}, schedule={"name": "linear"}, end_lr=1e-8,
+    )  # fmt: skip
+    how = Settings()
+    records = grid.carry_out(small, tmp_path / "runs", how)
+    assert len(records) == 2 * (2 + 3)
+    again = grid.carry_out(small, tmp_path / "runs", how)
+    assert [r.done for r in again] == [r.done for r in records]
+    path = grid.write(small, records, tmp_path / "record.json", how)
+    assert str(tmp_path) not in path.read_text()
+    adam, adax = grid.summary(small, records)
+    assert (adam["n"], adax["n"]) == (3, 3)
+    best = min(adax["trials"], key=lambda pair: pair[1])[0]
+    assert adax["options"]["lr"] == best
+    differences = [a - b for a, b in zip(adam["values"], adax["values"], strict=True)]
+    assert adax["better_by"][0] == pytest.approx(sum(differences) / 3)
+    assert adax["verdict"] in ("held", "not held", "undecided")
+    shown = tables.words(json.loads(path.read_text())).splitlines()
+    assert f"| 3 | {math.exp(adax['mean']):.1f} ({math.exp(adax['low']):.1f} to" in shown[3]
+
+
+def test_time_that_is_up_is_said_and_the_study_goes_on(tmp_path):
+    root = text_sets.benchmark(tmp_path / "set", lines=40)
+    small = grid.Grid(
+        name="language-slow", task="language", rows=(studies.ROWS[0],), baseline="adam", epochs=400, tune=1, seeds=1,
+        task_options={**SMALL, "text": "folder", "data": str(root)},
+    )  # fmt: skip
+    assert grid.carry_out(small, tmp_path / "runs", Settings(), seconds=0.5) is None
+    assert list((tmp_path / "runs").rglob("checkpoint.pt"))
+
+
+def test_from_the_command_line(tmp_path):
+    pytest.importorskip("tyro")
+    root = text_sets.benchmark(tmp_path / "set", lines=30)
+    sizes = [f"{key}={value}" for key, value in SMALL.items()]
+    command = [
+        "compare",
+        "language",
+        "--optimizers",
+        "adam",
+        "adax",
+        "--seeds",
+        "2",
+        "--epochs",
+        "1",
+        "--quiet",
+    ]
+    command += [
+        "--out",
+        str(tmp_path / "runs"),
+        "--task-option",
+        "text=folder",
+        f"data={root}",
+        "sparse=false",
+        *sizes,
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "adaxopt.lab.cli", *command, "--device", "cpu"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "adax" in done.stdout
+    assert "nats per word" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "name", ["grid", "data.enwik8", "language.sampler", "language.windows", "language.tables", "gpt.muon"]
+)
+def test_examples_in_docstrings(name):
+    result = doctest.testmod(importlib.import_module(f"adaxopt.lab.{name}"))
+    assert result.failed == 0
+    assert result.attempted > 0
