@@ -101,7 +101,9 @@ def build(make: Make, shapes: list[tuple[int, ...]], dtype: torch.dtype) -> torc
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--out", type=Path, default=Path("records/cpu_step.json"))
     arguments = parser.parse_args()
@@ -118,7 +120,9 @@ def main() -> None:
             optimizer.step()
             times[name].append(time.perf_counter() - start)
     rows = {}
-    print(f"ResNet-50 shapes: {len(shapes)} tensors, {count / 1e6:.1f}M float32, {torch.get_num_threads()} threads")
+    print(
+        f"ResNet-50 shapes: {len(shapes)} tensors, {count / 1e6:.1f}M float32, {torch.get_num_threads()} threads"
+    )
     print(f"{'':24}{'ms':>8}{'ratio':>8}   against{'':18}{'peak MB':>8}")
     for name, optimizer in optimizers.items():
         with PeakBytes() as memory:
@@ -144,7 +148,9 @@ def main() -> None:
     }
     record = {"benchmark": "cpu_step", "tensors": len(shapes), "numbers": count, "rounds": arguments.rounds}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps({**record, "environment": environment, "rows": rows}, indent=1) + "\n")
+    arguments.out.write_text(
+        json.dumps({**record, "environment": environment, "rows": rows}, indent=1) + "\n"
+    )
     print(f"written to {arguments.out}")
 
 
