@@ -67,7 +67,10 @@ def words(record: Record) -> str:
         speed = f"{words_a_step * row['steps_a_second']:,.0f}" if row.get("steps_a_second") else ""
         rows.append((name, lr, n, perplexity, _verdict(row, baseline), speed, f"{row.get('step_ms', 0):.2f}"))
     head = ("", "lr, b2", "n", "perplexity (95%)", f"better than {baseline}, nats (95%)")
-    return _table((*head, "words a second", "optimizer, ms a step"), rows) + f"\n\n{record['title']}. {record['grid']['note']}"
+    return (
+        _table((*head, "words a second", "optimizer, ms a step"), rows)
+        + f"\n\n{record['title']}. {record['grid']['note']}"
+    )
 
 
 def transformer(record: Record) -> str:
