@@ -1,5 +1,6 @@
 """docs/integrations.md: every block, as it stands, in a process of its own."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,10 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
+import render
 from pages import blocks
 
 HERE = Path(__file__).parent
 BLOCKS = [b for b in blocks("integrations.md") if b.language == "python"]
+
+FRAMEWORK = {
+    "JAX": "JAX / optax",
+    "Keras 3, on torch, JAX or TensorFlow": "Keras 3 on JAX",
+    "torch's schedulers and weight averaging": "torch.optim.lr_scheduler, swa_utils",
+}
+"""Headings that the table has another name for."""
 
 
 @pytest.mark.parametrize(
@@ -21,7 +30,9 @@ BLOCKS = [b for b in blocks("integrations.md") if b.language == "python"]
             id=re.sub(r"\W+", "_", b.heading),
             marks=[
                 pytest.mark.needs(*b.options["needs"].split(",")),
-                pytest.mark.feature(b.heading.split(":")[0].split(",")[0], "block of this page"),
+                pytest.mark.feature(
+                    FRAMEWORK.get(b.heading.split(":")[0], b.heading.split(":")[0]), "block of this page"
+                ),
             ],
         )
         for b in BLOCKS
@@ -61,3 +72,8 @@ def test_every_framework_of_the_page_has_a_block():
         "peft",
         "torch",
     }
+
+
+def test_the_table_is_what_the_record_says():
+    text = render.PAGE.read_text()
+    assert render.page(text, json.loads(render.RECORD.read_text())) == text

@@ -115,7 +115,7 @@ assert (p < 1).all()
         ),
         (
             "import adaxopt.keras",
-            'adaxopt.keras needs keras>=3.6, which is not installed: pip install "adaxopt[keras]"',
+            'adaxopt.keras needs keras>=3.12, which is not installed: pip install "adaxopt[keras]"',
         ),
         (
             "from adaxopt.integrations import register_timm; register_timm()",
