@@ -260,7 +260,7 @@ class Reproduce:
     """Run one of the paper's experiments and say claim by claim what held."""
 
     name: Positional[str]
-    """synthetic, reddi, theory, or a study of a data set (an unknown name lists them)"""
+    """synthetic, reddi, theory, cifar10/table2, language/ptb, gpt, ... (an unknown name lists them)"""
     out: str = "runs"
     """where its records go"""
     set: tuple[str, ...] = ()
