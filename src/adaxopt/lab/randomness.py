@@ -53,13 +53,12 @@ def controlled(seed: int, device: torch.device, threads: int) -> Iterator[None]:
     afterwards."""
     before, threads_before = state(device), torch.get_num_threads()
     cudnn = torch.backends.cudnn
-    flags = cudnn.deterministic, cudnn.benchmark
+    kept = {"enabled": cudnn.enabled, "allow_tf32": cudnn.allow_tf32}
     try:
         torch.set_num_threads(threads)
-        cudnn.deterministic, cudnn.benchmark = True, False
-        seed_all(seed)
-        yield
+        with cudnn.flags(benchmark=False, deterministic=True, **kept):
+            seed_all(seed)
+            yield
     finally:
-        cudnn.deterministic, cudnn.benchmark = flags
         torch.set_num_threads(threads_before)
         restore(before, device)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from copy import deepcopy
 from itertools import chain
@@ -86,6 +87,12 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
                 f"checkpoint of a {other.get('memory')!r} memory: {type(optimizer).__name__} keeps a "
                 f"{group['memory']!r} one, so its second moment would mean something else"
             )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said when the optimizer was made
+            try:
+                options.check({**optimizer.defaults, **other}, optimizer.method.rule)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"checkpoint's group {i}: {error}") from error
 
 
 def _check_keys(optimizer: Engine, entry: Mapping[str, Any], name: Any) -> None:
@@ -122,7 +129,7 @@ def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any
         return value
     expected = {
         "row_step": p.shape[: value.dim()],
-        "window": (value.shape[0] if value.dim() else 0, *p.shape),
+        "window": (group.get("window", 0), *p.shape),
     }
     shape = tuple(expected.get(key, p.shape))
     if tuple(value.shape) != shape:

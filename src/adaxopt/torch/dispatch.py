@@ -51,7 +51,7 @@ def on_device(optimizer: Engine, group: Group, among: list[Tensor] | None, scale
     if not lists.params:
         return
     if scale is not None:
-        lists.grads[:] = [g / scale.to(g.device) for g in lists.grads]
+        lists.grads[:] = [unscaled(g, scale) for g in lists.grads]
     buckets: dict[tuple[Any, ...], list[int]] = {}
     for i, (p, g) in enumerate(zip(lists.params, lists.grads, strict=True)):
         buckets.setdefault((p.device, p.dtype, g.dtype, lists.moment(i).dtype), []).append(i)
@@ -62,7 +62,7 @@ def on_device(optimizer: Engine, group: Group, among: list[Tensor] | None, scale
         settings = pointlike(group)
         if torch.compiler.is_compiling():
             settings = traced(settings, time)
-        work = torch.float64 if is_double(taken.params[0]) else torch.float32
+        work = _arithmetic(taken)
         n = optimizer.method.numbers(time, {**settings, "dtype": _name(work)}, torch)
         n = Numbers._make(
             list(x.to(work).unbind()) if isinstance(x, Tensor) and x.dim() == 1 else x for x in n
@@ -73,7 +73,6 @@ def on_device(optimizer: Engine, group: Group, among: list[Tensor] | None, scale
 def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor | None) -> None:
     """Numbers are Python floats: parameters of one time, device and dtype go together."""
     rows = [p for p in among if in_rows(optimizer, p)]
-    _refuse(optimizer, group, rows, among)
     for p in rows:
         _step_rows(optimizer, group, p, scale)
     if rows:
@@ -84,7 +83,7 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
     if not params:
         return
     if scale is not None:
-        grads[:] = [g / scale.to(g.device) for g in grads]
+        grads[:] = [unscaled(g, scale) for g in grads]
     times = _advance(lists.steps)
     asleep = _look_for_sleepers(optimizer, group, lists, times)
     buckets: dict[tuple[Any, ...], list[int]] = {}
@@ -93,7 +92,7 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
         buckets.setdefault(key, []).append(i)
     settings = floats(group)
     for (time, sleepy, *_), members in buckets.items():
-        work = torch.float64 if is_double(params[members[0]]) else torch.float32
+        work = _arithmetic(lists.pick(members[:1]))
         n = optimizer.method.numbers(time, {**settings, "dtype": _name(work)})
         for some in [members] if group["foreach"] is not False else [[i] for i in members]:
             taken = lists if len(some) == len(params) else lists.pick(some)
@@ -105,24 +104,33 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
             update(optimizer, group, taken, n, range(len(taken.params)) if sleepy else ())
 
 
-def _refuse(optimizer: Engine, group: Group, rows: list[Tensor], among: list[Tensor]) -> None:
+def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
     """Say what cannot be done before anything is."""
-    name = type(optimizer).__name__
-    rule = optimizer.method.rule
-    if any(p.grad is not None and p.grad.is_sparse for p in among):
-        if rule.memory is None or rule.mean == "window":
+    name, rule, projected = type(optimizer).__name__, optimizer.method.rule, optimizer._project is not None
+    rows = [p for p in among if in_rows(optimizer, p)]
+    for p in rows:
+        g = p.grad
+        assert g is not None
+        if g.is_sparse and (rule.memory is None or rule.mean == "window"):
             raise ValueError(f"{name} does not support sparse gradients: make them dense (sparse=False)")
-        if optimizer._project is not None:
+        if g.is_sparse and projected:
             raise ValueError("project: a sparse gradient changes rows, a projection needs the whole tensor")
+        counted = optimizer.state.get(p, {}).get("row_step")
+        if g.is_sparse and counted is not None and counted.dim() != g.sparse_dim():
+            raise ValueError(
+                f"gradient with sparse_dim={g.sparse_dim()}: this parameter's rows were counted with "
+                f"sparse_dim={counted.dim()}; it must stay the same"
+            )
     if rows and group["capturable"]:
         raise ValueError("capturable=True: sparse gradients cannot be captured in a graph")
+    if (projected or rule.mean == "window") and any(state.local(p) is not p for p in among):
+        what = "project" if projected else name
+        raise ValueError(f"{what}: a sharded DTensor holds a part of the tensor, and the whole is needed")
     if group["fused"]:
         if rows:
             raise ValueError("fused=True: sparse gradients have their own path; leave fused=None")
         if any(p.is_cpu for p in among):
-            reason = fused_cpu.impossible(
-                rule, group["p"], group["clip_update"], optimizer._project is not None
-            )
+            reason = fused_cpu.impossible(rule, group["p"], group["clip_update"], projected)
             if reason is not None:
                 raise ValueError(f"fused=True: {reason}; leave fused=None to take the fastest path there is")
         other = next((p.device for p in among if p.device.type not in ("cpu", "cuda")), None)
@@ -132,7 +140,7 @@ def _refuse(optimizer: Engine, group: Group, rows: list[Tensor], among: list[Ten
 
 def _advance(steps: list[Tensor]) -> list[float]:
     if all(t.is_cpu for t in steps):
-        torch._foreach_add_(steps, _ONE)
+        torch._foreach_add_(steps, 1.0)
         return [t.item() for t in steps]
     torch._foreach_add_(steps, 1)
     return torch.stack([t.to(steps[0].device) for t in steps]).tolist()
@@ -151,15 +159,15 @@ def _step_rows(optimizer: Engine, group: Group, p: Tensor, scale: Tensor | None)
     g = p.grad
     assert g is not None
     if scale is not None:
-        g = g / scale.to(g.device)
+        g = unscaled(g, scale)
     operators.row_step(p, g, entry, optimizer.method, floats(group), optimizer._place(p))
 
 
 def _look_for_sleepers(optimizer: Engine, group: Group, lists: Lists, times: list[float]) -> list[bool]:
     """Which parameters still hold a v of exactly 0, and so need the guard against late wakers.
 
-    Looked up after the first step and at powers of two, and only for those that still held one: v never returns
-    to 0, so an ordinary net pays for one look.
+    Looked up after the first step and at powers of two, and only for those that still held one: v does not return
+    to 0 while time goes on, so an ordinary net pays for one look.
     """
     if not group["wake"] or not lists.vs:
         return [False] * len(times)
@@ -169,8 +177,9 @@ def _look_for_sleepers(optimizer: Engine, group: Group, lists: Lists, times: lis
         sleeps = guarded.get(p)
         if time <= 1:
             sleeps = False  # k_1 = 1 wakes everything
+            guarded.pop(p, None)
         elif sleeps is None or (sleeps and _power_of_two(int(time) - 1)):
-            sleeps = guarded[p] = bool((state.local(v) == 0).any())
+            sleeps = guarded[p] = bool((plain(v) == 0).any())
         found.append(sleeps)
     return found
 
@@ -187,6 +196,8 @@ def _update_fused(optimizer: Engine, group: Group, taken: Lists, n: Numbers) -> 
     left = []
     for i in everything:
         reason = fused_cpu.unsuitable(xs[i], gs[i], ms[i], vs[i])
+        if reason is None and tops and tops[i].stride() != vs[i].stride():
+            reason = "its running maximum is laid out otherwise"
         if reason is not None:
             left.append(i)
             if group["fused"]:
@@ -204,14 +215,12 @@ def _update_fused(optimizer: Engine, group: Group, taken: Lists, n: Numbers) -> 
 def update(optimizer: Engine, group: Group, taken: Lists, n: Numbers, wake: Sequence[int]) -> None:
     """The foreach form on local, real-valued parts."""
     params, maximize, project = taken.params, group["maximize"], optimizer._project
-    if project is not None and any(state.local(p) is not p for p in params):
-        raise ValueError("project: a sharded DTensor holds a part of the tensor; project on the full tensor")
     low = any(some and some[0].dtype in state.LOW for some in (params, taken.ms, taken.vs))
     rounding = precision.Rounding(
         group["rounding"],
         group["seed"],
         [optimizer._place(p) for p in params] if low else (),
-        [state.first_element(p, group["rounding"]) for p in params] if low else (),
+        [state.first_element(p) for p in params] if low else (),
         taken.steps,
     )
     gs = [plain(state.local_gradient(p, g)) for p, g in zip(params, taken.grads, strict=True)]
@@ -250,11 +259,15 @@ def update(optimizer: Engine, group: Group, taken: Lists, n: Numbers, wake: Sequ
     )
 
 
-_ONE = torch.tensor(1.0, dtype=torch.float64)
+def _arithmetic(taken: Lists) -> torch.dtype:
+    """What these parameters are computed in: their own dtype and their state's decide."""
+    first = (taken.params[0], taken.moment(0))
+    return precision.compute_dtype(*(plain(t) for t in first))
 
 
-def is_double(p: Tensor) -> bool:
-    return p.dtype in (torch.float64, torch.complex128)
+def unscaled(g: Tensor, scale: Tensor) -> Tensor:
+    """The gradient without GradScaler's factor, in the arithmetic of the step: float16 would lose what it saved."""
+    return (g.float() if g.dtype in state.LOW else g) / scale.to(g.device)
 
 
 def plain(t: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ class Engine(Optimizer):
         if project is not None and not callable(project):
             raise TypeError(f"project={project!r}: must be Box, Ball or a callable (y, d) -> x")
         known = {**options.ENGINE_DEFAULTS, **self.method.defaults}
-        unknown = sorted(set(given) - set(known))
+        unknown = sorted(set(given) - set(known) | ({"format"} & set(given)))
         if unknown:
             allowed = ", ".join(sorted(set(known) - {"format"}))
             raise TypeError(f"{type(self).__name__}: unknown argument {unknown[0]!r}; allowed are {allowed}")
@@ -96,7 +96,11 @@ class Engine(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with options of their own; what is not given is the optimizer's default."""
         if isinstance(param_group, dict):
-            param_group.update(options.plain(param_group))
+            param_group.update(
+                options.plain(options.renamed(param_group, self.method, self.defaults["betas"]))
+            )
+            for word in self.method.names:
+                param_group.pop(word, None)
             merged = {**self.defaults, **param_group}
             if any(
                 key not in self.defaults or param_group[key] is not self.defaults[key] for key in param_group
@@ -120,9 +124,9 @@ class Engine(Optimizer):
                 for entry in param_group["params"]:
                     tensor = entry[1] if isinstance(entry, tuple) else entry
                     if isinstance(tensor, Tensor):
-                        options.check_parameter(tensor)
+                        options.check_parameter(tensor, merged["state_dtype"])
             elif isinstance(param_group.get("params"), Tensor):
-                options.check_parameter(param_group["params"])
+                options.check_parameter(param_group["params"], merged["state_dtype"])
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         lr = group["lr"]
@@ -209,14 +213,34 @@ class Engine(Optimizer):
                 loss = closure()
         if not torch.compiler.is_compiling() and not self.state and self._only_prepares():
             return loss
+        if not torch.compiler.is_compiling():
+            self._refuse_first()
         for group in self.param_groups:
             if torch.compiler.is_compiling():
+                if group["differentiable"]:
+                    raise ValueError(
+                        "differentiable=True: a compiled step has no derivative; compile without it"
+                    )
+                if (
+                    getattr(self, "found_inf", None) is not None
+                    or getattr(self, "grad_scale", None) is not None
+                ):
+                    raise ValueError(
+                        "a compiled step takes no scale: leave fused=None, and GradScaler unscales first"
+                    )
                 dispatch.on_device(self, group, None, None)
             elif group["differentiable"]:
                 self._step_differentiable(group)
             else:
                 self._step_eagerly(group, group["params"])
         return loss
+
+    def _refuse_first(self) -> None:
+        """Say what cannot be done in any group before anything is done in one."""
+        for group in self.param_groups:
+            plan = self._plans.get(id(group))
+            if not group["differentiable"] and (plan is None or plan.others or plan.group is not group):
+                dispatch.refuse(self, group, group["params"])
 
     def _check_capture(self) -> None:
         """torch's check that a captured step was asked for; its full form, 15 us, only where one was."""
@@ -256,6 +280,7 @@ class Engine(Optimizer):
         for group in self.param_groups:
             if any(q is p for q in group["params"]):
                 with torch.no_grad():
+                    dispatch.refuse(self, group, [p])
                     self._step_eagerly(group, [p])
                 return
         raise ValueError("step_parameter: this tensor is not a parameter of the optimizer")
@@ -285,6 +310,10 @@ class Engine(Optimizer):
             entry = self.state[p]
             if len(entry) == 0:
                 entry.update(state.create(p, group, rule))
+            if g.is_sparse or "row_step" in entry:
+                raise ValueError(
+                    "sparse gradients: their rows cannot be stepped in a graph or a compiled step"
+                )
             params.append(p)
             grads.append(g)
             steps.append(entry["step"])
@@ -294,12 +323,9 @@ class Engine(Optimizer):
                 vs.append(entry["exp_avg_sq"])
             if rule.maximum:
                 tops.append(entry["max_exp_avg_sq"])
-            if group["rounding"] == "kahan":
-                if "compensation" not in entry and p.dtype in state.LOW:
-                    entry["compensation"] = torch.zeros_like(p)
-                compensations.append(
-                    entry.get("compensation", entry["step"])
-                )  # the step only holds the place
+            state.keep_compensation(p, group, entry)
+            if group["rounding"] == "kahan":  # where there is none, the step holds its place
+                compensations.append(entry.get("compensation", entry["step"]))
             if rule.mean == "window":
                 windows.append(entry["window"])
 
@@ -334,6 +360,8 @@ class Engine(Optimizer):
         """Step what the CUDA kernel can serve and return the rest."""
         plan = self._plans.get(id(group))
         if plan is None or not plan.fits(self, group):
+            alive = {id(g) for g in self.param_groups}
+            self._plans = {k: p for k, p in self._plans.items() if k in alive}
             plan = self._plans[id(group)] = GroupPlan(self, group)
         return plan.step(group, scale, found_inf)
 

@@ -56,9 +56,6 @@ def _dense(x: Tensor) -> bool:
     return True
 
 
-_INFINITE = torch.tensor(math.inf, dtype=torch.float32)
-
-
 def update(
     xs: list[Tensor],
     gs: list[Tensor],
@@ -78,7 +75,7 @@ def update(
         ms,
         vs,
         tops,
-        [_INFINITE] * len(xs),
+        [torch.full((), math.inf, dtype=torch.float32, device="cpu")] * len(xs),
         amsgrad=bool(tops),
         lr=lr,
         beta1=n.a,

@@ -29,25 +29,15 @@ except ImportError:
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 LOW = (torch.bfloat16, torch.float16)
 STATE = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "compensation")
-HYPER = (
-    "lr",
-    "betas",
-    "eps",
-    "p",
-    "weight_decay",
-    "decay",
-    "reference_lr",
-    "eps_placement",
-    "correct",
-    "clip_update",
-)
+HYPER = ("lr", "betas", "eps", "p", "weight_decay", "decay", "reference_lr",
+         "eps_placement", "correct", "clip_update")  # fmt: skip
 LANES = 1024
 """Tensors that `advance` works on at a time, at most."""
 PROGRAMS = 400_000
 """The most programs of a launch, about: larger buckets take longer chunks, so that `owners` stays under 800 kB."""
 
-_captured: list[Any] = []
-"""Buckets that a CUDA graph may still replay: their tables live as long as the process."""
+_captured: dict[tuple[int, int], tuple[Any, ...]] = {}
+"""What a CUDA graph may still replay from: tables, slots, kernels, device scalars, for the life of the process."""
 
 _data_ptr, _is_contiguous, _stride = Tensor.data_ptr, Tensor.is_contiguous, Tensor.stride
 _grad, _dtype = attrgetter("grad"), attrgetter("dtype")
@@ -113,7 +103,27 @@ def _capturing(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
-def tuning(total: int, widest: int) -> tuple[int, int, int, int]:
+def _used(p: Tensor, state: Mapping[str, Tensor], rounding: str) -> dict[str, Tensor]:
+    """The state that a step reads: a compensation from an earlier `rounding` is none of it."""
+    used = {name: t for name, t in state.items() if name != "compensation"}
+    if rounding == "kahan" and p.dtype in LOW:
+        rest = state.get("compensation")
+        if rest is None or rest.dtype != p.dtype:
+            raise ValueError(
+                f"rounding='kahan': a {p.dtype} parameter of shape {tuple(p.shape)} has "
+                f"{'no compensation' if rest is None else f'a compensation in {rest.dtype}'} in its state; "
+                "it must have one of its own dtype: zeros like the parameter, to begin with"
+            )
+        used["compensation"] = rest
+    return used
+
+
+def _beside(t: Tensor | None, device: torch.device) -> Tensor | None:
+    """A scalar where a kernel on `device` can read it: GradScaler keeps its own on one device."""
+    return t if t is None or t.device == device else t.to(device, non_blocking=True)
+
+
+def tuning(widest: int) -> tuple[int, int, int, int]:
     """(elements of a block, warps, blocks of a program, elements a thread reads at once).
 
     As measured on an H200 over one tensor of 2**28 (`records/gpu_step_tuning.json`): within 1% of the best seen.
@@ -127,8 +137,9 @@ class Plan:
 
     `params` are what has `.grad`, or real local views whose gradients are then given to `step`. `states[i]`
     holds "step" (0-d float64 on the device) and, where the rule keeps them, exp_avg, exp_avg_sq,
-    max_exp_avg_sq, compensation. `indices` and `offsets` place a tensor in the optimizer and in its global
-    tensor: chance is drawn from them. Parameters must pass `unsupported`.
+    max_exp_avg_sq; for a 16-bit parameter under rounding="kahan" also compensation, left alone otherwise.
+    `indices` and `offsets` place a tensor in the optimizer and in its global tensor: chance is drawn from them.
+    Parameters must pass `unsupported`.
     """
 
     def __init__(
@@ -145,15 +156,14 @@ class Plan:
         offsets: Sequence[int],
         capturable: bool,
     ) -> None:
-        if rule.mean == "window":
-            raise ValueError("mean='window': the kernel keeps no window of gradients; take the foreach path")
         if kernel is None:
             raise RuntimeError("Triton is not installed: take the foreach path")
         if params and _capturing(params[0].device):
             raise RuntimeError(
                 "fused step under CUDA graph capture: its tables do not exist yet; take a few steps before capturing"
             )
-        self._rule, self._params, self._states = rule, list(params), list(states)
+        self._rule, self._params = rule, list(params)
+        self._states = [_used(p, state, rounding) for p, state in zip(params, states, strict=True)]
         self._options = (maximize, wake, rounding, capturable)
         self._chance = [(*seeds(seed, i), offset) for i, offset in zip(indices, offsets, strict=True)]
         self._expected = [p.dtype if p.grad is None else p.grad.dtype for p in self._params]
@@ -234,8 +244,7 @@ class Bucket:
         by_chance = x.dtype in LOW and rounding == "stochastic"
         drawn = by_chance or m_dtype in LOW or v_dtype in LOW
         types = (x.dtype, plan._expected[members[0]], m_dtype, v_dtype)
-        tuned = tuning(sum(p.numel() for p in self.params), max(t.itemsize for t in types))
-        self.block, self.warps, self.blocks, each = tuned
+        self.block, self.warps, self.blocks, each = tuning(max(t.itemsize for t in types))
         self.options: dict[str, Any] = {
             "KIND": kernel.KINDS[None if rule.memory is None else rule.memory.kind],
             "MEAN": kernel.MEANS[rule.mean],
@@ -339,8 +348,8 @@ class Bucket:
             slots.tell(self.told, addresses, capturing)
         if capturing:
             slots.keep()
-            if self not in _captured:
-                _captured.append(self)
+            tables = (self.rows, self.table, self.numbers, self.keys, self.owners)
+            _captured[id(slots), id(self.scalars)] = (*tables, slots, self.launches, self.scalars)
         if self.device.index is None or torch._C._cuda_getDevice() == self.device.index:
             self._launch(scale, found)
         else:
@@ -350,15 +359,22 @@ class Bucket:
 
     def _read(self, hyper: Mapping[str, Any]) -> None:
         """The numbers that a slot begins with (see HEAD in `kernel.py`), and which variant of the kernels they need."""
+        rule, lr, (b1, b2), p = self.rule, hyper["lr"], hyper["betas"], float(hyper["p"])
+        power = rule.memory is not None and rule.memory.kind == "power"
+        if power and isinstance(b2, Tensor) and _capturing(self.device):
+            raise RuntimeError(
+                "betas[1] as a tensor under CUDA graph capture: a power memory's sum is begun on the host; give a float"
+            )
         self.look = itemgetter(*(name for name in HYPER if name in hyper))
         self.raw = self.look(hyper)
-        rule, lr, (b1, b2), p = self.rule, hyper["lr"], hyper["betas"], float(hyper["p"])
         self.scalars = [
-            t if isinstance(t, Tensor) and t.device == self.device else None for t in (lr, b1, b2)
+            t if isinstance(t, Tensor) and t.device == self.device else None
+            for t in (lr, b1, None if power else b2)
         ]
         # a tensor may change in place: those that are not read on the device are read here at every step
-        read = (lr, b1, b2, hyper["eps"], hyper["weight_decay"], hyper.get("clip_update"))
-        self.steady = not any(isinstance(t, Tensor) and all(t is not s for s in self.scalars) for t in read)
+        here = [t for t, s in zip((lr, b1, b2), self.scalars, strict=True) if s is None]
+        here += [hyper.get(name) for name in ("eps", "weight_decay", "reference_lr", "clip_update")]
+        self.steady = not any(isinstance(t, Tensor) for t in here)
         numbers = [
             0.0 if s is not None else float(t) for t, s in zip((lr, b1, b2), self.scalars, strict=True)
         ]
@@ -369,7 +385,6 @@ class Bucket:
         fade = wd if hyper["decay"] == "decoupled" else 0.0
         if hyper["decay"] == "fully_decoupled" and wd:
             fade = wd / float(hyper["reference_lr"])
-        power = rule.memory is not None and rule.memory.kind == "power"
         self.told = (
             *numbers,
             float(hyper["eps"]),
@@ -381,7 +396,7 @@ class Bucket:
             outer,
             math.inf if clip is None else float(clip),
             self.least,
-            memory._power_constant(float(b2)) if power else 0.0,
+            memory._power_constant(numbers[2]) if power else 0.0,
         )
         self.variant = {
             "DEBIAS": rule.debias and correct,
@@ -393,23 +408,21 @@ class Bucket:
 
     def _launch(self, scale: Tensor | None, found: Tensor | None) -> None:
         """`advance`, then `update`."""
-        scalars = [*self.scalars, scale, found]
+        scalars = [*self.scalars, _beside(scale, self.device), _beside(found, self.device)]
         pair = self.launches.get((self.kind, scale is None, found is None))
         if pair is None:
             pair = self.launches[self.kind, scale is None, found is None] = self._compile(scalars)
         first, second = pair
         slot, *ticket = self.slots.use()
-        if first.run is None:
+        at = self.device.index
+        stream = 0 if at is None else torch._C._cuda_getCurrentRawStream(at)
+        bare = (0 if t is None else t.data_ptr() for t in scalars)
+        if not first(1, stream, self.slots.address(slot), *ticket, *bare):
             first.plainly(
                 1, self.slots.tensor(slot), *ticket, *(self.rows if t is None else t for t in scalars)
             )
+        if not second(self.programs, stream):
             second.plainly(self.programs)
-            return
-        stream = torch._C._cuda_getCurrentRawStream(self.device.index)
-        first(
-            1, stream, self.slots.address(slot), *ticket, *(0 if t is None else t.data_ptr() for t in scalars)
-        )
-        second(self.programs, stream)
 
     def _compile(self, scalars: list[Tensor | None]) -> tuple[Launch, Launch]:
         which = dict(zip(("LR_AT", "B1_AT", "B2_AT", "SCALE_AT", "FOUND_AT"), scalars, strict=True))

@@ -78,6 +78,7 @@ class StepInBackward:
     def __init__(self, optimizer: Engine) -> None:
         def step(p: Tensor) -> None:
             optimizer.step_parameter(p)
+            optimizer._opt_called = True  # type: ignore[attr-defined]  # what schedulers look at
             p.grad = None
 
         self._handles = [
@@ -102,6 +103,7 @@ def step_in_backward(optimizer: Engine) -> StepInBackward:
     >>> all(p.grad is None for p in model.parameters()), optimizer.stats()[0]["step"]
     (True, 1.0)
 
-    Gradients cannot be clipped by their total norm or accumulated over batches then; schedulers work as ever.
+    Gradients cannot be clipped by their total norm, accumulated over batches or unscaled by GradScaler then: train in
+    bfloat16, or without scaling. Schedulers work as ever; `optimizer.step()` finds no gradient and does nothing.
     """
     return StepInBackward(optimizer)

@@ -252,13 +252,14 @@ def _round(x, bits, TO: tl.constexpr):
 
 @triton.jit
 def _root(v, p, ROOTS: tl.constexpr):
-    """v**p: square roots where p is 2**-ROOTS, else by exponent (0**p = 0).
+    """v**p: square roots where p is 2**-ROOTS, else by exponent (0**p = 0, but v**0 = 1 for every v).
 
     Square roots and quotients are within 2 units of the last place: the update is far smaller than x, whose own
     rounding they disappear in.
     """
     if ROOTS == 0:
         d = tl.where(v == 0.0, 0.0, tl.exp2(p * tl.log2(tl.where(v == 0.0, 1.0, v))))
+        d = tl.where(p == 0.0, 1.0, d)
     else:
         d = v
         for _ in tl.static_range(ROOTS):

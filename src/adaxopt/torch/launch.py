@@ -3,7 +3,8 @@
 What the device must be told lies in a *slot* in pinned host memory, which the kernel `advance` copies to the
 device when the slot's mark is new to it: a step whose gradients lie where they lay and whose lr is the same
 tells nothing. A slot is written again only after the device has said that the last launch given it has read
-it; a slot that a CUDA graph was captured with is never written again.
+it; a slot that a CUDA graph was captured with is never written again. A ring that is dropped goes back to the
+host's allocator when the device has answered every launch that was given a slot of it, not before.
 
 Importing this module needs no Triton.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +21,36 @@ import torch
 from torch import Tensor
 
 SLOTS = 32
+DROPPED = 64
+"""Dropped rings that may wait for an answer; with more, the next ring waits for the device and lets them go."""
+
+_Slabs = list[tuple[Tensor, Any]]
+_dropped: dict[int, tuple[_Slabs, list[int], int, torch.device]] = {}
+
+
+def _answered(slabs: _Slabs, last: list[int], width: int) -> bool:
+    """Whether the device has read the last launch given to each slot."""
+    return all(slabs[i // SLOTS][1][i % SLOTS * width] >= ticket for i, ticket in enumerate(last))
+
+
+def _drop(slabs: _Slabs, last: list[int], width: int, device: torch.device) -> None:
+    """A launch by bare address does not keep its memory: hold it while one may still read or answer there."""
+    if not _answered(slabs, last, width):
+        _dropped[id(slabs)] = (slabs, last, width, device)
+
+
+def _sweep() -> None:
+    """Let go of dropped rings that have been answered. (A collection may drop others meanwhile: hence the copies.)"""
+    for key, (slabs, last, width, _) in tuple(_dropped.items()):
+        if _answered(slabs, last, width):
+            _dropped.pop(key, None)
+    if len(_dropped) <= DROPPED or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
+        return
+    waiting = tuple(_dropped.items())  # a launch that failed never answers
+    for device in {device for _, (*_, device) in waiting if device.type == "cuda"}:
+        torch.cuda.synchronize(device)
+    for key, _ in waiting:
+        _dropped.pop(key, None)
 
 
 class Slots:
@@ -28,13 +60,15 @@ class Slots:
         self.count, self.device = count, device
         self.width = head + count
         self.pack = struct.Struct(f"{head - 1}d{count}q").pack_into
-        self.slabs: list[tuple[Tensor, Any]] = []
+        self.slabs: _Slabs = []
         self.last: list[int] = []  # per slot, the last launch that was given it
         self.kept: set[int] = set()
         self.current = -1
         self.mark = self.ticket = 0
         self.addresses: list[int] = []
+        _sweep()
         self._more()
+        weakref.finalize(self, _drop, self.slabs, self.last, self.width, device).atexit = False
 
     def _more(self) -> None:
         slab = torch.zeros((SLOTS, self.width), dtype=torch.int64, pin_memory=self.device.type == "cuda")
@@ -86,7 +120,8 @@ class Launch:
     """A kernel compiled for these tables and launched with bare numbers, past what Triton's own call does each time.
 
     `run` takes what Triton's own launch passes to a compiled kernel, addresses as integers. It is None where kernels
-    are interpreted, or where Triton has changed what a compiled kernel offers: then `plainly` is the way.
+    are interpreted, or where Triton has changed what a compiled kernel offers or takes, as its first use shows: then
+    `plainly` is the way.
     """
 
     def __init__(
@@ -103,21 +138,33 @@ class Launch:
         names = function.arg_names[len(tables) + len(example) :]
         self.constants = tuple(options[name] for name in names)
         self.run: Any = None
+        self.proven = False
         if interpreted:
             return
         named = dict(zip(names, self.constants, strict=True))
-        compiled = function.warmup(*tables, *example, **named, grid=(1,), **self.how)
         try:
+            compiled = function.warmup(*tables, *example, **named, grid=(1,), **self.how)
             compiled = compiled.result() if hasattr(compiled, "result") else compiled
             run = compiled.run  # loads the kernel: what follows is there only afterwards
             bare = (t.data_ptr() for t in tables)
             self.head = (compiled.function, compiled.packed_metadata, None, None, None, *bare)
             self.run = run
-        except AttributeError:
+        except Exception:  # whatever it was: if the kernel itself is at fault, `plainly` says so
             self.run = None
 
-    def __call__(self, programs: int, stream: int, *arguments: int) -> None:
-        self.run(programs, 1, 1, stream, *self.head, *arguments, *self.constants)
+    def __call__(self, programs: int, stream: int, *arguments: int) -> bool:
+        """Whether the kernel was launched. A failure at the first use is remembered; a later one is an error."""
+        if self.run is None:
+            return False
+        try:
+            self.run(programs, 1, 1, stream, *self.head, *arguments, *self.constants)
+        except Exception:
+            if self.proven:
+                raise
+            self.run = None
+            return False
+        self.proven = True
+        return True
 
     def plainly(self, programs: int, *arguments: Any) -> None:
         self.function[(programs,)](*self.tables, *arguments, *self.constants, **self.how)

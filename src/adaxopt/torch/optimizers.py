@@ -9,6 +9,7 @@ from torch import Tensor
 
 from adaxopt.torch.engine import Engine
 from adaxopt.torch.foreach import Project
+from adaxopt.torch.options import renamed
 from adaxopt.zoo import METHODS, method
 
 Betas = tuple[float | Tensor, float | Tensor]
@@ -16,7 +17,7 @@ Betas = tuple[float | Tensor, float | Tensor]
 _SHARED = """
     Args:
         params: tensors, (name, tensor) pairs, or dicts of groups, as for every torch optimizer.
-        lr: float or one-element tensor{lr_note}.
+        lr: float or one-element tensor.
         betas: (b1, b2). b2 is a *growth rate*, not Adam's decay: 1e-4 in the paper. What matters is b2*T over T steps:
             2 to 50 in the paper's tasks. Far below 1 the memory is a plain mean of all squares.
         eps: added to sqrt(v) before v is normalised, as Algorithm 3 and the released code do (`eps_placement="paper"`:
@@ -45,7 +46,8 @@ _SHARED = """
 
 
 class AdaX(Engine):
-    __doc__ = """AdaX with L2 regularisation (Li et al. 2020, Algorithm 3).
+    __doc__ = (
+        """AdaX with L2 regularisation (Li et al. 2020, Algorithm 3).
 
         g <- g + wd*x
         m <- b1*m + (1-b1)*g
@@ -61,7 +63,9 @@ class AdaX(Engine):
 
     Defaults: lr of the released class (whose weight_decay was 5e-4), the rest of the paper. m is not bias-corrected, as
     in the paper. The paper's Algorithm 3 prints its decay with the wrong sign; the released code's is used.
-""" + _SHARED.format(lr_note="")
+"""
+        + _SHARED
+    )
     method = METHODS["adax"]
 
     def __init__(
@@ -90,7 +94,8 @@ class AdaX(Engine):
 
 
 class AdaXW(Engine):
-    __doc__ = """AdaX with decoupled weight decay: the paper's AdaX-W (Li et al. 2020, Algorithm 3).
+    __doc__ = (
+        """AdaX with decoupled weight decay: the paper's AdaX-W (Li et al. 2020, Algorithm 3).
 
         m <- b1*m + (1-b1)*g
         v <- v + k_t*(g*g - v),       k_t = b2/((1+b2)^t - 1)
@@ -101,7 +106,9 @@ class AdaXW(Engine):
     tensor([0.9900])
 
     Defaults are the paper's for its convolutional nets. Coming from AdamW, start from the lr you have.
-""" + _SHARED.format(lr_note="")
+"""
+        + _SHARED
+    )
     method = METHODS["adaxw"]
 
     def __init__(
@@ -130,7 +137,8 @@ class AdaXW(Engine):
 
 
 class Padax(Engine):
-    __doc__ = """AdaX with a partial power of the second moment (Li et al. 2020, section 5.3).
+    __doc__ = (
+        """AdaX with a partial power of the second moment (Li et al. 2020, section 5.3).
 
         x <- x - lr*m/(v^p + eps_t),      p = 1/8,  eps_t = eps/((1+b2)^t - 1)^p
 
@@ -139,7 +147,9 @@ class Padax(Engine):
     0.9832
 
     Defaults: p of Padam; the paper leaves lr and decay unstated, so they are Padam's own (0.1, L2 of 5e-4).
-""" + _SHARED.format(lr_note="")
+"""
+        + _SHARED
+    )
     method = METHODS["padax"]
 
     def __init__(
@@ -176,12 +186,7 @@ class _ByName(Engine):
     """A method of the zoo that has no class of its own name in public: options by keyword, defaults in `zoo.py`."""
 
     def __init__(self, params: Any, *, project: Project | None = None, **given: Any) -> None:
-        for word, place in self.method.names.items():
-            if word in given:
-                betas = list(given.get("betas", self.method.defaults["betas"]))
-                betas[place] = given.pop(word)
-                given["betas"] = tuple(betas)
-        super().__init__(params, given, project)
+        super().__init__(params, renamed(given, self.method, self.method.defaults["betas"]), project)
 
 
 CLASSES: dict[str, type[Engine]] = {"adax": AdaX, "adaxw": AdaXW, "padax": Padax}

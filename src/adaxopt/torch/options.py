@@ -11,6 +11,7 @@ from torch import Tensor
 
 from adaxopt import checks
 from adaxopt.rule import Rule
+from adaxopt.zoo import Method
 
 ROUNDINGS = ("nearest", "stochastic", "kahan")
 STATE_DTYPES = (None, torch.float32, torch.float64, torch.bfloat16)
@@ -90,8 +91,23 @@ def _together(o: Mapping[str, Any]) -> None:
             raise ValueError("differentiable=True, state_dtype=torch.bfloat16: rounding has no derivative")
 
 
-def check_parameter(p: Tensor) -> None:
+def renamed(given: Mapping[str, Any], method: Method, betas: tuple[Any, Any]) -> dict[str, Any]:
+    """`momentum`, `alpha` or `c`, where a method calls one of its betas so, put in its place."""
+    result = dict(given)
+    for word, place in method.names.items():
+        if word in result:
+            if "betas" in result:
+                raise ValueError(f"{word}={given[word]!r}, betas={given['betas']!r}: give one of the two")
+            pair = list(betas)
+            pair[place] = result.pop(word)
+            result["betas"] = tuple(pair)
+    return result
+
+
+def check_parameter(p: Tensor, state_dtype: torch.dtype | None = None) -> None:
     if not (p.is_floating_point() or p.is_complex()):
         raise TypeError(f"parameter of dtype {p.dtype}: must be floating point or complex")
     if p.layout != torch.strided:
         raise TypeError(f"parameter of layout {p.layout}: must be dense (its gradient may be sparse)")
+    if p.is_complex() and state_dtype is torch.bfloat16:
+        raise ValueError("state_dtype=torch.bfloat16: there is no complex bfloat16; leave it None here")

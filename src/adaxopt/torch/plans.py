@@ -7,6 +7,7 @@ gradient, a layout that is not flat memory) is handed back to the engine.
 from __future__ import annotations
 
 from itertools import chain
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +25,7 @@ class GroupPlan:
     def __init__(self, optimizer: Engine, group: dict[str, Any]) -> None:
         from adaxopt.torch import fused_cuda
 
+        self.group = group
         self.params = list(group["params"])
         reason = self._impossible(optimizer, fused_cuda)
         if reason is not None and group["fused"]:
@@ -41,6 +43,7 @@ class GroupPlan:
             entry = optimizer.state[p]
             if len(entry) == 0:
                 entry.update(state.create(p, group, optimizer.method.rule))
+            state.keep_compensation(p, group, entry)
             why = "row_step" in entry or fused_cuda.unsupported(_real(p), None, _real_state(entry))
             if why:
                 self.others.append(p)
@@ -61,7 +64,7 @@ class GroupPlan:
                 rounding=group["rounding"],
                 seed=group["seed"],
                 indices=[optimizer._place(p) for p in params],
-                offsets=[state.first_element(p, group["rounding"]) for p in params],
+                offsets=[_offset(p, group, optimizer.state[p]) for p in params],
                 capturable=group["capturable"],
             )
             self.plans.append((params, plain, kernel))
@@ -82,7 +85,9 @@ class GroupPlan:
 
     def fits(self, optimizer: Engine, group: dict[str, Any]) -> bool:
         """Whether nothing has changed but gradients and hyper-parameters."""
-        if self.options != _options(group) or len(group["params"]) != len(self.params):
+        if self.group is not group or self.options != _options(group):
+            return False
+        if len(group["params"]) != len(self.params) or not all(map(is_, group["params"], self.params)):
             return False
         if self.waiting and any(p.grad is not None for p in self.waiting):
             return False
@@ -109,6 +114,11 @@ class GroupPlan:
 def _identities(entries: list[dict[str, Tensor]]) -> list[int]:
     """Which tensors the state holds: a replaced one would leave the kernel writing to freed memory."""
     return list(map(id, chain.from_iterable(map(dict.values, entries))))
+
+
+def _offset(p: Tensor, group: dict[str, Any], entry: dict[str, Tensor]) -> int:
+    drawn = group["rounding"] == "stochastic" or any(t.dtype in state.LOW for t in entry.values())
+    return state.first_element(p) if drawn else 0
 
 
 def _options(group: dict[str, Any]) -> tuple[Any, ...]:

@@ -28,9 +28,8 @@ from torch import Tensor
 from adaxopt import chance
 from adaxopt.chance import MASK, WEYL, mix, seeds
 
-__all__ = ["PIECE", "STREAMS", "kahan_", "key", "mix", "seeds", "stochastic_"]
+__all__ = ["PIECE", "kahan_", "key", "mix", "seeds", "stochastic_"]
 
-STREAMS = {"parameter": 0, "exp_avg": 1, "exp_avg_sq": 2}
 PIECE = 1 << 22
 """Elements that an eager call works on at a time: two int64 temporaries of that size (64 MB), no more."""
 

@@ -77,6 +77,16 @@ def create(p: Tensor, group: Mapping[str, Any], rule: Rule) -> dict[str, Tensor]
     return state
 
 
+def keep_compensation(p: Tensor, group: Mapping[str, Any], entry: dict[str, Tensor]) -> None:
+    """Kahan's rest is there exactly where the group asks for it."""
+    if p.dtype in LOW:
+        if group["rounding"] == "kahan":
+            if "compensation" not in entry:
+                entry["compensation"] = torch.zeros_like(p)
+        else:
+            entry.pop("compensation", None)
+
+
 def dtensor_type() -> type | None:
     """DTensor, if this process has imported it (a tensor cannot be one otherwise)."""
     module = sys.modules.get("torch.distributed.tensor")
@@ -120,10 +130,10 @@ def distributed_as(p: Tensor, value: Tensor) -> Tensor:
     return distribute_tensor(value, p.device_mesh, p.placements, src_data_rank=None)  # type: ignore[attr-defined]
 
 
-def first_element(p: Tensor, rounding: str) -> int:
+def first_element(p: Tensor) -> int:
     """The global index of this part's first element, which stochastic rounding draws from."""
     kind = dtensor_type()
-    if kind is None or not isinstance(p, kind) or rounding != "stochastic":
+    if kind is None or not isinstance(p, kind):
         return 0
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 

@@ -25,7 +25,7 @@ def stats(optimizer: Engine) -> list[dict[str, float]]:
     step          the largest count of steps
     gain          k_t: the weight of the newest square in v
     horizon       1/k_t: over so many steps is v spread; infinite once the memory is frozen
-    v_q05, v_q50, v_q95   quantiles of v
+    v_q05, v_q50, v_q95   quantiles of v, of coordinates that have met a gradient
     sleeping      share of coordinates that have met no gradient yet (v = 0)
     update_rms    root mean square of s_t*m/(v^p + eps_t): the step in units of lr
 
@@ -59,21 +59,22 @@ def _group(optimizer: Engine, group: dict) -> dict[str, float]:
         if v is not None:
             gain = n.k if gain is None else min(gain, n.k)
             asleep += int((v == 0).sum())
-            samples.append(v.flatten()[::stride].float())
+            samples.append(v.flatten()[::stride].double())
         if m is not None:
             top = _real(entry["max_exp_avg_sq"]) if "max_exp_avg_sq" in entry else v
-            d = denominator(top.float(), n, torch) if top is not None else 1.0
-            update = m.float() / d * n.s
-            total += float((update.double() ** 2).sum())
+            d = denominator(top.double(), n, torch) if top is not None else 1.0
+            update = m.double() / d * n.s
+            total += float((update**2).sum())
             count += m.numel()
     if gain is not None:
         result["gain"] = float(gain)
         result["horizon"] = 1 / float(gain) if gain > 0 else float("inf")
         values = torch.cat([s.to(samples[0].device) for s in samples])
-        for q, value in zip(
-            QUANTILES, torch.quantile(values, torch.tensor(QUANTILES, device=values.device)), strict=True
-        ):
-            result[f"v_q{round(q * 100):02d}"] = float(value)
+        values = values[values > 0]
+        asked = torch.tensor(QUANTILES, dtype=values.dtype, device=values.device)
+        found = torch.quantile(values, asked).tolist() if len(values) else [0.0] * len(QUANTILES)
+        for q, value in zip(QUANTILES, found, strict=True):
+            result[f"v_q{round(q * 100):02d}"] = value
         result["sleeping"] = asleep / max(elements, 1)
     if count:
         result["update_rms"] = (total / count) ** 0.5
