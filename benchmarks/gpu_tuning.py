@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def _fixed(*choice: int) -> Any:
-    return lambda total, widest: choice
+    return lambda widest: choice
 
 
 if __name__ == "__main__":

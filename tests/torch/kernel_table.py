@@ -50,8 +50,8 @@ TABLE = [
     *(Case(name) for name in ALL),
     *(Case(name, {"weight_decay": 0.1, "decay": decay, "reference_lr": 0.2}, maximize=True)
       for name in ("adax", "adam", "sgdm") for decay in ("l2", "decoupled", "fully_decoupled")),
-    *(Case("adax", {"p": p}) for p in (0.125, 0.25, 0.3, 0.45)),
-    *(Case("padam", {"p": p}) for p in (0.2, 0.25, 0.5)),
+    *(Case("adax", {"p": p}) for p in (0.0, 0.125, 0.25, 0.3, 0.45)),
+    *(Case("padam", {"p": p}) for p in (0.0, 0.2, 0.25, 0.5)),
     Case("adax", {"eps_placement": "plain", "eps": 1e-3}),
     Case("adax", {"eps": 1e-3}),
     Case("adax", {"betas": (0.9, 0.0)}),
@@ -64,6 +64,7 @@ TABLE = [
     Case("adaxw", scale=1024.0),
     Case("adam", scale=3.0, maximize=True),
     *(Case(name, tensor_lr=True, tensor_betas=betas) for name in ("adaxw", "adam") for betas in (False, True)),
+    Case("nosadam", tensor_betas=True),
     *(Case(name, x=F64) for name in ALL),
     *(Case("adaxw", x=x, state=state) for x in (F32, BF16, F16) for state in (F32, BF16)),
     *(Case("adaxw", x=x, g=F32, rounding=mode) for x in (BF16, F16) for mode in ("stochastic", "kahan")),
@@ -228,6 +229,43 @@ def check_bits(dtype: torch.dtype, device: str = "cpu") -> None:
                 want = expected_bits(x, quarter * quarter, dtype, t + 1, 2, **drawn)
                 assert torch.equal(state["exp_avg_sq"], want)
                 assert (state["exp_avg_sq"] != (quarter * quarter).to(dtype)).any()
+
+
+def check_changed_power(device: str = "cpu") -> None:
+    """c of a power memory as a tensor that changes in place: every k is that of the c it was taken with."""
+    case = Case("nosadam", tensor_betas=True, sizes=((5,),))
+    plan, params, states, hyper = build(case, device)
+    for t, c in ((10, 0.1), (20, 1.0), (30, 0.6)):
+        hyper["betas"][1].fill_(c)
+        states[0]["step"].fill_(t - 1)
+        plan.step(hyper, grads=[torch.ones_like(p) for p in params])
+        k = plan.buckets[0].numbers[0].item()
+        want = t**-c / sum(i**-c for i in range(1, t + 1))
+        assert abs(k - want) <= 1e-6 * want, (t, c, k, want)
+
+
+def check_no_power(device: str = "cpu") -> None:
+    """v**0 is 1 where v is 0 too, as torch has it: only the mean and eps make the update."""
+    for method in ("adax", "padam"):
+        case = Case(
+            method, {"p": 0.0, "lr": 0.5, "eps": 1.0, "weight_decay": 0.0}, wake=False, sizes=((70,),)
+        )
+        plan, params, states, hyper = build(case, device)
+        r = METHODS[method].rule
+        for name in ("exp_avg_sq", "max_exp_avg_sq"):
+            if name in states[0]:
+                states[0][name].zero_()
+        states[0]["exp_avg"].fill_(1.0)
+        states[0]["step"].fill_(50)
+        before = params[0].clone()
+        plan.step(hyper, grads=[torch.zeros_like(params[0])])
+        n = METHODS[method].numbers(51.0, {**hyper, "dtype": "float32"})
+        zero = torch.zeros(70, dtype=F64, device=device)
+        want, *_ = rule.step(
+            before.double(), zero, zero + 1, zero, n, top=zero if r.maximum else None, xp=torch
+        )
+        assert (want - before).abs().min() > 0.01
+        close(params[0], want, F32, False, method, 1.0)
 
 
 def check_numbers(method: str, device: str = "cpu") -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -180,6 +182,60 @@ def test_grad_scaler_skips_what_overflowed():
     assert scaler.get_scale() == 2.0**15
     assert same(params, twin)
     assert {s.item() for s in states(optimizer, "step")} == {5.0}
+
+
+@pytest.mark.parametrize("home", ["cpu", "cuda:1"])
+def test_scale_and_overflow_that_live_on_another_device(home):
+    if home == "cuda:1" and torch.cuda.device_count() < 2:
+        pytest.skip("one CUDA device")
+    plan, params, states, hyper = table.build(table.Case("adaxw"), "cuda:0")
+    twin, others, _, _ = table.build(table.Case("adaxw"), "cuda:0")
+    grads = [torch.ones_like(p) for p in params]
+    for found in (0.0, 1.0, 0.0):
+        plan.step(hyper, torch.tensor(4.0, device=home), torch.tensor(found, device=home), grads=grads)
+    for _ in range(2):
+        twin.step(hyper, grads=[g / 4 for g in grads])
+    assert [s["step"].item() for s in states] == [2] * len(states)
+    assert same(params, others)
+
+
+def test_a_captured_step_does_not_keep_the_model():
+    params = parameters(SHAPES)
+    optimizer = AdaXW(params, capturable=True)
+    gradients(params, 0)
+    for _ in range(3):
+        optimizer.step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        optimizer.step()
+    model = [weakref.ref(p) for p in params]
+    del params, optimizer, graph
+    gc.collect()
+    assert [r() for r in model] == [None] * len(model)
+
+
+def test_a_changed_launch_goes_the_plain_way():
+    """As if Triton took other arguments: the first use says so, and the step is taken all the same."""
+
+    def refuse(*arguments):
+        raise TypeError("function takes other arguments")
+
+    results = []
+    for broken in (False, True):
+        plan, params, states, hyper = table.build(table.Case("adaxw"), "cuda")
+        grads = [torch.ones_like(p) for p in params]
+        plan.step(hyper, grads=grads)
+        for one in next(iter(plan.buckets[0].launches.values())) if broken else ():
+            one.run, one.proven = refuse, False
+        plan.step(hyper, grads=grads)
+        assert [s["step"].item() for s in states] == [2] * len(states)
+        results.append(params)
+    assert same(*results)
+
+
+@pytest.mark.parametrize("check", [table.check_changed_power, table.check_no_power])
+def test_powers(check):
+    check("cuda")
 
 
 def test_channels_last_and_gradients_of_another_layout():

@@ -5,9 +5,11 @@ Triton decides at import whether it interprets, so that the table runs in a proc
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -62,7 +64,9 @@ else:
     import kernel_table as table
     from kernel_table import BF16, F16, F32, F64, Case
 
+    from adaxopt import create
     from adaxopt.torch import fused_cuda, launch
+    from adaxopt.torch.plans import GroupPlan
     from adaxopt.zoo import METHODS
 
     @pytest.mark.parametrize("case", table.TABLE, ids=str)
@@ -271,10 +275,129 @@ else:
         assert (got is None) if says is None else says in got
 
     def test_a_window_is_refused():
-        rule = METHODS["adashift"].rule
-        with pytest.raises(ValueError, match="window"):
-            fused_cuda.Plan(rule, [], [], maximize=False, wake=False, rounding="nearest", seed=0, indices=[],
-                            offsets=[], capturable=False)  # fmt: skip
+        p = torch.nn.Parameter(torch.ones(3))
+        optimizer = create("adashift", [p])
+        with pytest.raises(ValueError, match="fused=True: the CUDA kernel keeps no window"):
+            GroupPlan(optimizer, {**optimizer.param_groups[0], "fused": True})
+
+    def test_a_captured_power_must_be_a_float(monkeypatch):
+        case = Case("nosadam", tensor_betas=True, sizes=((5,),))
+        plan, params, states, hyper = table.build(case)
+        monkeypatch.setattr(fused_cuda, "_capturing", lambda device: True)
+        with pytest.raises(
+            RuntimeError, match=r"betas\[1\] as a tensor under CUDA graph capture: .* give a float"
+        ):
+            plan.step(hyper, grads=[torch.ones_like(p) for p in params])
+        assert states[0]["step"] == 0
+
+    def test_a_power_that_changes_in_place():
+        table.check_changed_power()
+
+    def test_the_power_0():
+        table.check_no_power()
+
+    def test_a_scalar_is_brought_beside_the_bucket():
+        scale = torch.tensor(2.0)
+        assert fused_cuda._beside(scale, torch.device("cpu")) is scale
+        assert fused_cuda._beside(None, torch.device("cpu")) is None
+        assert fused_cuda._beside(scale, torch.device("meta")).device.type == "meta"
+
+    @pytest.mark.parametrize("mode", ["nearest", "stochastic"])
+    def test_a_compensation_left_from_kahan_is_left_alone(mode):
+        results = []
+        for left in (True, False):
+            case = Case("adaxw", x=BF16, rounding=mode, sizes=((700,),))
+            _, params, states, hyper = table.build(case)
+            if left:
+                states[0]["compensation"] = torch.full_like(params[0], 0.125)
+            plan = fused_cuda.Plan(METHODS["adaxw"].rule, params, states, maximize=False, wake=True, rounding=mode,
+                                   seed=0, indices=[0], offsets=[0], capturable=False)  # fmt: skip
+            plan.step(hyper, grads=[torch.ones_like(params[0])])
+            results.append((params[0], states[0]))
+        assert torch.equal(results[0][0], results[1][0])
+        assert (results[0][1]["compensation"] == 0.125).all()
+
+    @pytest.mark.parametrize("dtype", [None, F32])
+    def test_kahan_without_its_compensation_is_refused(dtype):
+        _, params, states, _ = table.build(Case("adaxw", x=BF16, sizes=((7,),)))
+        if dtype is not None:
+            states[0]["compensation"] = torch.zeros(7, dtype=dtype)
+        says = "no compensation" if dtype is None else "a compensation in torch.float32"
+        with pytest.raises(ValueError, match=f"rounding='kahan': a torch.bfloat16 parameter .* has {says}"):
+            fused_cuda.Plan(METHODS["adaxw"].rule, params, states, maximize=False, wake=True, rounding="kahan",
+                            seed=0, indices=[0], offsets=[0], capturable=False)  # fmt: skip
+
+    def test_kahan_asks_nothing_of_float32():
+        _, params, states, hyper = table.build(Case("adaxw", sizes=((7,),)))
+        plan = fused_cuda.Plan(METHODS["adaxw"].rule, params, states, maximize=False, wake=True, rounding="kahan",
+                               seed=0, indices=[0], offsets=[0], capturable=False)  # fmt: skip
+        assert plan.step(hyper, grads=[torch.ones(7)]) == []
+
+    def test_a_dropped_ring_is_held_until_its_last_launch_has_answered(monkeypatch):
+        monkeypatch.setattr(launch, "_dropped", {})
+        device = torch.device("cpu")
+
+        def drop(answered):
+            slots = launch.Slots(14, 1, device)
+            slots.tell((0.0,) * 13, [1], capturing=False)
+            slot, _, _, ticket = slots.use()
+            if answered:
+                slots.tensor(slot)[0] = ticket
+
+        drop(answered=True)
+        assert not launch._dropped
+        drop(answered=False)
+        ((slabs, last, _, _),) = launch._dropped.values()
+        launch.Slots(14, 1, device)
+        assert len(launch._dropped) == 1
+        slabs[0][0][last.index(1), 0] = 1  # the device's answer
+        launch.Slots(14, 1, device)
+        assert not launch._dropped
+        for _ in range(3 * launch.DROPPED):  # launches that failed
+            drop(answered=False)
+        assert len(launch._dropped) <= launch.DROPPED + 1
+
+    def test_a_graph_keeps_tables_and_slots_but_no_parameter(monkeypatch):
+        monkeypatch.setattr(fused_cuda, "_captured", {})
+        plan, params, states, hyper = simple([(40,), (3,)], capturable=True)
+        plan.step(hyper, grads=[torch.ones_like(p) for p in params])
+        monkeypatch.setattr(fused_cuda, "_capturing", lambda device: True)
+        for _ in range(2):
+            plan.step(hyper, grads=[torch.ones_like(p) for p in params])
+        bucket = plan.buckets[0]
+        read = [
+            weakref.ref(t) for t in (bucket.rows, bucket.table, bucket.numbers, bucket.owners, bucket.slots)
+        ]
+        model = [weakref.ref(t) for t in (*params, *(t for s in states for t in s.values()), bucket, plan)]
+        del plan, bucket, params, states
+        gc.collect()
+        assert [r() for r in model] == [None] * len(model)
+        assert all(r() is not None for r in read)
+        assert len(fused_cuda._captured) == 1
+
+    @pytest.mark.parametrize("failure", [TypeError("takes 20 arguments"), RuntimeError("invalid argument")])
+    def test_a_launch_that_fails_at_first_goes_the_plain_way_ever_after(failure):
+        plan, params, states, hyper = simple([(40,)])
+        want, others, _, _ = simple([(40,)])
+        grads = [torch.ones(40)]
+        plan.step(hyper, grads=grads), want.step(hyper, grads=grads)
+        calls = []
+
+        def fail(*arguments):
+            calls.append(arguments)
+            raise failure
+
+        pair = next(iter(plan.buckets[0].launches.values()))
+        for one in pair:
+            one.run, one.head = fail, ()
+        for _ in range(2):
+            plan.step(hyper, grads=grads), want.step(hyper, grads=grads)
+        assert len(calls) == 2  # each of the two kernels, once
+        assert states[0]["step"] == 3
+        assert torch.equal(params[0], others[0])
+        pair[0].run, pair[0].proven = fail, True
+        with pytest.raises(type(failure), match=str(failure)):
+            plan.step(hyper, grads=grads)
 
     def test_the_guard_and_the_clip_do_something():
         """Each knob's effect is far above the table's tolerance."""
