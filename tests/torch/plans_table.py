@@ -65,6 +65,16 @@ def restart(params, optimizer):
     optimizer.restart_memory()
 
 
+def swap_parameter(params, optimizer):
+    old, params[0] = params[0], torch.nn.Parameter(params[0].detach().clone())
+    optimizer.param_groups[0]["params"][0] = params[0]
+    optimizer.state[params[0]] = optimizer.state.pop(old)
+
+
+def replace_group(params, optimizer):
+    optimizer.param_groups[0] = dict(optimizer.param_groups[0])
+
+
 def nothing(params, optimizer):
     pass
 
@@ -79,6 +89,8 @@ CHANGES = (
     reload,
     another_group,
     restart,
+    swap_parameter,
+    replace_group,
 )
 
 

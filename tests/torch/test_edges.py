@@ -1,0 +1,161 @@
+"""Corners where options meet: each row was wrong once, or could be silently."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import adaxopt
+from adaxopt import AdaXW, Box
+
+
+def parameter(*values, dtype=torch.float32):
+    return torch.nn.Parameter(torch.tensor(values, dtype=dtype))
+
+
+def at(optimizer, p, t):
+    """Put a parameter's time at t."""
+    optimizer.state[p]["step"].fill_(t)
+    optimizer._guarded.clear()
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": True}, {"capturable": True}])
+def test_a_complex_number_may_be_half_asleep(options):
+    p = parameter(0j, dtype=torch.complex64)
+    optimizer = AdaXW([p], lr=1.0, weight_decay=0.0, **options)
+    for _ in range(2):
+        p.grad = torch.tensor([1j])
+        optimizer.step()
+    at(optimizer, p, 1e6)
+    before = p.detach().clone()
+    p.grad = torch.tensor([1 + 1j])
+    optimizer.step()
+    assert abs((p - before).real.item()) == pytest.approx(0.1, rel=1e-3)
+
+
+@pytest.mark.parametrize("options", [{"foreach": True}, {"fused": True}, {"capturable": True}])
+def test_float16_gradients_are_unscaled_in_float32(options):
+    p = torch.nn.Parameter(torch.ones(2, dtype=torch.float16))
+    optimizer = AdaXW([p], lr=0.1, weight_decay=0.0, **options)
+    p.grad = torch.full((2,), 1e-3, dtype=torch.float16)
+    optimizer.grad_scale, optimizer.found_inf = torch.tensor(65536.0), torch.tensor(0.0)
+    if options.get("fused"):
+        with pytest.warns(UserWarning, match="takes the foreach path"):
+            optimizer.step()
+    else:
+        optimizer.step()
+    assert optimizer.state[p]["exp_avg"][0].item() == pytest.approx(0.1 * 1e-3 / 65536, rel=1e-3)
+    assert p[0].item() == pytest.approx(0.99, abs=1e-3)
+
+
+@pytest.mark.parametrize("inf", [0.0, 1.0])
+def test_a_compiled_step_obeys_the_scaler(inf):
+    """What a graph cannot hold it leaves to the plain step."""
+    p = parameter(1.0)
+    optimizer = AdaXW([p], lr=0.1, weight_decay=0.0, fused=True)
+    p.grad = torch.ones(1)
+    optimizer.found_inf, optimizer.grad_scale = torch.tensor(inf), torch.tensor(2.0)
+    torch.compile(lambda: optimizer.step(), backend="eager")()
+    assert p.item() == pytest.approx(1.0 if inf else 0.99)
+    if not inf:
+        assert optimizer.state[p]["exp_avg_sq"].item() == pytest.approx(0.25)
+
+
+def test_cleared_state_is_looked_at_anew():
+    p = parameter(0.0, 0.0)
+    optimizer = AdaXW([p], lr=1.0, weight_decay=0.0)
+    for _ in range(3):
+        p.grad = torch.ones(2)
+        optimizer.step()
+    optimizer.state.clear()
+    for _ in range(2):
+        p.grad = torch.tensor([1.0, 0.0])
+        optimizer.step()
+    optimizer.state[p]["step"].fill_(3e5)
+    before = p.detach().clone()
+    p.grad = torch.ones(2)
+    optimizer.step()
+    assert (p - before)[1].item() == pytest.approx(-0.1, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "value", "place"),
+    [("sgdm", "momentum", 0.0, 0), ("rmsprop", "alpha", 0.5, 1), ("nosadam", "c", 0.3, 1)],
+)
+def test_a_group_may_use_the_methods_own_word(name, word, value, place):
+    optimizer = adaxopt.create(name, [{"params": [parameter(1.0)], word: value}])
+    optimizer.add_param_group({"params": [parameter(2.0)], word: value})
+    for group in optimizer.param_groups:
+        assert group["betas"][place] == value
+        assert word not in group
+    with pytest.raises(ValueError, match="give one of the two"):
+        adaxopt.create(name, [parameter(1.0)], betas=(0.0, 0.5), **{word: value})
+
+
+REFUSED = {
+    "sparse and projected": dict(make={"project": Box(-1, 1)}, sparse=True, message="project"),
+    "fused and clipped": dict(make={}, group={"fused": True, "clip_update": 1.0}, message="fused=True"),
+    "fused and sparse": dict(make={}, group={"fused": True}, sparse=True, message="fused=True"),
+    "captured and sparse": dict(make={}, group={"capturable": True}, sparse=True, message="capturable=True"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_step_moves_nothing_in_any_group(name):
+    row = REFUSED[name]
+    first, second = parameter(1.0, 2.0), torch.nn.Parameter(torch.ones(3, 2))
+    groups = [{"params": [first]}, {"params": [second], **row.get("group", {})}]
+    optimizer = AdaXW(groups, **row["make"])
+    first.grad = torch.ones(2)
+    second.grad = torch.ones(3, 2).to_sparse(1) if row.get("sparse") else torch.ones(3, 2)
+    before = first.detach().clone()
+    for _ in range(2):
+        with pytest.raises(ValueError, match=row["message"]):
+            optimizer.step()
+    assert torch.equal(first, before)
+    assert not any(entry.get("step", torch.zeros(())).item() for entry in optimizer.state.values())
+
+
+def test_complex_parameters_refuse_sixteen_bit_state_at_once():
+    with pytest.raises(ValueError, match="there is no complex bfloat16"):
+        AdaXW([parameter(1j, dtype=torch.complex64)], state_dtype=torch.bfloat16)
+
+
+def test_wide_state_is_computed_wide_on_every_path():
+    results = []
+    for options in ({}, {"foreach": True}, {"capturable": True}):
+        p = parameter(0.0)
+        optimizer = AdaXW([p], lr=1.0, eps=0.0, weight_decay=0.0, state_dtype=torch.float64, **options)
+        for _ in range(2):
+            p.grad = torch.full((1,), 1e-22)
+            optimizer.step()
+        results.append(p.item())
+    assert results == pytest.approx([results[0]] * 3, rel=1e-6)
+    assert results[0] == pytest.approx(-0.29, rel=1e-3)
+
+
+def test_a_step_under_fake_tensors():
+    with FakeTensorMode():
+        p = torch.nn.Parameter(torch.ones(3))
+        optimizer = AdaXW([p], wake=False, foreach=True, capturable=True)
+        p.grad = torch.ones(3)
+        for _ in range(2):
+            optimizer.step()
+
+
+def test_a_checkpoint_with_a_value_that_is_not_allowed():
+    p = parameter(1.0)
+    optimizer = AdaXW([p])
+    saved = optimizer.state_dict()
+    saved["param_groups"][0]["rounding"] = "foo"
+    with pytest.raises(ValueError, match="checkpoint's group 0: rounding='foo'"):
+        optimizer.load_state_dict(saved)
+
+
+def test_kahans_rest_is_there_exactly_where_it_is_asked_for():
+    p = torch.nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
+    optimizer = AdaXW([p])
+    for rounding in ("nearest", "kahan", "nearest"):
+        optimizer.param_groups[0]["rounding"] = rounding
+        p.grad = torch.ones(2, dtype=torch.bfloat16)
+        optimizer.step()
+        assert ("compensation" in optimizer.state[p]) == (rounding == "kahan")
