@@ -51,13 +51,22 @@ def write_report(records: list[store.RunRecord], out: str, **how: Any) -> None:
     show(f"report: {out}")
 
 
-def carry_out(study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, report: str) -> None:
-    """Run a study with progress, print its table, write its report."""
+def carry_out(
+    study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, report: str, on: str = ""
+) -> None:
+    """Run a study with progress, here or on a cluster, print its table, write its report."""
     study = study.complete()
-    choose_device(settings.device)
-    study.write(out)
-    with jobs.helpers(study, out, settings, n_jobs), progress.watcher(quiet) as watcher:
-        result = comparing.compare(study, out, settings, watcher)
+    if on:
+        from adaxopt.lab import cluster
+
+        where = cluster.parse(on)
+        with progress.watcher(quiet) as watcher:
+            result = cluster.compare(study, out, settings, where, watcher)
+    else:
+        choose_device(settings.device)
+        study.write(out)
+        with jobs.helpers(study, out, settings, n_jobs), progress.watcher(quiet) as watcher:
+            result = comparing.compare(study, out, settings, watcher)
     show(table.comparison(result))
     show(f"runs: {Path(out) / study.name}")
     if report:
@@ -108,6 +117,8 @@ class Compare:
     """CPU threads of one run"""
     jobs: int = 1
     """processes that share the work"""
+    on: str = ""
+    """send each run to a Ray cluster: ray, or ray,address=host:6379,cpus=1,gpus=0,retries=3,shared=true"""
     checkpoint_seconds: float = 30.0
     """between two checkpoints of a run; what a kill can cost"""
     quiet: bool = False
@@ -129,7 +140,7 @@ class Compare:
             rule=Rule(confidence=self.confidence, margin=self.margin),
         )
         settings = Settings(self.device, self.threads, self.checkpoint_seconds)
-        carry_out(study, self.out, settings, self.jobs, self.quiet, self.report)
+        carry_out(study, self.out, settings, self.jobs, self.quiet, self.report, self.on)
 
 
 @dataclass

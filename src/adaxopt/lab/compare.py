@@ -87,11 +87,11 @@ def compare(
     watcher.start(study, len(study.optimizers) * (study.tune * study.tune_seeds + study.seeds))
     shift = first % len(study.optimizers)
     names = study.optimizers[shift:] + study.optimizers[:shift]
-    records = _drain([_plan(study, name) for name in names], root, settings, watcher, stop)
+    records = _drain([plan(study, name) for name in names], root, settings, watcher, stop)
     return summarise(study, records)
 
 
-def _plan(study: Study, optimizer: str) -> Plan:
+def plan(study: Study, optimizer: str) -> Plan:
     """Yield the runs that can be done now, take their records, until the optimizer is through."""
     options: dict[str, Any] = {}
     if study.tune:
