@@ -9,7 +9,7 @@ WORKERS ?= 2
 .PHONY: help setup demo test test-integrations check bench docs bench-gpu test-gpu clean
 
 help:  ## list the commands
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | awk -F': *' '{printf "  make %-18s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':[^#]*## *' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 setup: $(VENV)/.ready  ## create the virtual environment (.venv) with everything below
 

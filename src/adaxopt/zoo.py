@@ -215,5 +215,5 @@ def method(name: str) -> Method:
     """
     try:
         return METHODS[name]
-    except KeyError:
+    except (KeyError, TypeError):
         raise ValueError(f"name={name!r}: unknown method; known are {', '.join(METHODS)}") from None

@@ -217,3 +217,29 @@ class TestOptimizers:
         assert words in str(caught.value)
         assert "\n" not in str(caught.value)
         assert caught.value.exit_code == 2
+
+
+def test_a_metric_of_the_wrong_shape_is_refused(tmp_path):
+    """`argmax(1, keepdim=True) == y` compares every example with every label, and its mean looks like an accuracy."""
+    file = tmp_path / "wrong.py"
+    file.write_text(
+        "import torch\n"
+        "class Wrong:\n"
+        "    metric, higher_is_better, epochs, batch_size = 'accuracy', True, 1, 8\n"
+        "    def data(self):\n"
+        "        x, y = torch.randn(16, 3), torch.arange(16) % 2\n"
+        "        return {'train': (x, y), 'test': (x, y)}\n"
+        "    def model(self): return torch.nn.Linear(3, 2)\n"
+        "    def loss(self, model, batch):\n"
+        "        x, y = batch\n"
+        "        out = model(x)\n"
+        "        return torch.nn.functional.cross_entropy(out, y), out.argmax(1, keepdim=True) == y\n"
+    )
+    from adaxopt.lab import spec, train
+    from adaxopt.lab.errors import RunError
+
+    given = spec.make(
+        study="s", task=f"{file}:Wrong", optimizer="adamw", options={}, epochs=1, batch_size=8, seed=0
+    )
+    with pytest.raises(RunError, match=r"accuracy of the first batch has shape \(8, 8\).*8 examples"):
+        train.run(given, tmp_path / "runs")

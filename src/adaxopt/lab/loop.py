@@ -112,7 +112,7 @@ class Loop:
             begin = clock() if on_cpu else self.now(timed)
             result = task.loss(model, batch)
             if at.step == 0:
-                self.check_first(result)
+                self.check_first(result, rows)
             loss, values = result if isinstance(result, tuple) else (result, result)
             loss.backward()
             if self.before_step:
@@ -161,11 +161,16 @@ class Loop:
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
 
-    def check_first(self, result: Any) -> None:
+    def check_first(self, result: Any, rows: int) -> None:
         """What is wrong before any step is the task's fault, not the optimizer's."""
         name = self.spec["task"]
         tasks.check_loss(result, self.task, name)
         loss, values = result if isinstance(result, tuple) else (result, result)
+        if isinstance(values, torch.Tensor) and (values.dim() > 1 or values.numel() not in (1, rows)):
+            raise RunError(
+                f"task {name}: the {self.task.metric} of the first batch has shape {tuple(values.shape)}; it must be "
+                f"one number, or one for each of the batch's {rows} examples"
+            )
         first, value = loss.item(), mean_of(values).item()
         for what, number in (("loss", first), (self.task.metric, value)):
             if not math.isfinite(number):

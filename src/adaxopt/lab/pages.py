@@ -106,12 +106,14 @@ def claims(root: Path) -> str:
     if not found:
         return "*No claim was checked yet (`adax reproduce theory`).*"
     counts: dict[str, int] = {}
+    found = [claim for claim in found if claim["paper"] != "(ours)"]
     for claim in found:
         waiting = str(claim["ours"]).startswith("not run")
         verdict = "not run yet" if waiting else claim["verdict"]
         counts[verdict] = counts.get(verdict, 0) + 1
     shown = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda c: -c[1]))
-    return f"Of {len(found)} claims with an id so far: {shown}. Each with its rule: [docs/claims.md](docs/claims.md)."
+    where = "[docs/claims.md](docs/claims.md)"
+    return f"Of {len(found)} claims of the paper with an id so far: {shown}. Each with its rule: {where}."
 
 
 def lr(root: Path) -> str:
@@ -174,8 +176,25 @@ def gpu(root: Path) -> str:
         f"Ratios are torch's fused AdamW over ours (graph replay: over its own replay). On the 256M tensor the kernel "
         f"moves its bytes at {largest['of_copy']:.2f} of the copy bandwidth measured in the same run "
         f"({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). `make bench-gpu`.\n\n"
+        + _other_paths(record)
         + table(("", "n", "torch, ms (quartiles)", "AdaXW, ms (quartiles)", "times faster", *HEADS), rows)
     )
+
+
+def _other_paths(record: dict[str, Any]) -> str:
+    """What the table does not show: paths without the kernel, and torch's compiled step."""
+    rows = {(r["model"], r["row"]): r["ms"] for r in record["rows"] if r["gradients"] == "fixed"}
+    ratios = [
+        ms / rows[m, "torch AdamW foreach"] for (m, name), ms in rows.items() if name == "AdaXW foreach"
+    ]
+    text = f"Without the kernel, AdaXW's foreach path takes {min(ratios):.2f} to {max(ratios):.2f} times torch's. "
+    compiled, torchs = rows.get(("256M", "AdaXW compiled")), rows.get(("256M", "torch AdamW compiled"))
+    if compiled and torchs:
+        text += (
+            f"By torch.compile, the 256M step takes {compiled:.2f} ms (AdaXW) and {torchs:.2f} ms (AdamW). "
+        )
+    records = "[gpu_step.json](records/gpu_step.json), [ResNet-20](records/gpu_step_resnet20.json)"
+    return f"{text}Records: {records}.\n\n"
 
 
 def _spread(row: dict[str, Any]) -> str:

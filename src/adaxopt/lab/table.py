@@ -39,7 +39,7 @@ def comparison(result: Comparison) -> Any:
     better = "higher" if result.higher_is_better else "lower"
     percent = f"{100 * rule.confidence:g}%"
     table = Table(
-        title=f"{study.task}: test {result.metric_name} after {study.epochs} epochs ({better} is better)",
+        title=f"{study.task.replace(':', ' : ') if ':' in study.task else study.task}: test {result.metric_name} after {study.epochs} epochs ({better} is better)",
         caption=_caption(result, percent),
         title_justify="left",
         caption_justify="left",
@@ -84,8 +84,8 @@ def _caption(result: Comparison, percent: str) -> str:
     )
     return (
         f"{how}{edge} Verdict on 'better than {study.baseline}': held when the whole {percent} "
-        f"{study.rule.interval} interval of the paired difference lies above {study.rule.margin:g}, "
-        "fixed before the runs (study.json)."
+        f"{study.rule.interval} interval of the paired difference (n >= {study.rule.least}) lies above "
+        f"{study.rule.margin:g}, fixed before the runs (study.json). ms/step: inside optimizer.step()."
     )
 
 

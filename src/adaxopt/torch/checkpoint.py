@@ -172,7 +172,7 @@ def load_adamw_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> N
 
 
 def _need_growing(optimizer: Engine, what: str) -> None:
-    if optimizer.param_groups[0]["memory"] != "growing":
+    if optimizer.param_groups[0].get("memory") != "growing":
         raise TypeError(f"load_{what}_state_dict({type(optimizer).__name__}): must be AdaX, AdaXW or Padax")
 
 

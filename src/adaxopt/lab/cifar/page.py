@@ -8,6 +8,7 @@ from pathlib import Path
 
 from adaxopt.lab.cifar import claims, drive, runs, tables
 from adaxopt.lab.cifar.book import STUDIES
+from adaxopt.lab.errors import LabError
 
 LEAD = (
     "The paper's CIFAR-10 experiments, run again. SGDM, AdamW and AMSGrad(W) are PyTorch's, AdaX-W is this library's. "
@@ -20,9 +21,14 @@ def write(records: Path, out: Path) -> Path:
     from adaxopt.lab.report import write_report
 
     found = [r for name in STUDIES for r in drive.records(records / "cifar10" / f"{name}.jsonl")]
+    if not found:
+        raise LabError(f"{records / 'cifar10'}: no CIFAR-10 records; give the repository's records/ folder")
     missing = tables.not_run(records)
     lead = LEAD + (f" Not run yet: {', '.join(missing)}." if missing else "")
-    rows = [{**row, "text": row["claim"]} for row in claims.all_claims(records)]
+    rows = [
+        {**row, "text": row["claim"], "verdict": "not run" if row["n"] == 0 else row["verdict"]}
+        for row in claims.all_claims(records)
+    ]
     return write_report(runs.as_runs(found), out, title="CIFAR-10", claims=rows, lead=lead)
 
 
@@ -32,7 +38,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--records", type=Path, default=Path("records"))
     parser.add_argument("--out", type=Path, default=Path("cifar10.html"))
     options = parser.parse_args(arguments)
-    write(options.records, options.out)
+    try:
+        write(options.records, options.out)
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return 2
     return 0
 
 

@@ -62,7 +62,7 @@ def caption(study: Study, record: Mapping[str, Any]) -> str:
         f"CIFAR-10, {record['recipe']['model'].replace('resnet', 'ResNet-')}, {record['recipe']['epochs']} epochs, "
         f"batch {record['recipe']['batch']}, {precision}, accuracy of the last epoch; {device}, "
         f"{record['together']} runs at once in {record['seconds'] / 60:.1f} minutes. "
-        f"`adax reproduce cifar10/{study.name}`. {study.note}"
+        f"`adax reproduce cifar10/{study.name}`. AdaX as the paper has it (`wake=False`). {study.note}"
     )
 
 
