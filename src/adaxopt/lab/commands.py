@@ -28,7 +28,7 @@ def show(what: Any) -> None:
     from rich.console import Console
 
     wide = None if sys.stdout.isatty() else 150
-    Console(width=wide, highlight=False).print(what)
+    Console(width=wide, highlight=False, emoji=False).print(what)
 
 
 def complain(problem: StoreError) -> None:

@@ -39,7 +39,7 @@ def comparison(result: Comparison) -> Any:
     better = "higher" if result.higher_is_better else "lower"
     percent = f"{100 * rule.confidence:g}%"
     table = Table(
-        title=f"{study.task.replace(':', ' : ') if ':' in study.task else study.task}: test {result.metric_name} after {study.epochs} epochs ({better} is better)",
+        title=f"{study.task}: test {result.metric_name} after {study.epochs} epochs ({better} is better)",
         caption=_caption(result, percent),
         title_justify="left",
         caption_justify="left",
