@@ -6,7 +6,7 @@ PIP     = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-integrations check bench docs bench-gpu test-gpu clean
+.PHONY: help setup demo test test-integrations test-ray check bench docs bench-gpu test-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':[^#]*## *' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -45,8 +45,13 @@ $(INTEGRATIONS)/.ready: constraints-integrations.txt
 test-integrations: $(INTEGRATIONS)/.ready  ## JAX, Keras, trainers, many processes, packaging; writes the table of docs/integrations.md
 	PYTHONPATH=src OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= ADAXOPT_REQUIRE_INTEGRATIONS=1 \
 	    ADAXOPT_INTEGRATIONS_RECORD=records/integrations.json \
-	    $(INTEGRATIONS)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not gpu" tests/integrations
+	    $(INTEGRATIONS)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not gpu" tests/integrations \
+	    --ignore=tests/integrations/test_ray.py
 	$(INTEGRATIONS)/bin/python tests/integrations/render.py
+
+test-ray: $(INTEGRATIONS)/.ready  ## runs of a study on a local Ray cluster of two nodes (needs free ports)
+	PYTHONPATH=src OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= ADAXOPT_REQUIRE_INTEGRATIONS=1 \
+	    $(INTEGRATIONS)/bin/python -m pytest -q tests/integrations/test_ray.py
 
 bench: setup  ## CPU step time and memory beside torch's AdamW
 	$(BIN)/python benchmarks/cpu.py
