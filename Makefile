@@ -51,7 +51,9 @@ test-integrations: $(INTEGRATIONS)/.ready  ## JAX, Keras, trainers, many process
 
 test-ray: $(INTEGRATIONS)/.ready  ## runs of a study on a local Ray cluster of two nodes (needs free ports)
 	PYTHONPATH=src OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= ADAXOPT_REQUIRE_INTEGRATIONS=1 \
+	    ADAXOPT_INTEGRATIONS_RECORD=records/integrations.json \
 	    $(INTEGRATIONS)/bin/python -m pytest -q tests/integrations/test_ray.py
+	$(INTEGRATIONS)/bin/python tests/integrations/render.py
 
 bench: setup  ## CPU step time and memory beside torch's AdamW
 	$(BIN)/python benchmarks/cpu.py

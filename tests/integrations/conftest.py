@@ -83,6 +83,10 @@ def pytest_sessionfinish(session):
             "passed": cell["outcomes"].count("passed"),
             "versions": {p: metadata.version(p) for p in cell["packages"]},
         }
-        for (framework, what), cell in sorted(_cells.items())
+        for (framework, what), cell in _cells.items()
     ]
+    run = {row["framework"] for row in rows}
+    before = json.loads(Path(path).read_text()) if Path(path).exists() else []
+    rows += [row for row in before if row["framework"] not in run]  # those that another command tests
+    rows.sort(key=lambda row: (row["framework"].lower(), row["feature"]))
     Path(path).write_text(json.dumps(rows, indent=1) + "\n")
