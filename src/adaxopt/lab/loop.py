@@ -69,7 +69,9 @@ class Loop:
         self.settings, self.on_progress = settings, on_progress
         self.train_source, self.eval_source, self.split = sources(spec, task, device)
         self.model = tasks.check_model(task.model(), spec["task"]).to(device)
-        self.optimizer = optimizers.build(spec["optimizer"], self.model.parameters(), spec["options"])
+        groups = getattr(task, "groups", None)
+        params = groups(self.model, spec["options"]) if groups else self.model.parameters()
+        self.optimizer = optimizers.build(spec["optimizer"], params, spec["options"])
         for group in self.optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
         self.base = [float(group["lr"]) for group in self.optimizer.param_groups]

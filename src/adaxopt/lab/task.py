@@ -19,6 +19,9 @@
         def before_step(self, model):       # optional: between backward and step, to clip gradients
             adaxopt.clip_grad_norm_(model.parameters(), 1.0)
 
+        def groups(self, model, options):   # optional: parameter groups; options["lr"] is the run's
+            return [{"params": model.parameters(), "lr": options["lr"]}]
+
 A split is a tuple of tensors with one row per example (the runner shuffles, and keeps them on the device), a
 Dataset (`len` and `[i]`), or an iterable of batches with a length, such as a DataLoader. No base class is
 needed. With `metric = "loss"` the loss alone may be returned. `model.training` tells training from
@@ -46,6 +49,7 @@ BUILT_IN = {
     "cifar10": "adaxopt.lab.tasks.cifar10:Cifar10",
     "language": "adaxopt.lab.tasks.language:Language",
     "gpt": "adaxopt.lab.tasks.gpt:Gpt",
+    "voc": "adaxopt.lab.tasks.voc:Voc",
 }
 PROTOCOL = ("metric", "higher_is_better", "data", "model", "loss")
 
