@@ -18,17 +18,25 @@ feature = pytest.mark.feature
 pytestmark = pytest.mark.needs("build")
 
 
-def python(executable, code, **environment):
+def apart(*words, **environment):
+    """Run a command that sees nothing of this checkout.
+
+    With PYTHONPATH=src, as these tests are run, pip would take an egg-info in src/ (that `make setup` leaves there) for
+    an installed package and install nothing.
+    """
     clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
-        [str(executable), "-W", "ignore", "-c", code],
+    return subprocess.run(
+        list(map(str, words)),
         env={**clean, **environment},
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,  # a stop where something hangs; a loaded machine has time
     )
-    return done
+
+
+def python(executable, code, **environment):
+    return apart(executable, "-W", "ignore", "-c", code, **environment)
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +56,7 @@ def built(tmp_path_factory):
         if (ROOT / name).exists():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             (copy / name).write_bytes((ROOT / name).read_bytes())
-    done = subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(copy)],
-        capture_output=True,
-        text=True,
-    )
+    done = apart(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, copy)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     (wheel,), (archive,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     return wheel, archive
@@ -63,14 +67,10 @@ def clean(built, tmp_path_factory):
     """An environment with the wheel and what it asks for, and nothing else."""
     folder = tmp_path_factory.mktemp("clean")
     venv.create(folder, with_pip=True)
-    done = subprocess.run(
-        [folder / "bin" / "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", built[0]],
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
+    python = folder / "bin" / "python"
+    done = apart(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", built[0])
     assert done.returncode == 0, done.stderr[-3000:]
-    yield folder / "bin" / "python"
+    yield python
     shutil.rmtree(folder)  # a gigabyte
 
 
@@ -101,7 +101,7 @@ assert (p < 1).all()
 """
     done = python(clean, code)
     assert done.returncode == 0, done.stderr
-    check = subprocess.run([clean, "-m", "pip", "check"], capture_output=True, text=True)
+    check = apart(clean, "-m", "pip", "check")
     assert check.returncode == 0, check.stdout
 
 
