@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from adaxopt import AdaXW, create, rule
+from adaxopt.torch import fused_cuda
 from adaxopt.zoo import METHODS
 
 pytestmark = [
@@ -54,21 +55,32 @@ def same(a, b):
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
+@pytest.fixture
+def launches(request, monkeypatch):
+    """One launch for every bucket, however large, or two for every one."""
+    monkeypatch.setattr(fused_cuda, "ALONE", {"one": 1 << 30, "two": 0}[request.param])
+
+
+BOTH = pytest.mark.parametrize("launches", ["one", "two"], indirect=True)
+TWO = pytest.mark.parametrize("launches", ["two"], indirect=True)
 SHAPES = [(16, 3, 3, 3), (16,), (300, 200), (7,), (5_000_003,), (1, 1)]
 
 
+@BOTH
 @pytest.mark.parametrize("case", table.TABLE, ids=str)
-def test_one_step_is_the_rule(case):
+def test_one_step_is_the_rule(case, launches):
     table.check(case, "cuda")
 
 
+@BOTH
 @pytest.mark.parametrize("dtype", [BF16, F16])
-def test_chance_draws_the_bits_of_rounding_py(dtype):
+def test_chance_draws_the_bits_of_rounding_py(dtype, launches):
     table.check_bits(dtype, "cuda")
 
 
+@TWO
 @pytest.mark.parametrize("method", table.ALL)
-def test_numbers_from_1_to_a_billion_steps(method):
+def test_numbers_from_1_to_a_billion_steps(method, launches):
     table.check_numbers(method, "cuda")
 
 
@@ -85,7 +97,8 @@ def test_the_optimizer_takes_the_kernel_and_agrees_with_foreach(name):
         assert torch.allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def test_fresh_gradients_fixed_gradients_and_a_host_far_ahead_give_the_same_bits():
+@BOTH
+def test_fresh_gradients_fixed_gradients_and_a_host_far_ahead_give_the_same_bits(launches):
     """While the device sleeps the host goes several times around the ring of slots, with another lr every step."""
     results = []
     for kind in ("fixed", "fresh", "ahead"):
@@ -105,7 +118,8 @@ def test_fresh_gradients_fixed_gradients_and_a_host_far_ahead_give_the_same_bits
     assert same(results[0], results[2])
 
 
-def test_no_step_waits_for_the_device():
+@BOTH
+def test_no_step_waits_for_the_device(launches):
     params = parameters(SHAPES)
     optimizer = AdaXW(params, fused=True)
     gradients(params, 0)
@@ -122,7 +136,8 @@ def test_no_step_waits_for_the_device():
         torch.cuda.set_sync_debug_mode("default")
 
 
-def test_a_graph_replays_with_another_lr_between_eager_steps():
+@BOTH
+def test_a_graph_replays_with_another_lr_between_eager_steps(launches):
     eager, captured = parameters(SHAPES), parameters(SHAPES)
     rates = [torch.tensor(1e-3, device="cuda") for _ in range(2)]
     optimizers = [AdaXW(p, lr=lr, capturable=True) for p, lr in zip((eager, captured), rates, strict=True)]
@@ -164,7 +179,8 @@ def test_capture_without_a_step_before_says_what_to_do():
         optimizer.step()
 
 
-def test_grad_scaler_skips_what_overflowed():
+@BOTH
+def test_grad_scaler_skips_what_overflowed(launches):
     params, twin = parameters(SHAPES), parameters(SHAPES)
     optimizer, plain = AdaXW(params, fused=True), AdaXW(twin, fused=True)
     scaler = torch.amp.GradScaler("cuda", init_scale=2.0**16, growth_interval=1000)
@@ -233,12 +249,14 @@ def test_a_changed_launch_goes_the_plain_way():
     assert same(*results)
 
 
+@TWO
 @pytest.mark.parametrize("check", [table.check_changed_power, table.check_no_power])
-def test_powers(check):
+def test_powers(check, launches):
     check("cuda")
 
 
-def test_channels_last_and_gradients_of_another_layout():
+@BOTH
+def test_channels_last_and_gradients_of_another_layout(launches):
     shapes = [(8, 4, 3, 3), (16, 8, 1, 1), (5,), (6, 5, 7, 7)]
     last, plain = parameters(shapes, channels_last=True), parameters(shapes)
     optimizers = [AdaXW(last), AdaXW(plain)]
@@ -273,8 +291,9 @@ def test_dtypes_devices_and_late_gradients_in_one_group():
     assert sum(len(kernel.buckets) for kernel in kernels(fused)) >= 4
 
 
+@BOTH
 @pytest.mark.parametrize("mode", ["nearest", "stochastic", "kahan"])
-def test_two_runs_give_the_same_bits(mode):
+def test_two_runs_give_the_same_bits(mode, launches):
     runs = []
     for _ in range(2):
         params = parameters(SHAPES, dtype=BF16)
@@ -286,7 +305,8 @@ def test_two_runs_give_the_same_bits(mode):
     assert same(*runs)
 
 
-def test_stochastic_rounding_is_the_foreach_path_s():
+@BOTH
+def test_stochastic_rounding_is_the_foreach_path_s(launches):
     """The same chance in both spellings: nearly all elements the same bits (float32 arithmetic differs in its last)."""
     ours, theirs = parameters(SHAPES, dtype=BF16), parameters(SHAPES, dtype=BF16)
     optimizers = [AdaXW(ours, rounding="stochastic"), AdaXW(theirs, rounding="stochastic", foreach=True)]
@@ -375,7 +395,8 @@ def test_after_1000_steps_no_further_from_float64_than_torch():
     assert ours <= 1.5 * torchs, (ours, torchs)
 
 
-def test_10_000_steps_of_drift():
+@BOTH
+def test_10_000_steps_of_drift(launches):
     ours, torchs, moment = drift(10_000)
     assert ours <= 1.5 * torchs, (ours, torchs)
     assert moment < 1e-4

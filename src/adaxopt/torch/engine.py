@@ -36,14 +36,14 @@ def _graph_break_where_compiled(step: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(self: Engine, closure: Callable[[], Any] | None = None) -> Any:
         before = torch.is_grad_enabled()
         try:
-            torch.set_grad_enabled(self.defaults["differentiable"])
+            torch._C._set_grad_enabled(self.defaults["differentiable"])
             if torch.compiler.is_compiling():
                 torch._dynamo.graph_break()
             return step(self, closure)
         finally:
             if torch.compiler.is_compiling():
                 torch._dynamo.graph_break()
-            torch.set_grad_enabled(before)
+            torch._C._set_grad_enabled(before)
 
     return wrapped
 
@@ -205,35 +205,34 @@ class Engine(Optimizer):
     @_graph_break_where_compiled
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step. `closure`, where given, re-evaluates the model and returns the loss."""
-        if not torch.compiler.is_compiling():
+        compiling = torch.compiler.is_compiling()
+        if not compiling:
             self._check_capture()
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if not torch.compiler.is_compiling() and not self.state and self._only_prepares():
-            return loss
-        if not torch.compiler.is_compiling():
+        if not compiling:
+            if not self.state and self._only_prepares():
+                return loss
             self._refuse_first()
         for group in self.param_groups:
-            if torch.compiler.is_compiling():
-                if group["differentiable"]:
-                    raise ValueError(
-                        "differentiable=True: a compiled step has no derivative; compile without it"
-                    )
-                if (
-                    getattr(self, "found_inf", None) is not None
-                    or getattr(self, "grad_scale", None) is not None
-                ):
-                    raise ValueError(
-                        "a compiled step takes no scale: leave fused=None, and GradScaler unscales first"
-                    )
-                dispatch.on_device(self, group, None, None)
+            if compiling:
+                self._step_compiled(group)
             elif group["differentiable"]:
                 self._step_differentiable(group)
             else:
                 self._step_eagerly(group, group["params"])
         return loss
+
+    def _step_compiled(self, group: dict[str, Any]) -> None:
+        if group["differentiable"]:
+            raise ValueError("differentiable=True: a compiled step has no derivative; compile without it")
+        if getattr(self, "found_inf", None) is not None or getattr(self, "grad_scale", None) is not None:
+            raise ValueError(
+                "a compiled step takes no scale: leave fused=None, and GradScaler unscales first"
+            )
+        dispatch.on_device(self, group, None, None)
 
     def _refuse_first(self) -> None:
         """Say what cannot be done in any group before anything is done in one."""

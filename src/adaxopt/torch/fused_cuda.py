@@ -19,14 +19,14 @@ from torch import Tensor
 from adaxopt import memory
 from adaxopt.rule import TINY, Rule
 from adaxopt.torch.launch import Launch, Slots
+from adaxopt.torch.layout import FLOATS, order, same_layout, unfit
 from adaxopt.torch.rounding import seeds
 
 try:
-    from adaxopt.torch import kernel
+    from adaxopt.torch import kernel, kernel_numbers, kernel_single
 except ImportError:
-    kernel = None  # type: ignore[assignment]
+    kernel = kernel_numbers = kernel_single = None  # type: ignore[assignment]
 
-FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 LOW = (torch.bfloat16, torch.float16)
 STATE = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "compensation")
 HYPER = ("lr", "betas", "eps", "p", "weight_decay", "decay", "reference_lr",
@@ -35,6 +35,9 @@ LANES = 1024
 """Tensors that `advance` works on at a time, at most."""
 PROGRAMS = 400_000
 """The most programs of a launch, about: larger buckets take longer chunks, so that `owners` stays under 800 kB."""
+
+ALONE = 0
+"""Buckets of at most so many programs take one launch instead of two (`kernel_single.py`). Not yet measured: none."""
 
 _captured: dict[tuple[int, int], tuple[Any, ...]] = {}
 """What a CUDA graph may still replay from: tables, slots, kernels, device scalars, for the life of the process."""
@@ -67,36 +70,15 @@ def unsupported(p: Tensor, g: Tensor | None, state: Mapping[str, Tensor]) -> str
         return "it is empty"
     if p.dtype not in FLOATS:
         return f"its dtype is {p.dtype}"
-    if not (p.is_contiguous() or p.permute(_order(p)).is_contiguous()):
+    if not (p.is_contiguous() or p.permute(order(p)).is_contiguous()):
         return f"its strides {tuple(p.stride())} leave gaps or overlap"
     for name in STATE:
-        if name in state and (state[name].device != p.device or not _same_layout(p, state[name])):
+        if name in state and (state[name].device != p.device or not same_layout(p, state[name])):
             return f"its {name} is not laid out as itself"
     step = state.get("step")
     if step is not None and (step.device != p.device or step.dtype != torch.float64):
         return f"its step is {step.dtype} on {step.device}: must be torch.float64 beside the parameter"
-    return None if g is None else _unfit(p, g)
-
-
-def _unfit(p: Tensor, g: Tensor) -> str | None:
-    """Why a gradient cannot be read as flat memory beside its parameter, or None."""
-    if g.layout != torch.strided:
-        return f"its gradient is {g.layout}"
-    if g.dtype not in FLOATS:
-        return f"its gradient's dtype is {g.dtype}"
-    if g.device != p.device:
-        return f"its gradient is on {g.device}"
-    return None if _same_layout(p, g) else f"its gradient's strides are {tuple(g.stride())}, not its own"
-
-
-def _order(t: Tensor) -> list[int]:
-    return sorted(range(t.dim()), key=t.stride, reverse=True)
-
-
-def _same_layout(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and all(
-        n == 1 or s == t for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)
-    )
+    return None if g is None else unfit(p, g)
 
 
 def _capturing(device: torch.device) -> bool:
@@ -211,7 +193,7 @@ class Plan:
     ) -> list[int]:
         """Gradients that came in another dtype than expected go to other buckets; the rest goes back."""
         now = [p.grad for p in self._params] if grads is None else list(grads)
-        again = {i for i in left if _unfit(self._params[i], now[i]) is None}  # type: ignore[arg-type]
+        again = {i for i in left if unfit(self._params[i], now[i]) is None}  # type: ignore[arg-type]
         if again:
             for i in again:
                 self._expected[i] = now[i].dtype  # type: ignore[union-attr]
@@ -246,33 +228,35 @@ class Bucket:
         types = (x.dtype, plan._expected[members[0]], m_dtype, v_dtype)
         self.block, self.warps, self.blocks, each = tuning(max(t.itemsize for t in types))
         self.options: dict[str, Any] = {
-            "KIND": kernel.KINDS[None if rule.memory is None else rule.memory.kind],
-            "MEAN": kernel.MEANS[rule.mean],
+            "KIND": kernel_numbers.KINDS[None if rule.memory is None else rule.memory.kind],
+            "MEAN": kernel_numbers.MEANS[rule.mean],
             "FLOOR": rule.floor,
             "MAXIMIZE": maximize,
             "KEYS": drawn,
             "LANES": min(LANES, max(64, 1 << (len(self.params) - 1).bit_length())),
-            **{f"{name}_TYPE": kernel.TYPES[t] for name, t in zip("XGMV", types, strict=True)},
+            **{f"{name}_TYPE": kernel_numbers.TYPES[t] for name, t in zip("XGMV", types, strict=True)},
             "EACH": each,
             "SECOND": rule.memory is not None,
             "MAXIMUM": rule.maximum,
             "WAKE": wake,
-            "ROUNDING": kernel.ROUNDINGS[
+            "ROUNDING": kernel_numbers.ROUNDINGS[
                 "stochastic" if by_chance else "kahan" if "compensation" in state else "nearest"
             ],
             "BLOCK": self.block,
         }
         self._fill_tables([states[i] for i in self.positions], [plan._chance[i] for i in self.positions])
         n, device = len(self.params), self.device
-        self.table = torch.zeros(kernel.HEAD.value + n, dtype=torch.int64, device=device)
+        self.table = torch.zeros(kernel_numbers.HEAD.value + n, dtype=torch.int64, device=device)
         self.numbers = torch.zeros(
-            n * kernel.NUMBERS.value, dtype=torch.float64 if double else torch.float32, device=device
+            n * kernel_numbers.NUMBERS.value, dtype=torch.float64 if double else torch.float32, device=device
         )
         self.keys = torch.zeros(n if drawn else 1, dtype=torch.int32, device=device)
-        self.slots = Slots(kernel.HEAD.value, n, device)
+        self.slots = Slots(kernel_numbers.HEAD.value, n, device)
         self.raw: tuple[Any, ...] = ()
         self.told: tuple[float, ...] = ()
-        self.launches: dict[Any, tuple[Launch, Launch]] = {}
+        self.done = torch.zeros(1, dtype=torch.int32, device=device)
+        self.alone = self.programs <= ALONE
+        self.launches: dict[Any, tuple[Launch, Launch | None]] = {}
 
     def _fill_tables(self, states: list[Mapping[str, Tensor]], chance: list[tuple[int, int, int]]) -> None:
         chunk = self.block * self.blocks
@@ -311,7 +295,7 @@ class Bucket:
             pass  # a gradient is None, or sparse
         addresses, refused = [], []
         for i, p, g in zip(self.positions, self.params, grads, strict=True):
-            fits = g is not None and g.dtype in self.dtypes and _unfit(p, g) is None
+            fits = g is not None and g.dtype in self.dtypes and unfit(p, g) is None
             addresses.append(g.data_ptr() if fits else 0)  # type: ignore[union-attr]
             if g is not None and not fits:
                 refused.append(i)
@@ -348,7 +332,7 @@ class Bucket:
             slots.tell(self.told, addresses, capturing)
         if capturing:
             slots.keep()
-            tables = (self.rows, self.table, self.numbers, self.keys, self.owners)
+            tables = (self.rows, self.table, self.numbers, self.keys, self.owners, self.done)
             _captured[id(slots), id(self.scalars)] = (*tables, slots, self.launches, self.scalars)
         if self.device.index is None or torch._C._cuda_getDevice() == self.device.index:
             self._launch(scale, found)
@@ -407,7 +391,7 @@ class Bucket:
         self.kind = (*self.variant.values(), *(None if t is None else t.dtype for t in self.scalars))
 
     def _launch(self, scale: Tensor | None, found: Tensor | None) -> None:
-        """`advance`, then `update`."""
+        """`advance`, then `update`; or both as one."""
         scalars = [*self.scalars, _beside(scale, self.device), _beside(found, self.device)]
         pair = self.launches.get((self.kind, scale is None, found is None))
         if pair is None:
@@ -417,14 +401,15 @@ class Bucket:
         at = self.device.index
         stream = 0 if at is None else torch._C._cuda_getCurrentRawStream(at)
         bare = (0 if t is None else t.data_ptr() for t in scalars)
-        if not first(1, stream, self.slots.address(slot), *ticket, *bare):
+        programs = self.programs if second is None else 1
+        if not first(programs, stream, self.slots.address(slot), *ticket, *bare):
             first.plainly(
-                1, self.slots.tensor(slot), *ticket, *(self.rows if t is None else t for t in scalars)
+                programs, self.slots.tensor(slot), *ticket, *(self.rows if t is None else t for t in scalars)
             )
-        if not second(self.programs, stream):
+        if second is not None and not second(self.programs, stream):
             second.plainly(self.programs)
 
-    def _compile(self, scalars: list[Tensor | None]) -> tuple[Launch, Launch]:
+    def _compile(self, scalars: list[Tensor | None]) -> tuple[Launch, Launch | None]:
         which = dict(zip(("LR_AT", "B1_AT", "B2_AT", "SCALE_AT", "FOUND_AT"), scalars, strict=True))
         options = {**self.options, **self.variant, **{k: t is not None for k, t in which.items()}}
         tables = (self.rows, self.table, self.numbers, self.keys)
@@ -435,9 +420,12 @@ class Bucket:
             1,
             *(self.rows if t is None else t for t in scalars),
         )
+        how = options, self.warps, interpreted()
+        if self.alone:
+            return Launch(kernel_single.whole, (*tables, self.owners, self.done), example, *how), None
         lanes = max(2, self.options["LANES"] // 64)
         first = Launch(kernel.advance, tables, example, options, lanes, interpreted())
-        return first, Launch(kernel.update, (*tables, self.owners), (), options, self.warps, interpreted())
+        return first, Launch(kernel.update, (*tables, self.owners), (), *how)
 
 
 def _roots(p: float) -> int:

@@ -72,7 +72,7 @@ class GroupPlan:
         self.state = optimizer.state
         self.known = len(optimizer.state)
         self.entries = [optimizer.state[p] for params, _, _ in self.plans for p in params]
-        self.kept = _identities(self.entries)
+        self.kept = _tensors(self.entries)
         self.parts = self._where()
 
     @staticmethod
@@ -93,7 +93,10 @@ class GroupPlan:
             return False
         if optimizer.state is not self.state or len(self.state) != self.known:
             return False
-        if _identities(self.entries) != self.kept or self._where() != self.parts:
+        now = _tensors(self.entries)
+        if len(now) != len(self.kept) or not all(map(is_, now, self.kept)):
+            return False
+        if self._where() != self.parts:
             return False
         return all(kernel.valid() for _, _, kernel in self.plans)
 
@@ -111,9 +114,9 @@ class GroupPlan:
         return rest
 
 
-def _identities(entries: list[dict[str, Tensor]]) -> list[int]:
-    """Which tensors the state holds: a replaced one would leave the kernel writing to freed memory."""
-    return list(map(id, chain.from_iterable(map(dict.values, entries))))
+def _tensors(entries: list[dict[str, Tensor]]) -> list[Tensor]:
+    """What the state holds: a step must not go on writing to a tensor that was replaced."""
+    return list(chain.from_iterable(map(dict.values, entries)))
 
 
 def _offset(p: Tensor, group: dict[str, Any], entry: dict[str, Tensor]) -> int:

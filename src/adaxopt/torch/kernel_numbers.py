@@ -1,0 +1,183 @@
+"""The tables that the kernels read, and the numbers of a step in float64: formulas of `memory.py` and `rule.py`.
+
+Importing this module needs Triton.
+"""
+
+# ruff: noqa: SIM109  (Triton's language has no `in`)
+import torch
+import triton
+import triton.language as tl
+
+# One row of `rows` (int64) per tensor: addresses (0 where a rule keeps no such state), sizes, chance.
+X, M, V, TOP, REST, STEP, COUNT, FIRST, OFFSET, SEEDS = (tl.constexpr(i) for i in range(10))
+ROW = tl.constexpr(10)
+
+# The head of a table (int64; numbers as float64 bits): a mark, then what a step is told, then gradient addresses.
+MARK, LR, B1, B2, EPS, SIGMA, TAU, L2, FADE, POWER, OUTER, CLIP, LEAST, ZETA = (
+    tl.constexpr(i) for i in range(14)
+)
+HEAD = tl.constexpr(14)
+
+# One row of `numbers` per tensor, in the arithmetic that the step is computed in.
+N_K, N_RATE, N_EPS, N_SHRINK, N_A, N_B, N_L2, N_SIGN, N_P, N_OUTER, N_CLIP, N_ACTIVE = (
+    tl.constexpr(i) for i in range(12)
+)
+NUMBERS = tl.constexpr(12)
+
+NONE, GROWING, FADING, UNNORMALISED, EQUAL, HYPERHARMONIC = (tl.constexpr(i) for i in range(6))
+KINDS = {
+    None: 0,
+    "growing": 1,
+    "fading": 2,
+    "unnormalised": 3,
+    "equal": 4,
+    "power": 5,
+}
+AVERAGE, SUM, NO_MEAN = (tl.constexpr(i) for i in range(3))
+MEANS = {"average": 0, "sum": 1, "none": 2}
+NEAREST, STOCHASTIC, KAHAN = (tl.constexpr(i) for i in range(3))
+ROUNDINGS = {"nearest": 0, "stochastic": 1, "kahan": 2}
+
+TYPES = {
+    torch.float32: tl.float32,
+    torch.bfloat16: tl.bfloat16,
+    torch.float16: tl.float16,
+    torch.float64: tl.float64,
+}
+
+
+# -- numbers of a step, in float64 ------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _log1p(x):
+    """log(1 + x) for x >= 0 with all its digits: the rounding of 1 + x cancels in the quotient (Kahan)."""
+    u = 1.0 + x
+    return tl.where(u == 1.0, x, tl.log(u) * x / tl.where(u == 1.0, 1.0, u - 1.0))
+
+
+@triton.jit
+def _lost(y):
+    """1 - exp(-y) for y >= 0 with all its digits, by the same quotient."""
+    u = tl.exp(-y)
+    plain = (u == 1.0) | (y > 30.0)
+    quotient = (1.0 - u) * y / -tl.log(tl.where(plain, 0.5, u))
+    return tl.where(plain, tl.where(u == 1.0, y, 1.0 - u), quotient)
+
+
+@triton.jit
+def _power_tail(x, c):
+    """Euler-Maclaurin for sum_{i<=x} i^-c without its constant."""
+    log = tl.log(x)
+    flat = c == 1.0
+    whole = tl.where(flat, log, tl.exp((1.0 - c) * log) / tl.where(flat, 1.0, 1.0 - c))
+    third = c * (c + 1.0) * (c + 2.0)
+    fifth = third * (c + 3.0) * (c + 4.0)
+    seventh = fifth * (c + 5.0) * (c + 6.0)
+    y = 1.0 / (x * x)
+    series = (c / 12.0 - y * (third / 720.0 - y * (fifth / 30240.0 - y * seventh / 1209600.0))) / x
+    return whole + tl.exp(-c * log) * (0.5 - series)
+
+
+@triton.jit
+def _gain(t, b2, zeta, KIND: tl.constexpr):
+    """k_t and log c_t (see `memory.py`; `zeta` is the hyperharmonic sum's constant)."""
+    if KIND == GROWING:
+        still = b2 == 0.0
+        y = t * _log1p(b2)
+        lost = tl.where(still, 1.0, _lost(y))
+        k = tl.where(still, 1.0 / t, tl.minimum(b2 * tl.exp(-y) / lost, 1.0))
+        norm = tl.where(still, tl.log(t), y + tl.log(lost))
+    elif KIND == FADING or KIND == UNNORMALISED:
+        none = b2 == 0.0
+        y = -t * tl.log(tl.where(none, 0.5, b2))
+        lost = tl.where(none, 1.0, _lost(y))
+        k = tl.minimum((1.0 - b2) / lost, 1.0)
+        if KIND == UNNORMALISED:
+            k = t * 0.0 + (1.0 - b2)
+        norm = tl.log(lost)
+    elif KIND == EQUAL:
+        k = 1.0 / t
+        norm = tl.log(t)
+    elif KIND == HYPERHARMONIC:
+        total = _power_tail(t + 12.0, b2) + zeta
+        for j in tl.static_range(1, 13):
+            total -= tl.exp(-b2 * tl.log(t + j))
+        k = tl.minimum(tl.exp(-b2 * tl.log(t)) / total, 1.0)
+        norm = t * 0.0
+    else:
+        k = t * 0.0
+        norm = t * 0.0
+    return k, norm
+
+
+@triton.jit
+def _told(table, WHICH: tl.constexpr):
+    return tl.load(table + WHICH).to(tl.float64, bitcast=True)
+
+
+@triton.jit
+def _bring(table, slot, count, mark, LANES: tl.constexpr):
+    """Copy a slot from pinned host memory into the table."""
+    lanes = tl.arange(0, LANES)
+    head = (lanes > MARK) & (lanes < HEAD)
+    tl.store(table + lanes, tl.load(slot + lanes, mask=head, other=0, volatile=True), mask=head)
+    for start in range(0, count, LANES):
+        i = start + lanes
+        word = tl.load(slot + HEAD + i, mask=i < count, other=0, volatile=True)
+        tl.store(table + HEAD + i, word, mask=i < count)
+    tl.debug_barrier()
+    tl.store(table + MARK, mark)
+
+
+@triton.jit
+def _everyone(
+    table, lr_at, b1_at, b2_at, scale_at, LR_AT: tl.constexpr, B1_AT: tl.constexpr, B2_AT: tl.constexpr,
+    SCALE_AT: tl.constexpr, MEAN: tl.constexpr, MAXIMIZE: tl.constexpr,
+):  # fmt: skip
+    """Numbers that do not depend on a tensor's time: lr, b1, b2, sign, a, b."""
+    lr = tl.load(lr_at).to(tl.float64) if LR_AT else _told(table, LR)
+    b1 = tl.load(b1_at).to(tl.float64) if B1_AT else _told(table, B1)
+    b2 = tl.load(b2_at).to(tl.float64) if B2_AT else _told(table, B2)
+    sign = lr * 0.0 + 1.0
+    if SCALE_AT:
+        sign = 1.0 / tl.load(scale_at).to(tl.float64)
+    if MAXIMIZE:
+        sign = -sign
+    a = b1 * 0.0
+    b = a + 1.0
+    if MEAN != NO_MEAN:
+        a = b1
+    if MEAN == AVERAGE:
+        b = 1.0 - b1
+    return lr, b1, b2, sign, a, b
+
+
+@triton.jit
+def _of_time(table, t, lr, b1, b2, KIND: tl.constexpr, DEBIAS: tl.constexpr, FLOOR: tl.constexpr):
+    """Numbers of a tensor's time: k, rate = lr * s, eps."""
+    k, norm = _gain(t, b2, _told(table, ZETA), KIND)
+    s = tl.exp(_told(table, SIGMA) * norm)
+    if DEBIAS:
+        s = tl.where(b1 == 0.0, s, s / _lost(-t * tl.log(tl.where(b1 == 0.0, 0.5, b1))))
+    eps = _told(table, EPS) * tl.exp(_told(table, TAU) * norm)
+    if FLOOR:
+        eps = tl.maximum(eps, _told(table, LEAST))
+    return k, lr * s, eps
+
+
+@triton.jit
+def _mix(x):
+    x ^= x >> 16
+    x *= 0x21F0AAAD
+    x ^= x >> 15
+    x *= 0x735A2D97
+    return x ^ (x >> 15)
+
+
+@triton.jit
+def _key(t, seeds):
+    """What a tensor draws with at time t."""
+    time = t.to(tl.int64)
+    first = _mix(time.to(tl.uint32) ^ seeds.to(tl.uint32))
+    return _mix(first ^ (time >> 32).to(tl.uint32) ^ (seeds >> 32).to(tl.uint32))
