@@ -94,8 +94,32 @@ CHANGES = (
 )
 
 
+def inside_backward() -> bool:
+    """Steps inside backward take the kernel too, a table for each parameter, and follow lr and other options."""
+    ends = []
+    for options in ({}, {"foreach": True}):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
+        optimizer = adaxopt.AdaXW(model.parameters(), **options)
+        hooks = adaxopt.step_in_backward(optimizer)
+        with torch.enable_grad():
+            for t in range(6):
+                optimizer.param_groups[0].update(lr=1e-2 / (1 + t), maximize=t == 4)
+                model(torch.full((2, 4), 1.0 + t)).square().sum().backward()
+                if t == 2:
+                    move_parameters(list(model.parameters()), optimizer)
+        hooks.remove()
+        ends.append((torch.cat([p.detach().flatten() for p in model.parameters()]), optimizer))
+    (ours, optimizer), (theirs, _) = ends
+    served = [len(plan.plans) for plan in optimizer._plans.values()]
+    worst = (ours - theirs).abs().max().item()
+    right = served == [1] * 4 and worst < 2e-6
+    print(f"{'ok' if right else 'WRONG'} inside backward {served} {worst:.1e}")
+    return right
+
+
 def main() -> int:
-    failed = 0
+    failed = int(not inside_backward())
     for change in CHANGES:
         for without in ((), (1,)):
             kernel, foreach = make(), make(foreach=True)

@@ -10,7 +10,7 @@ import weakref
 import pytest
 import torch
 
-from adaxopt import AdaXW, create, rule
+from adaxopt import AdaXW, create, rule, step_in_backward
 from adaxopt.torch import fused_cuda
 from adaxopt.zoo import METHODS
 
@@ -400,3 +400,27 @@ def test_10_000_steps_of_drift(launches):
     ours, torchs, moment = drift(10_000)
     assert ours <= 1.5 * torchs, (ours, torchs)
     assert moment < 1e-4
+
+
+def test_steps_inside_backward_take_the_kernel_and_wait_for_nothing():
+    ends = []
+    for options in ({}, {"foreach": True}):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(40, 30), torch.nn.Tanh(), torch.nn.Linear(30, 2)).cuda()
+        optimizer = AdaXW(model.parameters(), **options)
+        x = torch.ones(2, 40, device="cuda")
+        step_in_backward(optimizer)
+        model(x).square().sum().backward()
+        torch.cuda.synchronize()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "a prototype feature"
+            torch.cuda.set_sync_debug_mode("default" if options else "error")
+        try:
+            for _ in range(5):
+                model(x).square().sum().backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        ends.append((list(model.parameters()), optimizer))
+    assert len(kernels(ends[0][1])) == 4
+    for a, b in zip(ends[0][0], ends[1][0], strict=True):
+        assert torch.allclose(a, b, rtol=1e-5, atol=1e-6)

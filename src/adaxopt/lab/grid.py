@@ -1,9 +1,10 @@
 """A study of rows: like `adaxopt.lab.study`, where rows differ in the task's options as well or follow a rule in lr.
 
-Every row may try the same number of learning rates (a fixed grid, or the walk of `adaxopt.lab.tune`), judged on the
-validation split with one seed; the best goes to `seeds` runs on fresh seeds, judged on the test split. `b2_steps` is
-b2*T, the natural size of AdaX's b2, and `lr_decay` is lr*weight_decay; both are turned into options when T and lr are
-known. Runs are ordinary runs of the store: several processes may work on one study, and a killed one goes on.
+Every row may try the same number of learning rates (a fixed grid, or the walk of `adaxopt.lab.tune`; none with
+tune = 0, which takes the row's own lr), judged on the validation split with one seed; the best goes to `seeds` runs on
+fresh seeds, judged on the test split. `b2_steps` is b2*T, the natural size of AdaX's b2, and `lr_decay` is
+lr*weight_decay; both are turned into options when T and lr are known. Runs are ordinary runs of the store: several
+processes may work on one study, and a killed one goes on.
 """
 
 from __future__ import annotations
@@ -123,7 +124,9 @@ def plan(grid: Grid, row: Row, steps: int) -> compare.Plan:
     def score(record: RunRecord) -> tune.Score:
         return tune.score([record.done] if record.done else [])
 
-    if row.rates:
+    if not grid.tune:
+        lr = row.options["lr"]
+    elif row.rates:
         records = yield [trial(lr, i) for i, lr in enumerate(row.rates)]
         lr = max(zip(row.rates, map(score, records), strict=True), key=lambda pair: pair[1])[0]
     else:

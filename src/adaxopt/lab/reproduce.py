@@ -16,6 +16,7 @@ TEXT = {
     "adaxopt.lab.language.studies": ("language", "language/ptb", "language/enwik8"),
     "adaxopt.lab.language.wakers": ("language/late-wakers",),
     "adaxopt.lab.gpt.studies": ("gpt",),
+    "adaxopt.lab.voc.studies": ("voc/camvid", "voc/tuning"),
 }
 
 

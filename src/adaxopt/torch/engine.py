@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, ClassVar
 
 import torch
@@ -138,6 +139,7 @@ class Engine(Optimizer):
         self._guarded: dict[Tensor, bool] = {}
         self._plans: dict[int, GroupPlan] = {}
         self._places: dict[Tensor, int] = {}
+        self._singles: dict[Tensor, dict[str, Any]] = {}
 
     def _announce_scaling(self) -> None:
         """GradScaler hands over its scale only to a step that was asked to be fused, as with torch's optimizers."""
@@ -278,9 +280,12 @@ class Engine(Optimizer):
         """Step one parameter alone (its own count goes on by one): for steps inside the backward pass."""
         for group in self.param_groups:
             if any(q is p for q in group["params"]):
+                alone = self._singles.setdefault(p, {})  # the same object every time: a plan is kept for it
+                alone.update(group)
+                alone["params"] = [p]
                 with torch.no_grad():
-                    dispatch.refuse(self, group, [p])
-                    self._step_eagerly(group, [p])
+                    dispatch.refuse(self, alone, alone["params"])
+                    self._step_eagerly(alone, alone["params"])
                 return
         raise ValueError("step_parameter: this tensor is not a parameter of the optimizer")
 
@@ -359,7 +364,7 @@ class Engine(Optimizer):
         """Step what the CUDA kernel can serve and return the rest."""
         plan = self._plans.get(id(group))
         if plan is None or not plan.fits(self, group):
-            alive = {id(g) for g in self.param_groups}
+            alive = {id(g) for g in chain(self.param_groups, self._singles.values())}
             self._plans = {k: p for k, p in self._plans.items() if k in alive}
             plan = self._plans[id(group)] = GroupPlan(self, group)
         return plan.step(group, scale, found_inf)
