@@ -1,0 +1,43 @@
+"""`python -m adaxopt.lab.voc camvid --data FOLDER --weights FILE --out FOLDER`: a study on a bare machine.
+
+Needs torch, numpy and Pillow. Exits with 0 when the study is complete, 3 when time was up before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from adaxopt.lab.data.fetch import say
+from adaxopt.lab.errors import LabError
+from adaxopt.lab.options import pairs
+from adaxopt.lab.voc import studies
+from adaxopt.lab.voc.book import STUDIES
+
+
+def main() -> int:
+    """Parse the arguments and run."""
+    parser = argparse.ArgumentParser(prog="python -m adaxopt.lab.voc", description=__doc__)
+    parser.add_argument("study", choices=list(STUDIES))
+    for name in ("data", "weights", "record"):
+        parser.add_argument(f"--{name}", default="")
+    parser.add_argument("--out", default="runs")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--seconds", type=float, default=0.0)
+    parser.add_argument("--seeds", type=int, default=0)
+    parser.add_argument("--set", nargs="*", default=[], metavar="OPTION=VALUE", help="options of the task")
+    given = vars(parser.parse_args())
+    more = pairs(given.pop("set"))
+    try:
+        done = studies.run(given.pop("study"), given.pop("out"), **given, **more)
+    except LabError as error:
+        say(f"voc: {error}")
+        return error.exit_code
+    if done is False:
+        return 3
+    say(f"record: {done}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
