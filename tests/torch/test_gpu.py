@@ -170,6 +170,21 @@ def test_a_graph_replays_with_another_lr_between_eager_steps(launches):
     assert states(optimizers[1], "step")[0].item() == 63
 
 
+def test_capture_with_an_lr_on_the_host_says_what_to_do():
+    params = parameters(SHAPES)
+    optimizer = AdaXW(params, lr=torch.tensor(1e-3), capturable=True)
+    gradients(params, 0)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        optimizer.step()
+    torch.cuda.synchronize()
+    with (
+        pytest.raises(RuntimeError, match=r"lr as a tensor on the CPU: .* put it on the parameters' device"),
+        torch.cuda.graph(torch.cuda.CUDAGraph()),
+    ):
+        optimizer.step()
+
+
 def test_capture_without_a_step_before_says_what_to_do():
     params = parameters([(8,)])
     optimizer = AdaXW(params, capturable=True)

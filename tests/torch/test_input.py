@@ -311,3 +311,20 @@ def test_numpy_numbers_become_plain_ones():
     group = optimizer.param_groups[0]
     assert [type(group[k]) for k in ("lr", "weight_decay", "reference_lr")] == [float] * 3
     assert (group["lr"], group["weight_decay"], group["betas"]) == (0.25, 0.5, (0.5, 1e-4))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"lr": torch.tensor(1e-3)}, "lr as a tensor on the CPU: the graph keeps its value of now"),
+        ({"betas": (torch.tensor(0.9), 1e-4)}, r"betas\[0\] as a tensor on the CPU"),
+        ({"lr": 1e-3}, None),
+    ],
+)
+def test_what_a_graph_would_keep_for_ever_is_refused(options, says):
+    optimizer = AdaXW([parameter()], capturable=True, **options)
+    if says is None:
+        optimizer._refuse_what_would_be_baked()
+    else:
+        with pytest.raises(RuntimeError, match=says):
+            optimizer._refuse_what_would_be_baked()

@@ -248,6 +248,8 @@ class Engine(Optimizer):
         capturable = [group["capturable"] for group in self.param_groups]
         if any(capturable):
             self._accelerator_graph_capture_health_check()
+            if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+                self._refuse_what_would_be_baked()
         if (
             not all(capturable)
             and any(group["params"] and group["params"][0].is_cuda for group in self.param_groups)
@@ -256,6 +258,19 @@ class Engine(Optimizer):
             raise RuntimeError(
                 f"CUDA graph capture of {type(self).__name__}.step: needs capturable=True in every group"
             )
+
+    def _refuse_what_would_be_baked(self) -> None:
+        """A graph keeps what it reads on the host: a float says so by being one, a tensor is meant to change."""
+        for group in self.param_groups:
+            for name, number in (
+                ("lr", group["lr"]),
+                *((f"betas[{i}]", b) for i, b in enumerate(group["betas"])),
+            ):
+                if isinstance(number, Tensor) and number.is_cpu:
+                    raise RuntimeError(
+                        f"CUDA graph capture with {name} as a tensor on the CPU: the graph keeps its value of now; "
+                        "put it on the parameters' device, or give a float if it is never to change"
+                    )
 
     def _only_prepares(self) -> bool:
         """Create state, and no more, where the very first step has lr 0 and gradients of exactly 0.
