@@ -17,6 +17,7 @@ from typing import Any
 
 from adaxopt.lab import stats
 from adaxopt.lab.language import tables as text_tables
+from adaxopt.lab.voc import tables as voc_tables
 from adaxopt.zoo import METHODS, Method
 
 Row = Iterable[Any]
@@ -237,6 +238,7 @@ SECTIONS: dict[str, Section] = {
     "gpu": gpu,
     "cifar": cifar,
     **text_tables.SECTIONS,
+    **voc_tables.SECTIONS,
 }
 
 

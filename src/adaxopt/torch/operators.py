@@ -42,7 +42,7 @@ def differentiable_step(
         slot = ((state["step"] - 1) % group["window"]).long().reshape(1)
         old = state["window"].index_select(0, slot)[0]
         kept = g + n.l2 * p.clone() if group["weight_decay"] else g
-        state["window"] = state["window"].index_copy(0, slot, kept.unsqueeze(0))
+        state["window"] = state["window"].index_copy(0, slot, kept.unsqueeze(0).to(state["window"].dtype))
     m, v = state.get("exp_avg"), state.get("exp_avg_sq")
     x, m, v, top, d = step(
         _real(p.clone()).to(dtype),  # a copy: the graph keeps it, and p is written below
@@ -51,7 +51,7 @@ def differentiable_step(
         None if v is None else _real(v),
         n,
         top=_real(state["max_exp_avg_sq"]) if "max_exp_avg_sq" in state else None,
-        old=None if old is None else _real(old),
+        old=None if old is None else _real(old).to(dtype),
         wake=group["wake"],
         xp=torch,
     )
