@@ -1,0 +1,142 @@
+"""Judge the claims of `rules.py` from the records, and write them where docs/claims.md finds them.
+
+python -m adaxopt.lab.voc.claims            writes records/claims/voc.json
+python -m adaxopt.lab.voc.claims --check    fails when the committed file is not what the records give
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from adaxopt.lab import stats, store
+from adaxopt.lab.store import RunRecord
+from adaxopt.lab.voc.rules import CLAIMS, LEAST, QUARTERS, SECTION, Claim
+
+RECORDS = Path("records")
+PAPER_LR_RATIO = 10.0
+RULES = {
+    "better": "the paired 95% interval of (a - b), final IoU, is above 0: held; below: not held; else undecided",
+    "faster": "training loss averaged over three quarters, paired 95% interval of (b - a), as 'better'",
+    "as-fast": "the 95% interval of a's seconds over b's is within 1 +- {margin}: held; outside: not held; "
+    "else undecided",
+    "lr-ratio": "a's tuned lr over b's is within a factor of {margin:g} of the paper's: held; else not held",
+}
+
+
+def records(name: str, root: Path = RECORDS) -> list[RunRecord]:
+    """The runs of a study that have ended; none if it was not run."""
+    path = root / "voc" / f"{name}.jsonl"
+    return store.read_export(path) if path.is_file() else []
+
+
+def finals(runs: Iterable[RunRecord], row: str) -> dict[int, RunRecord]:
+    """A row's final runs by seed."""
+    chosen = (r for r in runs if r.spec["optimizer"] == row and r.spec["purpose"] == "final")
+    return {r.spec["seed"]: r for r in chosen}
+
+
+def iou(run: RunRecord) -> float | None:
+    """IoU of the last evaluation, in percent; None for a run that diverged."""
+    assert run.done is not None
+    return None if run.done["metric"] is None else 100 * run.done["metric"]
+
+
+def early_loss(run: RunRecord) -> float | None:
+    """Training loss averaged over the first three quarters."""
+    assert run.done is not None
+    if run.done["status"] != "finished":
+        return None
+    part = [line["train_loss"] for line in run.metrics[:QUARTERS]]
+    return stats.mean(part)
+
+
+def seconds(run: RunRecord) -> float | None:
+    """Time of the run; None for one that diverged."""
+    assert run.done is not None
+    return run.done["seconds"] if run.done["status"] == "finished" else None
+
+
+MEASURES: dict[str, Callable[[RunRecord], float | None]] = {
+    "better": iou,
+    "faster": early_loss,
+    "as-fast": seconds,
+}
+
+
+def judge(claim: Claim, runs: Sequence[RunRecord]) -> dict[str, Any]:
+    """The claim as a row of records/claims/*.json."""
+    row: dict[str, Any] = {
+        "id": claim.id,
+        "section": SECTION,
+        "claim": claim.text,
+        "paper": claim.paper,
+        "ours": f"not run (study voc/{claim.study})",
+        "n": 0,
+        "rule": RULES[claim.rule].format(margin=claim.margin),
+        "verdict": "undecided",
+        "note": claim.note,
+    }
+    mine, other = finals(runs, claim.a), finals(runs, claim.b)
+    if not mine or not other:
+        return row
+    if claim.rule == "lr-ratio":
+        a, b = (next(iter(part.values())).spec["options"]["lr"] for part in (mine, other))
+        near = 1 / claim.margin <= a / b / PAPER_LR_RATIO <= claim.margin
+        return {**row, "ours": f"{a:g} against {b:g}", "n": 1, "verdict": "held" if near else "not held"}
+    measure = MEASURES[claim.rule]
+    left, right = ({seed: measure(run) for seed, run in part.items()} for part in (mine, other))
+    lost = sum(value is None for value in left.values())
+    if claim.rule == "as-fast":
+        found = [x / y for s, x in left.items() if x and (y := right.get(s))]
+    else:
+        found = list(stats.paired(left, right, higher_is_better=claim.rule == "better").values())
+    if len(found) < LEAST:
+        return {**row, "ours": f"{len(found)} pairs, {lost} diverged", "n": len(found)}
+    seen = stats.t_interval(found)
+    if claim.rule == "as-fast":
+        ours = f"a/b = {seen.mean:.3f} [{seen.low:.3f}, {seen.high:.3f}]"
+        low, high = seen.low - (1 - claim.margin), (1 + claim.margin) - seen.high
+        outside = seen.low > 1 + claim.margin or seen.high < 1 - claim.margin
+        verdict = "held" if low > 0 and high > 0 else "not held" if outside else "undecided"
+    else:
+        means = [stats.mean([v for v in part.values() if v is not None]) for part in (left, right)]
+        ours = f"{means[0]:.2f} and {means[1]:.2f}; better by {seen.mean:+.2f} [{seen.low:+.2f}, {seen.high:+.2f}]"
+        verdict = "held" if seen.low > 0 else "not held" if seen.high < 0 else "undecided"
+    if lost:
+        verdict, ours = "not held", f"{ours}; {lost} of {len(left)} runs diverged"
+    return {**row, "ours": ours, "n": seen.n, "verdict": verdict}
+
+
+def all_claims(root: Path = RECORDS) -> list[dict[str, Any]]:
+    """Every claim, judged from `root`/voc/*.jsonl."""
+    found = {name: records(name, root) for name in {claim.study for claim in CLAIMS}}
+    return [judge(claim, found[claim.study]) for claim in CLAIMS]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the file, or check it."""
+    parser = argparse.ArgumentParser(description="Judge the segmentation claims from the records.")
+    parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args(arguments)
+    path = options.records / "claims" / "voc.json"
+    text = json.dumps(all_claims(options.records), indent=1) + "\n"
+    if options.check:
+        same = path.is_file() and path.read_text() == text
+        if not same:
+            print(
+                f"{path}: is not what the records give; run python -m adaxopt.lab.voc.claims", file=sys.stderr
+            )
+        return 0 if same else 1
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Tables of the segmentation studies in Markdown, from the records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from adaxopt.lab import stats
+from adaxopt.lab.grid import Grid
+from adaxopt.lab.store import RunRecord
+from adaxopt.lab.voc.book import PAPER, STUDIES, TITLES
+from adaxopt.lab.voc.claims import finals, iou, records
+
+
+def table(name: str, root: Path) -> str:
+    """A study's table from the committed records; what was not run says so."""
+    found = records(name, root / "records")
+    return show(STUDIES[name], found) if found else f"*Not run yet (`adax reproduce voc/{name}`).*"
+
+
+def show(study: Grid, found: Sequence[RunRecord]) -> str:
+    """A row a method: settings, n, IoU with interval, IoU at the quarters, training loss of the first, the paper's."""
+    steps = [line["step"] for line in next((r.metrics for r in found if r.metrics), [])]
+    tuned = ("rates tried",) if study.tune else ()
+    head = ("", "lr, b2", *tuned, "n", "mean IoU, % (95%)", f"at {' / '.join(f'{s:,}' for s in steps)} steps")
+    head = (*head, "training loss, first quarter", "seconds a run", "paper, on VOC2012")
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in study.rows:
+        mine = list(finals(found, row.optimizer).values())
+        paper = PAPER.get(row.optimizer)
+        beside = f"{paper[0]:.2f} ± {paper[1]:.2f}" if paper else ""
+        cells = _cells(mine) if mine else ["not run", "0", "", "", "", ""]
+        if study.tune:
+            cells.insert(1, _trials(found, row.optimizer))
+        lines.append("| " + " | ".join([TITLES[row.optimizer], *cells, beside]) + " |")
+    return "\n".join(lines) + f"\n\n{study.title}. {study.note} {_caption(found)}"
+
+
+def _cells(mine: Sequence[RunRecord]) -> list[str]:
+    options = mine[0].spec["options"]
+    b2 = f", {options['betas'][1]:g}" if "betas" in options else ""
+    values = [value for run in mine if (value := iou(run)) is not None]
+    lost = f" ({len(mine) - len(values)} diverged)" if len(values) < len(mine) else ""
+    ended = [run for run in mine if iou(run) is not None]
+    if not values:
+        return [f"{options['lr']:g}{b2}", f"0{lost}", "diverged", "", "", ""]
+    seen = stats.t_interval(values)
+    spread = f" ({seen.low:.2f} to {seen.high:.2f})" if seen.n > 1 else ""
+    quarters = zip(*([100 * line["metric"] for line in run.metrics] for run in ended), strict=True)
+    return [
+        f"{options['lr']:g}{b2}",
+        f"{seen.n}{lost}",
+        f"{seen.mean:.2f}{spread}",
+        " / ".join(f"{stats.mean(quarter):.1f}" for quarter in quarters),
+        f"{stats.mean([run.metrics[0]['train_loss'] for run in ended]):.3f}",
+        f"{stats.mean([run.done['seconds'] for run in ended if run.done]):.0f}",
+    ]
+
+
+def _trials(found: Sequence[RunRecord], row: str) -> str:
+    """The rates with their IoU on the validation split; the best at the first or last is marked."""
+    tried = {
+        r.spec["options"]["lr"]: iou(r)
+        for r in found
+        if r.spec["optimizer"] == row and r.spec["purpose"] == "tune"
+    }
+    shown = [
+        f"{lr:g}: {'diverged' if value is None else f'{value:.1f}'}" for lr, value in sorted(tried.items())
+    ]
+    good = {lr: value for lr, value in tried.items() if value is not None}
+    best = max(good, key=lambda lr: good[lr]) if good else None
+    edge = " (edge)" if len(tried) > 1 and best in (min(tried), max(tried)) else ""
+    return ", ".join(shown) + edge
+
+
+def _caption(found: Sequence[RunRecord]) -> str:
+    run = found[0]
+    device = run.env.get("hardware", {}).get("device", "unknown")
+    return f"ResNet-50 from ImageNet, batch 10, crop 321, poly 0.9; {device}, torch {run.env['versions']['torch']}."
+
+
+def camvid(root: Path) -> str:
+    return table("camvid", root)
+
+
+def tuning(root: Path) -> str:
+    return table("tuning", root)
+
+
+SECTIONS = {"voc-camvid": camvid, "voc-tuning": tuning}
