@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxopt.lab import stats
+from adaxopt.lab.imagenet import tables as picture_tables
 from adaxopt.lab.language import tables as text_tables
 from adaxopt.lab.voc import tables as voc_tables
 from adaxopt.zoo import METHODS, Method
@@ -238,6 +239,7 @@ SECTIONS: dict[str, Section] = {
     "gpu": gpu,
     "cifar": cifar,
     **text_tables.SECTIONS,
+    **picture_tables.SECTIONS,
     **voc_tables.SECTIONS,
 }
 

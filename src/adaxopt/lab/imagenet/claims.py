@@ -1,0 +1,141 @@
+"""Judge the claims of `rules.py` from the records, and write them where docs/claims.md finds them.
+
+python -m adaxopt.lab.imagenet.claims            writes records/claims/imagenet.json
+python -m adaxopt.lab.imagenet.claims --check    fails when the committed file is not what the records give
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adaxopt.lab import stats
+from adaxopt.lab.cifar.drive import records
+from adaxopt.lab.imagenet.rules import CLAIMS, EARLY, FLOOR, LATER, LEAST, Claim
+
+RECORDS = Path("records")
+MEASURES = {
+    "final": "top-1 after the last epoch",
+    "trained": "training accuracy of the last epoch",
+    "early": "training accuracy averaged over the first 30% of the epochs",
+    "late": "top-1 after the last epoch less that when 70% of the epochs are over",
+    "seconds": "seconds of a run",
+}
+RULES = {
+    "above": "{measure}, paired 95% interval of (a - b): above {margin:g} held, below not held, else undecided",
+    "within": "{measure}, paired 95% interval of (a - b): within +-{margin:g} held, outside not held, else undecided",
+    "no-loss": "{measure}, paired 95% interval of (a - b): above -{margin:g} held, below not held, else undecided",
+    "below": "{measure}, 95% interval: below {margin:g} held, above not held, else undecided",
+    "ratio": "{measure}, 95% interval of a/b: within 1 +- {margin:g} held, outside not held, else undecided",
+}
+Line = Mapping[str, Any]
+
+
+def failed(record: Line) -> bool:
+    """Loss no number at some epoch, or an accuracy that is little more than chance."""
+    return None in record["curve"]["train_loss"] or record["test_accuracy"] <= FLOOR
+
+
+def measured(measure: str, record: Line) -> float:
+    """The quantity of one run."""
+    curve, epochs = record["curve"], record["recipe"]["epochs"]
+    if measure == "final":
+        return record["test_accuracy"]
+    if measure == "trained":
+        return record["train_accuracy"]
+    if measure == "early":
+        return stats.mean(curve["train_accuracy"][: max(1, math.floor(EARLY * epochs))])
+    if measure == "late":
+        return curve["test_accuracy"][-1] - curve["test_accuracy"][max(1, round(LATER * epochs)) - 1]
+    return record["seconds"]
+
+
+def outcome(rule: str, margin: float, low: float, high: float) -> str:
+    """The verdict on an interval.
+
+    >>> outcome("above", 0, 0.1, 2.0), outcome("no-loss", 0.5, -0.6, 0.2), outcome("within", 1, 1.5, 2.0)
+    ('held', 'undecided', 'not held')
+    """
+    inside, outside = {
+        "above": (low > margin, high < margin),
+        "no-loss": (low > -margin, high < -margin),
+        "below": (high < margin, low > margin),
+        "within": (low > -margin and high < margin, low > margin or high < -margin),
+        "ratio": (low > 1 - margin and high < 1 + margin, low > 1 + margin or high < 1 - margin),
+    }[rule]
+    return "held" if inside else "not held" if outside else "undecided"
+
+
+def judge(claim: Claim, lines: Sequence[Line]) -> dict[str, Any]:
+    """The claim as a row of records/claims/*.json."""
+    row: dict[str, Any] = {
+        "id": claim.id,
+        "section": claim.where,
+        "claim": claim.text,
+        "paper": claim.paper,
+        "ours": f"not run (study imagenet/{claim.study})",
+        "n": 0,
+        "rule": RULES[claim.rule].format(measure=MEASURES[claim.measure], margin=claim.margin),
+        "verdict": "undecided",
+        "note": claim.note,
+    }
+    a, b = ({r["seed"]: r for r in lines if r["row"] == name} for name in (claim.a, claim.b))
+    seeds = sorted(set(a) & set(b)) if claim.b else sorted(a)
+    if not seeds:
+        return row
+    pairs = [
+        (measured(claim.measure, a[s]), measured(claim.measure, b[s]) if claim.b else 0.0)
+        for s in seeds
+        if not failed(a[s]) and not (claim.b and failed(b[s]))
+    ]
+    lost = sum(failed(a[s]) for s in seeds)
+    gone = f"; {lost} of {len(seeds)} runs of {claim.a} failed" if lost else ""
+    if len(pairs) < LEAST:
+        verdict = "not held" if lost >= LEAST else "undecided"
+        return {**row, "ours": f"{len(pairs)} usable seeds{gone}", "n": len(seeds), "verdict": verdict}
+    values = [x / y for x, y in pairs] if claim.rule == "ratio" else [x - y for x, y in pairs]
+    seen = stats.t_interval(values)
+    means = [stats.mean([pair[i] for pair in pairs]) for i in (0, 1)]
+    shown = f"{seen.mean:+.2f} [{seen.low:+.2f}, {seen.high:+.2f}]"
+    if claim.rule == "ratio":
+        shown = f"{means[0]:.1f} s / {means[1]:.1f} s = {seen.mean:.3f} [{seen.low:.3f}, {seen.high:.3f}]"
+    elif claim.b:
+        shown = f"{means[0]:.2f} - {means[1]:.2f} = {shown}"
+    verdict = "not held" if lost else outcome(claim.rule, claim.margin, seen.low, seen.high)
+    return {**row, "ours": shown + gone, "n": len(pairs), "verdict": verdict}
+
+
+def all_claims(root: Path = RECORDS) -> list[dict[str, Any]]:
+    """Every claim, judged from `root`/imagenet/*.jsonl."""
+    found = {name: records(root / "imagenet" / f"{name}.jsonl") for name in {c.study for c in CLAIMS}}
+    return [judge(claim, found[claim.study]) for claim in CLAIMS]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the file, or check it."""
+    parser = argparse.ArgumentParser(description="Judge the ImageNet claims from the records.")
+    parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args(arguments)
+    path = options.records / "claims" / "imagenet.json"
+    text = json.dumps(all_claims(options.records), indent=1) + "\n"
+    if options.check:
+        same = path.is_file() and path.read_text() == text
+        if not same:
+            print(
+                f"{path}: is not what the records give; run python -m adaxopt.lab.imagenet.claims",
+                file=sys.stderr,
+            )
+        return 0 if same else 1
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""Carry a study out run by run, over as many bookings of a machine as it takes.
+
+Each finished run is one JSON line at once. The run that is unfinished when the time is up, or when the process dies,
+is a checkpoint, and the same call goes on from it. A run that another study of the same folder has made with the same
+settings is copied, not repeated.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adaxopt.lab import environment, files
+from adaxopt.lab.cifar.drive import records
+from adaxopt.lab.cifar.stack import Run
+from adaxopt.lab.errors import StoreError
+from adaxopt.lab.imagenet.book import Study
+from adaxopt.lab.imagenet.feed import Feed
+from adaxopt.lab.imagenet.ranks import Ranks
+from adaxopt.lab.imagenet.train import Training
+
+Say = Callable[[str], None]
+MARGIN = 8.0
+"""Seconds kept back at the end, for the checkpoint."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is trained on and what is tested on."""
+
+    train: Feed
+    test: Feed
+    classes: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class How:
+    """How runs are carried out; `graph` None is a CUDA graph on one GPU."""
+
+    precision: str = "bf16"
+    channels_last: bool = True
+    graph: bool | None = None
+    checkpoint_seconds: float = 60.0
+
+
+def carry_out(
+    study: Study,
+    data: Data,
+    out: Path,
+    ranks: Ranks,
+    how: How,
+    *,
+    seconds: float = math.inf,
+    tell: Say = lambda text: None,
+) -> bool:
+    """Run what `out` does not hold yet; True when the study is complete, False when the time was up before."""
+    out.mkdir(parents=True, exist_ok=True)
+    lines = out / f"{study.name}.jsonl"
+    began = time.monotonic()
+
+    def over() -> bool:
+        return time.monotonic() - began > seconds - MARGIN
+
+    for run in study.runs():
+        if any((r["row"], r["seed"]) == (run.row, run.seed) for r in records(lines)):
+            continue
+        if line := _copied(study, run, data, out, how, ranks):
+            if ranks.first:
+                _append(lines, line)
+                tell(f"{study.name} {run.row} seed {run.seed}: taken from study {line['copied_from']}")
+            ranks.agree(True)
+            continue
+        if ranks.agree(over()):
+            tell(f"{study.name}: time is up before {run.row} seed {run.seed}; the same call goes on")
+            return False
+        place = out / f"{study.name}-{re.sub(r'[^a-z0-9.-]+', '-', run.row)}-{run.seed}.pt"
+        training = Training(
+            run,
+            study.recipe,
+            data.train,
+            data.test,
+            data.classes,
+            ranks,
+            precision=how.precision,
+            channels_last=how.channels_last,
+            graph=how.graph,
+        )
+        if not _one(study, training, place, how, over, tell):
+            return False
+        if ranks.first:
+            _append(lines, _record(study, training, data, how))
+            place.unlink(missing_ok=True)
+        ranks.agree(True)  # nobody looks at the lines before they are written
+    return True
+
+
+def _one(
+    study: Study, training: Training, place: Path, how: How, over: Callable[[], bool], tell: Say
+) -> bool:
+    """One run, from its checkpoint if there is one, to its end or to the end of the time."""
+    run, ranks = training.run, training.ranks
+    if saved := _load(place):
+        training.load(saved)
+        tell(f"{study.name} {run.row} seed {run.seed}: goes on from step {training.step} of {training.steps}")
+    last = time.monotonic()
+
+    def save() -> None:
+        nonlocal last
+        state = training.state()
+        if ranks.first:
+            plain = io.BytesIO()
+            torch.save(state, plain)
+            files.write(place, plain.getvalue())
+        last = time.monotonic()
+
+    def on_look() -> None:
+        if ranks.agree(time.monotonic() - last >= how.checkpoint_seconds):
+            save()
+
+    def on_epoch() -> None:
+        line = training.history[-1]
+        loss = "no number" if line["train_loss"] is None else f"{line['train_loss']:.4f}"
+        speed = training.step * training.recipe.batch / max(training.seconds, 1e-9)
+        tell(
+            f"{study.name} {run.row} seed {run.seed} epoch {training.epoch} of {training.recipe.epochs}: loss {loss}, "
+            f"training {line['train_accuracy']:.2f}%, test {line['test_accuracy']:.2f}%, {speed:,.0f} pictures a second"
+        )
+
+    if training.advance(over, on_look, on_epoch):
+        return True
+    save()
+    tell(f"{study.name} {run.row} seed {run.seed}: time is up at step {training.step}; the same call goes on")
+    return False
+
+
+def _load(place: Path) -> dict[str, Any] | None:
+    if not place.is_file():
+        return None
+    try:
+        return torch.load(place, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise StoreError(
+            f"{place}: cannot be resumed from ({type(error).__name__}); move it away to start this run anew"
+        ) from error
+
+
+def _append(path: Path, line: Mapping[str, Any]) -> None:
+    """Add a line; the file is replaced at once, so that a kill leaves no half of it."""
+    before = path.read_bytes() if path.is_file() else b""
+    files.write(path, before + (json.dumps(line, allow_nan=False) + "\n").encode())
+
+
+def _settings(study: Study, run: Run, data: Data, how: How, ranks: Ranks) -> dict[str, Any]:
+    """What makes two runs the same."""
+    return json.loads(
+        json.dumps(
+            {
+                "optimizer": run.optimizer,
+                "options": dict(run.options),
+                "seed": run.seed,
+                "recipe": asdict(study.recipe),
+                "images": len(data.train),
+                "test_images": len(data.test),
+                "classes": data.classes,
+                "digest": data.digest,
+                "precision": how.precision,
+                "processes": ranks.world,
+            }
+        )
+    )
+
+
+def _copied(study: Study, run: Run, data: Data, out: Path, how: How, ranks: Ranks) -> dict[str, Any] | None:
+    """The line of the same run in another study of this folder."""
+    wanted = _settings(study, run, data, how, ranks)
+    for path in sorted(out.glob("*.jsonl")):
+        for line in records(path):
+            if path.stem != study.name and all(line.get(k) == v for k, v in wanted.items()):
+                return {**line, "study": study.name, "row": run.row, "copied_from": line["study"]}
+    return None
+
+
+def _record(study: Study, training: Training, data: Data, how: How) -> dict[str, Any]:
+    """One run's line: what it was, how it ended, its curves, and where it ran."""
+    run, curve = training.run, training.history
+    b2 = run.options.get("betas", (0.9, 1e-4))[1] if run.optimizer.startswith("adax") else None
+    done = len(data.train) * training.epoch
+    return {
+        "study": study.name,
+        "row": run.row,
+        **_settings(study, run, data, how, training.ranks),
+        "steps": training.steps,
+        "b2_steps": None if b2 is None else round(b2 * training.steps, 4),
+        "test_accuracy": curve[-1]["test_accuracy"],
+        "train_accuracy": curve[-1]["train_accuracy"],
+        "train_loss": curve[-1]["train_loss"],
+        "curve": {key: [point[key] for point in curve] for key in curve[0]},
+        "seconds": round(training.seconds, 1),
+        "images_per_second": round(done / max(training.seconds, 1e-9), 1),
+        "environment": environment.describe(training.ranks.device, torch.get_num_threads()),
+    }

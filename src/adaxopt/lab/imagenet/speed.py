@@ -1,0 +1,80 @@
+"""How fast pictures come, alone and with the network: `python -m adaxopt.lab.imagenet speed --data FOLDER`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+
+from adaxopt.lab import environment
+from adaxopt.lab.cifar.stack import Run
+from adaxopt.lab.imagenet import augment
+from adaxopt.lab.imagenet.drive import Data, How
+from adaxopt.lab.imagenet.feed import Batch
+from adaxopt.lab.imagenet.ranks import Ranks
+from adaxopt.lab.imagenet.recipe import Recipe
+from adaxopt.lab.imagenet.train import WARM, Training
+
+RUN = Run("adaxw", "adaxw", dict(lr=5e-3, weight_decay=5e-2, wake=False), 0)
+
+
+def measure(data: Data, recipe: Recipe, ranks: Ranks, how: How, batches: int = 100) -> dict[str, Any]:
+    """Pictures a second: gathered, gathered and cropped, and trained on, by the graph and without it."""
+    rows = []
+
+    def row(what: str, work: Callable[[Batch], object], warm: int = WARM + 2) -> None:
+        ready = _endless(data, recipe, ranks)
+        for batch in islice(ready, warm):
+            work(batch)
+        _wait(ranks)
+        began = time.perf_counter()
+        for batch in islice(ready, batches):
+            work(batch)
+        _wait(ranks)
+        took = (time.perf_counter() - began) / batches
+        rows.append(
+            {"what": what, "images_per_second": round(recipe.batch / took, 1), "ms": round(1e3 * took, 4)}
+        )
+
+    row("read, no network", lambda batch: None)
+    row("read and crop, no network", lambda batch: augment.crop_batch(batch.raw, batch.keys, recipe.size))
+    for graph in (False, True) if ranks.device.type == "cuda" else (False,):
+        training = Training(
+            RUN,
+            recipe,
+            data.train,
+            data.test,
+            data.classes,
+            ranks,
+            precision=how.precision,
+            channels_last=how.channels_last,
+            graph=graph,
+        )
+        with training._on_stream():
+            row(f"training{', CUDA graph' if graph else ''}", training._launch)
+    return {
+        "batch": recipe.batch,
+        "stored": recipe.stored,
+        "model": recipe.model,
+        "precision": how.precision,
+        "images": len(data.train),
+        "rows": rows,
+        "environment": environment.describe(ranks.device, torch.get_num_threads()),
+    }
+
+
+def _endless(data: Data, recipe: Recipe, ranks: Ranks) -> Iterator[Batch]:
+    """Full batches of one epoch after the other."""
+    epoch = 0
+    while True:
+        batches: Iterable[Batch] = data.train.epoch(0, epoch, recipe.batch, 0, ranks)
+        yield from (b for b in batches if b.total == recipe.batch)
+        epoch += 1
+
+
+def _wait(ranks: Ranks) -> None:
+    if ranks.device.type == "cuda":
+        torch.cuda.synchronize(ranks.device)

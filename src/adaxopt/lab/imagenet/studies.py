@@ -1,0 +1,146 @@
+"""The ImageNet studies by name, each one call: `adax reproduce imagenet/tiny --set data=FOLDER`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from adaxopt.lab.data import default_root, fetch
+from adaxopt.lab.errors import LabError, unknown
+from adaxopt.lab.imagenet import cache, drive, tables
+from adaxopt.lab.imagenet.book import STUDIES, Study, best_rates, tuned_rows
+from adaxopt.lab.imagenet.feed import Feed, hold_out, pictures
+from adaxopt.lab.imagenet.ranks import Ranks, joined
+from adaxopt.lab.imagenet.recipe import PRECISIONS
+
+NAMES = tuple(f"imagenet/{name}" for name in STUDIES)
+
+
+def run(
+    name: str,
+    out: str | Path = "runs",
+    *,
+    data: str = "",
+    cache: str = "",
+    device: str = "auto",
+    seeds: int = 0,
+    epochs: int = 0,
+    batch: int = 0,
+    groups: int = 0,
+    width: int = 0,
+    seconds: float = math.inf,
+    precision: str = "bf16",
+    channels_last: bool = True,
+    graph: bool | None = None,
+    resident: bool | None = None,
+    on_error: str = "raise",
+    workers: int = 0,
+    checkpoint_seconds: float = 60.0,
+    tell: drive.Say = fetch.say,
+) -> Path | bool:
+    """Carry out the study `name` as far as `seconds` allow: the record's path, or False when more is to be done.
+
+    Results are lines of `out`/<study>.jsonl, and `tell` gets their table at the end. `data` is a cache, a pack or a
+    folder with train/ and val/ (default: where `adax data get tiny-imagenet` puts it), decoded once into `cache`
+    (default: beside it). `seeds`, `epochs`, `batch`, `groups` and `width` other than 0 replace the study's own, and the
+    records say so. Under torchrun every process calls this, and the first one writes.
+    """
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS)
+    study = changed(find(name), seeds=seeds, epochs=epochs, batch=batch, groups=groups, width=width)
+    with joined(device) as ranks:
+        say: drive.Say = tell if ranks.first else (lambda text: None)
+        if study.name == "tuned":
+            study = _tuned(study, Path(out))
+        given = load(
+            study,
+            data,
+            ranks,
+            cache_folder=cache,
+            resident=resident,
+            on_error=on_error,
+            workers=workers,
+            tell=say,
+        )
+        how = drive.How(precision, channels_last, graph, checkpoint_seconds)
+        if not drive.carry_out(study, given, Path(out), ranks, how, seconds=seconds, tell=say):
+            return False
+        path = Path(out) / f"{study.name}.jsonl"
+        say(tables.show(study, drive.records(path)))
+    return path
+
+
+def find(name: str) -> Study:
+    """The study called `name`, with or without `imagenet/`."""
+    short = name.removeprefix("imagenet/")
+    if short not in STUDIES:
+        raise unknown("study", name, NAMES)
+    return STUDIES[short]
+
+
+def changed(study: Study, *, seeds: int = 0, **recipe: int) -> Study:
+    """The study with the values that are not 0 in the place of its own."""
+    for key, value in {"seeds": seeds, **recipe}.items():
+        if value < 0:
+            raise LabError(f"{key}={value}: must be >= 1 (0: the study's own)")
+    given: dict[str, Any] = {key: value for key, value in recipe.items() if value}
+    return replace(study, seeds=seeds or study.seeds, recipe=replace(study.recipe, **given))
+
+
+def _tuned(study: Study, out: Path) -> Study:
+    """Its rows from the lines of tuning: in `out`, else in the committed records."""
+    lines = drive.records(out / "tuning.jsonl") or drive.records(Path("records/imagenet/tuning.jsonl"))
+    return replace(study, rows=tuned_rows(best_rates(lines)))
+
+
+def place_of(data: str) -> Path:
+    """The folder that is named, or where `adax data get tiny-imagenet` puts the set."""
+    if data:
+        return Path(data)
+    for place in (
+        default_root() / "tiny-imagenet" / "tiny-imagenet-200",
+        default_root() / "tiny-imagenet-200",
+    ):
+        if place.is_dir():
+            return place
+    raise LabError(
+        f"{default_root()}: no Tiny-ImageNet there; run `adax data get tiny-imagenet`, or name a folder that has "
+        "train/ and val/, a pack or a cache (data=FOLDER)"
+    )
+
+
+def load(
+    study: Study,
+    data: str,
+    ranks: Ranks,
+    *,
+    cache_folder: str = "",
+    resident: bool | None = None,
+    on_error: str = "raise",
+    workers: int = 0,
+    tell: drive.Say = lambda text: None,
+) -> drive.Data:
+    """The pictures on the device, decoded first if need be (by the first process; the others wait)."""
+    found = None
+    options = dict(cache=cache_folder, on_error=on_error, workers=workers, tell=tell)
+    failed: LabError | None = None
+    if ranks.first:
+        try:
+            found = cache.obtain(place_of(data), study.recipe.stored, **options)  # type: ignore[arg-type]
+        except LabError as error:
+            failed = error
+    if not ranks.agree(failed is None):
+        raise failed or LabError("the first process could not read the pictures; its message says why")
+    found = found or cache.obtain(place_of(data), study.recipe.stored, **options)  # type: ignore[arg-type]
+    train = Feed(pictures(found.parts["train"], ranks.device, resident))
+    if study.holdout:
+        train, test = hold_out(train, max(1, round(study.holdout * len(train))))
+    else:
+        test = Feed(pictures(found.parts["val"], ranks.device, resident))
+    tell(
+        f"{study.name}: {len(train):,} pictures of {len(found.classes)} classes to train on, {len(test):,} to test"
+        + (f"; {len(found.skipped)} skipped" if found.skipped else "")
+    )
+    return drive.Data(train, test, len(found.classes), found.digest)

@@ -1,0 +1,105 @@
+"""Tables of the ImageNet studies in Markdown, from the records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adaxopt.lab import stats
+from adaxopt.lab.cifar.drive import records
+from adaxopt.lab.imagenet.book import STAND_INS, STUDIES, Study, best_rates, tuned_rows
+from adaxopt.lab.imagenet.claims import failed
+
+Lines = Sequence[Mapping[str, Any]]
+TITLES = {
+    "sgdm": "SGDM",
+    "adamw": "AdamW",
+    "amsgradw": "AMSGrad(W)",
+    "adaxw": "AdaX-W",
+    "adaxw-b2T50": "AdaX-W, b2·T = 50",
+}
+PRECISION = {"bf16": "bfloat16 autocast", "tf32": "TF32", "fp32": "float32", "fp64": "float64"}
+
+
+def show(study: Study, found: Lines) -> str:
+    """A study's rows: ours with n and interval, the paper's on ImageNet beside it."""
+    lines = [
+        "| | lr | b2·T | n | top-1, % | 95% interval | training accuracy, % | paper, on ImageNet |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in study.rows:
+        mine = [r for r in found if r["row"] == row.name]
+        good = [r for r in mine if not failed(r)]
+        paper = f"{row.paper[0]:.2f} ± {row.paper[1]:.2f}" if row.paper else ""
+        memory = next((f"{r['b2_steps']:.3g}" for r in mine if r["b2_steps"] is not None), "")
+        head = f"| {TITLES.get(row.name, row.name)} | {row.options['lr']:g} | {memory} |"
+        if not good:
+            lines.append(f"{head} 0 | {f'all {len(mine)} failed' if mine else 'not run'} | | | {paper} |")
+            continue
+        seen = stats.t_interval([r["test_accuracy"] for r in good])
+        trained = stats.mean([r["train_accuracy"] for r in good])
+        interval = f"{seen.low:.2f} to {seen.high:.2f}" if seen.n > 1 else "–"
+        lost = f" ({len(mine) - len(good)} failed)" if len(mine) > len(good) else ""
+        lines.append(f"{head} {seen.n}{lost} | {seen.mean:.2f} | {interval} | {trained:.2f} | {paper} |")
+    return "\n".join(lines) + "\n\n" + caption(study, found)
+
+
+def caption(study: Study, found: Lines) -> str:
+    """What was run, on what."""
+    if not found:
+        return study.note
+    record = found[0]
+    recipe, device = record["recipe"], record["environment"]["hardware"]["device"]
+    speed = stats.mean([r["images_per_second"] for r in found])
+    judged = "pictures held out of training" if study.holdout else "validation pictures"
+    return (
+        f"{recipe['model'].replace('resnet', 'ResNet-')} (stem: {recipe['stem']}), {record['classes']} classes, "
+        f"{record['images']:,} pictures, crops of {recipe['size']} pixels, {recipe['epochs']} epochs of batch "
+        f"{recipe['batch']} ({record['steps']:,} steps), {PRECISION[record['precision']]}, top-1 of the last epoch on "
+        f"{record['test_images']:,} {judged}; {device}, {speed:,.0f} pictures a second, tests included. "
+        f"`adax reproduce imagenet/{study.name}`. AdaX as the paper has it (`wake=False`). {study.note}"
+    )
+
+
+def table(name: str, root: Path) -> str:
+    """A study's table from the committed records; what was not run says so."""
+    found = records(root / "records" / "imagenet" / f"{name}.jsonl")
+    if not found:
+        return f"*Not run yet (`adax reproduce imagenet/{name}`).*"
+    study = STUDIES[name]
+    if name == "tuned":
+        tried = records(root / "records" / "imagenet" / "tuning.jsonl")
+        study = Study(study.name, tuned_rows(best_rates(tried)), study.recipe, study.seeds, note=study.note)
+    return show(study, found)
+
+
+def speed(root: Path) -> str:
+    """Pictures a second, with and without the network, from records/imagenet/speed.json."""
+    path = root / "records" / "imagenet" / "speed.json"
+    if not path.is_file():
+        return "*Not measured yet (`python -m adaxopt.lab.imagenet speed --data FOLDER`).*"
+    return speed_table(json.loads(path.read_text()))
+
+
+def speed_table(record: Mapping[str, Any]) -> str:
+    """The rows of `speed.measure`."""
+    lines = ["| | pictures a second | ms a batch |", "|---|---|---|"]
+    lines += [f"| {r['what']} | {r['images_per_second']:,.0f} | {r['ms']:.2f} |" for r in record["rows"]]
+    device = record["environment"]["hardware"]["device"]
+    return "\n".join(lines) + (
+        f"\n\nBatches of {record['batch']}, pictures of {record['stored']} pixels, {record['model']}, "
+        f"{PRECISION[record['precision']]}; {device}, torch {record['environment']['versions']['torch']}."
+    )
+
+
+def _section(name: str) -> Callable[[Path], str]:
+    return lambda root: table(name, root)
+
+
+SECTIONS: dict[str, Callable[[Path], str]] = {
+    **{f"imagenet-{name}".replace("50", "-fifty"): _section(name) for name in STAND_INS},
+    "imagenet-speed": speed,
+}
+"""Marked parts of docs/imagenet.md (marks are letters and hyphens only)."""
