@@ -61,6 +61,7 @@ bench: setup  ## CPU step time and memory beside torch's AdamW
 
 docs: setup  ## write the tables of README.md and docs/ anew from records/
 	$(BIN)/python -m adaxopt.lab.report.figures
+	for part in cifar language imagenet voc; do $(BIN)/python -m adaxopt.lab.$$part.claims || exit 1; done
 	$(BIN)/python -m adaxopt.lab.theory.claims
 	$(BIN)/python -m adaxopt.lab.pages
 

@@ -244,6 +244,10 @@ def summary(grid: Grid, records: Iterable[RunRecord]) -> list[dict[str, Any]]:
             "n": len(values),
             "diverged": diverged,
             "values": values,
+            "curves": {
+                str(r.spec["seed"]): _curve(r) if r.done and r.done["metric"] is not None else []
+                for r in finals
+            },
         }
         if values:
             seen = stats.interval(values, grid.rule.confidence, grid.rule.interval)
@@ -263,6 +267,12 @@ def summary(grid: Grid, records: Iterable[RunRecord]) -> list[dict[str, Any]]:
                 found["better_by"] = [judged.difference.mean, judged.difference.low, judged.difference.high]
         rows.append(found)
     return json.loads(json.dumps(rows).replace("NaN", "null"))
+
+
+def _curve(record: RunRecord) -> list[list[float]]:
+    """[step, training loss since the last evaluation, metric] of every evaluation, in six digits."""
+    keys = ("step", "train_loss", "metric")
+    return [[float(f"{line[key]:.6g}") for key in keys] for line in record.metrics]
 
 
 def write(grid: Grid, records: list[RunRecord], path: Path, settings: Settings) -> Path:

@@ -6,19 +6,17 @@ python -m adaxopt.lab.cifar.claims --check    fails when the committed file is n
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import stats
+from adaxopt.lab import claims, stats
 from adaxopt.lab.cifar.drive import records
 from adaxopt.lab.cifar.measured import MEASURED, measured
 from adaxopt.lab.cifar.rules import CLAIMS, FLOOR, LEAST, UNTIL, Claim
+from adaxopt.lab.claims import RECORDS
 
-RECORDS = Path("records")
 RULES = {
     "better": "the paired 95% interval of (a - b) is above 0: held; below: not held; else undecided",
     "similar": "the paired 95% interval of (a - b) is within +-{margin}: held; outside: not held; else undecided",
@@ -82,16 +80,10 @@ def judge(claim: Claim, lines: Lines) -> dict[str, Any]:
     if lost:
         verdict, ours = "not held", f"{ours}; {len(lost)} of {len(a)} runs diverged"
     elif claim.rule == "similar":
-        verdict = _within(seen.low, seen.high, claim.margin)
+        verdict = claims.outcome("within", claim.margin, seen.low, seen.high)
     else:
-        verdict = "held" if seen.low > 0 else "not held" if seen.high < 0 else "undecided"
+        verdict = claims.outcome("above", 0.0, seen.low, seen.high)
     return {**row, "ours": ours, "n": len(pairs), "verdict": verdict}
-
-
-def _within(low: float, high: float, margin: float) -> str:
-    if -margin < low and high < margin:
-        return "held"
-    return "not held" if low > margin or high < -margin else "undecided"
 
 
 def _value(claim: Claim, values: list[float], lost: list[int]) -> dict[str, Any]:
@@ -117,23 +109,7 @@ def all_claims(root: Path = RECORDS) -> list[dict[str, Any]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the file, or check it."""
-    parser = argparse.ArgumentParser(description="Judge the CIFAR-10 claims from the records.")
-    parser.add_argument("--records", type=Path, default=RECORDS)
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args(arguments)
-    path = options.records / "claims" / "cifar10.json"
-    text = json.dumps(all_claims(options.records), indent=1) + "\n"
-    if options.check:
-        same = path.is_file() and path.read_text() == text
-        if not same:
-            print(
-                f"{path}: is not what the records give; run python -m adaxopt.lab.cifar.claims",
-                file=sys.stderr,
-            )
-        return 0 if same else 1
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return 0
+    return claims.command("cifar10", "adaxopt.lab.cifar.claims", all_claims, arguments)
 
 
 if __name__ == "__main__":

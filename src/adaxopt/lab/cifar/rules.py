@@ -13,8 +13,8 @@ and crops, so differences between rows are taken seed by seed and judged by Stud
                         iteration 1000 and at the last one; held if both are
     as-fast(a, b, m)    seconds an epoch of a over those of b: held if the whole interval is within 1 +- m
 
-Each claim about SGDM is judged at both of its weight decays; the twins at 1e-4 of three of them were asked for after the
-run, by the rule that stood there before it, and say so.
+Each claim about SGDM is judged at both of its weight decays; the twins at 1e-4 of three of them were asked for after
+the run, by the rule that stood there before it, and say so.
 
 Fewer than 3 seeds decide nothing. A diverged run (loss not finite, or accuracy at most 15%) cannot hold a claim of its
 method.

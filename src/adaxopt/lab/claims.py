@@ -1,0 +1,66 @@
+"""What every part of the paper's experiments does with its claims: verdicts on intervals, and the committed file.
+
+A claim is judged by an interval and a rule that was written before the run:
+
+    above m      the whole interval is above m: held; below m: not held
+    below m      the whole interval is below m: held; above m: not held
+    no-loss m    the whole interval is above -m: held; below -m: not held
+    within m     the whole interval is within +-m: held; outside: not held
+    ratio m      the whole interval is within 1 +- m: held; outside: not held
+
+and anything else is undecided.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+RECORDS = Path("records")
+LEAST = 3
+"""Fewer seeds decide nothing."""
+
+
+def outcome(rule: str, margin: float, low: float, high: float) -> str:
+    """The verdict on an interval.
+
+    >>> outcome("above", 0, 0.1, 2.0), outcome("no-loss", 0.5, -0.6, 0.2), outcome("within", 1, 1.5, 2.0)
+    ('held', 'undecided', 'not held')
+    """
+    inside, outside = {
+        "above": (low > margin, high < margin),
+        "below": (high < margin, low > margin),
+        "no-loss": (low > -margin, high < -margin),
+        "within": (low > -margin and high < margin, low > margin or high < -margin),
+        "ratio": (low > 1 - margin and high < 1 + margin, low > 1 + margin or high < 1 - margin),
+    }[rule]
+    return "held" if inside else "not held" if outside else "undecided"
+
+
+def command(
+    name: str,
+    module: str,
+    judged: Callable[[Path], list[dict[str, Any]]],
+    arguments: list[str] | None = None,
+) -> int:
+    """`python -m MODULE [--check]`: write records/claims/NAME.json, or fail where it is not what the records give."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {module}", description=f"Judge the claims of {name} from the records."
+    )
+    parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args(arguments)
+    path = options.records / "claims" / f"{name}.json"
+    text = json.dumps(judged(options.records), indent=1) + "\n"
+    if options.check:
+        same = path.is_file() and path.read_text() == text
+        if not same:
+            print(f"{path}: is not what the records give; run python -m {module}", file=sys.stderr)
+        return 0 if same else 1
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return 0
