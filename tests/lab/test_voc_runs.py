@@ -1,0 +1,390 @@
+"""The segmentation task from end to end: both layouts, groups and schedule by hand, resuming, studies, claims."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import voc_sets
+
+from adaxopt.lab import data, optimizers, randomness, spec, store, train
+from adaxopt.lab import task as tasks
+from adaxopt.lab.data import camvid, resnet50
+from adaxopt.lab.errors import Interrupted, LabError
+from adaxopt.lab.loop import fingerprint
+from adaxopt.lab.settings import Settings
+from adaxopt.lab.signals import Stop
+from adaxopt.lab.store import RunRecord
+from adaxopt.lab.voc import book, claims, rules, studies, tables
+from adaxopt.lab.voc.book import ADAMW, ADAXW, AMSGRADW, SGDM
+from adaxopt.lab.voc.pictures import VOID
+
+SMALL = {"backbone": "tiny", "batch": 2, "crop": 33, "steps": 4}
+ROOT = Path(__file__).parents[2]
+
+
+def asked(root, epochs=4, options=None, optimizer="adaxw", seed=3, **more):
+    return spec.make(
+        study="s",
+        task="voc",
+        task_options={**SMALL, "data": str(root), **more},
+        optimizer=optimizer,
+        options=options or {"lr": 2e-3},
+        epochs=epochs,
+        batch_size=2,
+        seed=seed,
+        schedule={"name": "poly", "power": 0.9},
+    )
+
+
+# -- from end to end --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", voc_sets.SETS)
+def test_both_layouts_from_end_to_end(layout, tmp_path):
+    root = voc_sets.SETS[layout](tmp_path / "set")
+    record = train.run(asked(root, steps=6), tmp_path / "runs")
+    assert [line["step"] for line in record.metrics] == [6, 12, 18, 24]
+    assert record.done["split"] == "test"
+    assert record.done["metric_name"] == "mean IoU"
+    assert record.metrics[-1]["train_loss"] < 0.9 * record.metrics[0]["train_loss"]
+    assert record.metrics[-1]["valid_loss"] < record.metrics[0]["valid_loss"]
+    for line in record.metrics:
+        t = line["step"] - 1
+        assert line["lr"] == pytest.approx(2e-3 * (1 - t / 24) ** 0.9, rel=1e-12)
+
+
+@pytest.mark.parametrize("layout", voc_sets.SETS)
+def test_the_measure_of_a_split_against_a_matrix_by_hand(layout, tmp_path):
+    """Picture by picture with numpy, one matrix for all of them."""
+    task = tasks.load("voc", {**SMALL, "data": str(voc_sets.SETS[layout](tmp_path))})
+    torch.manual_seed(0)
+    (whole,) = task.data()["test"]
+    net = task.model()
+    for branch in net.aspp.branches:
+        torch.nn.init.normal_(branch.weight, std=0.1)  # predictions of many classes
+    with torch.no_grad():
+        loss, metric = task.loss(net.eval(), whole)
+    classes = {"camvid": 11, "voc": 21}[layout]
+    matrix, losses, count = np.zeros((classes, classes), dtype=int), 0.0, 0
+    for start, height, width in whole.pictures.places():
+        pixels = whole.pictures.pixels[start : start + height * width].view(height, width, 4)
+        with torch.no_grad():
+            scores = net(pixels[..., :3].permute(2, 0, 1)[None].float())[0].permute(1, 2, 0).double().numpy()
+        log_p = scores - np.log(np.exp(scores - scores.max(-1, keepdims=True)).sum(-1, keepdims=True))
+        log_p -= scores.max(-1, keepdims=True)
+        for y, x in np.argwhere(pixels[..., 3].numpy() != VOID):
+            mask = int(pixels[y, x, 3])
+            matrix[mask, scores[y, x].argmax()] += 1
+            losses, count = losses - log_p[y, x, mask], count + 1
+    both = np.diag(matrix)
+    union = matrix.sum(0) + matrix.sum(1) - both
+    assert (union > 0).sum() > 3
+    assert metric.item() == pytest.approx(np.mean(both[union > 0] / union[union > 0]), abs=1e-9)
+    assert loss.item() == pytest.approx(losses / count, rel=1e-5)
+
+
+def test_groups_against_a_step_written_out(tmp_path):
+    """x1, x10, x20; decay on weights, none on the head's biases; the runner takes the groups."""
+    root = voc_sets.camvid(tmp_path / "set")
+    lr, decay = 0.03, 0.05
+    options = {"lr": lr, "momentum": 0.0, "weight_decay": decay}
+    record = train.run(
+        asked(root, epochs=1, optimizer="torch:SGD", options=options, steps=1), tmp_path / "runs"
+    )
+    task = tasks.load("voc", {**SMALL, "data": str(root), "steps": 1})
+    with randomness.controlled(3, torch.device("cpu"), 1):
+        crops = task.data()["train"]
+        net = task.model().train()
+        (batch,) = list(crops)
+        task.loss(net, batch)[0].backward()
+        with torch.no_grad():
+            for name, p in net.named_parameters():
+                times = 1 if name.startswith("backbone.") else 20 if name.endswith(".bias") else 10
+                decayed = 0.0 if name.endswith(".bias") else decay
+                p.sub_(times * lr * (p.grad + decayed * p))
+        by_hand = {name: p.detach().clone() for name, p in net.named_parameters()}
+    with randomness.controlled(3, torch.device("cpu"), 1):
+        net = task.model().train()
+        (batch,) = list(crops)
+        optimizer = optimizers.build("torch:SGD", task.groups(net, options), options)
+        task.loss(net, batch)[0].backward()
+        optimizer.step()
+    assert fingerprint(net) == record.done["model_sha256"]
+    for name, p in net.named_parameters():
+        torch.testing.assert_close(p.detach(), by_hand[name], rtol=1e-5, atol=1e-7)
+    assert [g["lr"] for g in optimizer.param_groups] == [lr, 10 * lr, 20 * lr]
+
+
+@pytest.mark.parametrize("stop_at", [2, 6])
+def test_resumed_it_ends_with_the_same_bits(stop_at, tmp_path):
+    root = voc_sets.camvid(tmp_path / "set")
+    whole = train.run(asked(root, epochs=2), tmp_path / "a")
+    stop, seen = Stop(), []
+
+    def progress(step, total, metric):
+        seen.append(step)
+        if step >= stop_at:
+            stop.signum = 15
+
+    with pytest.raises(Interrupted):
+        train.run(asked(root, epochs=2), tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
+    assert stop_at <= seen[-1] < whole.done["steps"]
+    again = train.run(asked(root, epochs=2), tmp_path / "b")
+    assert again.done["sessions"] == 2
+    assert again.done["model_sha256"] == whole.done["model_sha256"]
+    assert again.done["metric"] == whole.done["metric"]
+
+
+def test_pictures_kept_on_the_host_and_a_holdout_to_tune_on(tmp_path):
+    root = voc_sets.voc(tmp_path / "set")
+    device, host = (train.run(asked(root, epochs=1, keep=keep), tmp_path) for keep in ("device", "host"))
+    assert device.done["model_sha256"] == host.done["model_sha256"]
+    with pytest.raises(LabError, match="'valid'"):
+        train.run({**asked(root, epochs=1), "purpose": "tune"}, tmp_path)
+    tuned = train.run({**asked(root, epochs=1, holdout=0.34), "purpose": "tune"}, tmp_path)
+    assert tuned.done["split"] == "valid"
+    held = tasks.load("voc", {**SMALL, "data": str(root), "holdout": 0.34})
+    splits = held.data()
+    assert (splits["train"].pictures, len(splits["valid"][0].pictures)) == (4, 2)
+    starts = set(held.train.start.tolist()) | set(splits["valid"][0].pictures.start.tolist())
+    assert len(starts) == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"backbone": "resnet18"}, "unknown backbone 'resnet18'; known are resnet50"),
+        ({"style": "flax"}, "unknown style 'flax'; known are auto, torch, caffe, keras"),
+        ({"keep": "disk"}, "unknown keep 'disk'"),
+        ({"precision": "fp8"}, "unknown precision 'fp8'"),
+        ({"crop": 0}, "crop=0: must be > 0"),
+        ({"holdout": 1.0}, "holdout=1.0: must be in"),
+        ({"weights": "nowhere.pth"}, "weights=nowhere.pth: no such file"),
+    ],
+)
+def test_wrong_options_are_one_line(given, message, tmp_path):
+    with pytest.raises(LabError) as caught:
+        tasks.load("voc", given)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# -- studies ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_studies_are_the_recipe_and_fair():
+    lrs = {row.optimizer: row.options["lr"] for row in book.STUDIES["camvid"].rows}
+    decays = {row.optimizer: row.options["weight_decay"] for row in book.STUDIES["camvid"].rows}
+    assert (lrs[SGDM], lrs[ADAMW], lrs[AMSGRADW], lrs[ADAXW]) == (2.5e-4, 1e-6, 1e-6, 1e-5)
+    assert (decays[SGDM], decays[ADAMW], decays[AMSGRADW], decays[ADAXW]) == (5e-4, 0.1, 0.1, 5e-2)
+    row = next(row for row in book.STUDIES["camvid"].rows if row.optimizer == ADAXW)
+    assert row.at(1e-5, 2000)["betas"] == [0.9, 1e-3]
+    for name, study in book.STUDIES.items():
+        assert (study.seeds, study.epochs, study.task_options["steps"]) == (3, 4, 500)
+        assert study.schedule == {"name": "poly", "power": 0.9}
+        for row in study.rows:
+            optimizers.check_options(row.optimizer, row.at(row.options["lr"], 2000))
+            if name == "tuning":
+                assert len(row.rates) == 5
+                assert row.rates[0] == lrs[row.optimizer]
+                assert all(b == pytest.approx(4 * a) for a, b in zip(row.rates, row.rates[1:], strict=False))
+    assert {claim.study for claim in rules.CLAIMS} == set(book.STUDIES)
+    for claim in rules.CLAIMS:
+        assert {claim.a, claim.b} <= {row.optimizer for row in book.STUDIES[claim.study].rows}
+
+
+def test_a_study_is_cut_goes_on_and_says_nothing_of_places(tmp_path, monkeypatch, capsys):
+    root = voc_sets.camvid(tmp_path / "set", counts=(3, 1, 1))
+    monkeypatch.setitem(
+        book.STUDIES,
+        "tuning",
+        dataclasses.replace(
+            book.STUDIES["tuning"],
+            rows=tuple(
+                dataclasses.replace(r, rates=r.rates[:2])
+                for r in book.STUDIES["tuning"].rows
+                if r.optimizer in (SGDM, ADAXW)
+            ),
+            tune=2,
+        ),
+    )
+    path = tmp_path / "r.jsonl"
+    call = dict(
+        data=str(root), weights="none", device="cpu", record=str(path), seeds=2, **{**SMALL, "steps": 1}
+    )
+    assert studies.run("voc/tuning", tmp_path / "runs", seconds=0.01, **call) is False
+    assert "time is up" in capsys.readouterr().err
+    assert len(store.read_export(path)) < 8
+    assert studies.run("voc/tuning", tmp_path / "runs", **call) == path
+    found = store.read_export(path)
+    purposes = [(r.spec["optimizer"], r.spec["purpose"]) for r in found]
+    assert {pair: purposes.count(pair) for pair in purposes} == {
+        (name, kind): 2 for name in (SGDM, ADAXW) for kind in ("tune", "final")
+    }
+    assert str(tmp_path) not in path.read_text()
+    assert all(len(r.metrics) == 4 for r in found)
+    for name in (SGDM, ADAXW):
+        tried = {
+            r.spec["options"]["lr"]: r.done["metric"]
+            for r in found
+            if (r.spec["optimizer"], r.spec["purpose"]) == (name, "tune")
+        }
+        final = {
+            r.spec["options"]["lr"]
+            for r in found
+            if (r.spec["optimizer"], r.spec["purpose"]) == (name, "final")
+        }
+        assert len(final) == 1
+        assert tried[final.pop()] == max(tried.values())
+    shown = tables.show(studies.find("tuning"), found)
+    assert "| SGDM | 0.00" in shown
+    with pytest.raises(LabError, match="unknown study 'voc/coco'; known are voc/camvid, voc/tuning"):
+        studies.run("voc/coco")
+
+
+def fake(row, seed, iou, losses=(1.0, 1.0, 1.0, 1.0), seconds=100.0, purpose="final", lr=1.0):
+    status = "finished" if iou is not None else "diverged"
+    lines = [
+        {"step": 500 * (i + 1), "train_loss": loss, "metric": (iou or 0) / 100}
+        for i, loss in enumerate(losses)
+    ]
+    done = {"status": status, "metric": None if iou is None else iou / 100, "seconds": seconds}
+    spec = {"study": "s", "optimizer": row, "seed": seed, "purpose": purpose, "options": {"lr": lr}}
+    env = {"hardware": {"device": "gpu"}, "versions": {"torch": "2"}}
+    return RunRecord(spec, env, lines, done, Path("s"))
+
+
+def runs(a, b, **more):
+    rows = ((ADAXW, a), (SGDM, b))
+    return [fake(row, seed, iou, **more) for row, values in rows for seed, iou in enumerate(values)]
+
+
+CASES = {
+    "above, seed by seed": (runs([50, 60, 70], [49, 59.1, 68.9]), "held", 3),
+    "below": (runs([49, 59.1, 68.9], [50, 60, 70]), "not held", 3),
+    "either": (runs([50, 60, 70], [49, 61, 70]), "undecided", 3),
+    "two seeds": (runs([50, 60], [49, 59]), "undecided", 2),
+    "one diverged": (runs([50, 60, 70, None], [49, 59.1, 68.9, 50]), "not held", 3),
+    "one row": (runs([50, 60, 70], []), "undecided", 0),
+}
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_verdicts_on_iou(what):
+    records, verdict, n = CASES[what]
+    row = claims.judge(rules.CLAIMS[0], records)
+    assert (row["verdict"], row["n"]) == (verdict, n)
+    assert row["ours"].startswith("not run") == (n == 0)
+    if what == "above, seed by seed":  # 1.0, 0.9, 1.1: mean 1, sd 0.1, t(2) = 4.3027
+        half = 4.302652729911275 * 0.1 / 3**0.5
+        assert f"{1:+.2f} [{1 - half:+.2f}, {1 + half:+.2f}]" in row["ours"]
+
+
+def test_verdicts_on_speed_time_and_rates():
+    faster = next(claim for claim in rules.CLAIMS if claim.rule == "faster")
+    slow = [fake(SGDM, s, 50, (1.5 + 0.01 * s, 1.2, 1.0, 0.1)) for s in range(3)]
+    quick = [fake(ADAXW, s, 50, (1.0, 0.9, 0.8, 9.0)) for s in range(3)]  # the last quarter does not count
+    assert claims.judge(faster, slow + quick)["verdict"] == "held"
+    swapped = [
+        dataclasses.replace(r, spec={**r.spec, "optimizer": {SGDM: ADAXW, ADAXW: SGDM}[r.spec["optimizer"]]})
+        for r in slow + quick
+    ]
+    assert claims.judge(faster, swapped)["verdict"] == "not held"
+    time = next(claim for claim in rules.CLAIMS if claim.rule == "as-fast")
+    for factor, verdict in ((1.01, "held"), (1.2, "not held"), (0.8, "not held"), (1.05, "undecided")):
+        pair = [
+            fake(row, s, 50, seconds=100 * f + s * 0.5 * (row == ADAXW))
+            for row, f in ((ADAXW, factor), (ADAMW, 1))
+            for s in (-1, 0, 1)
+        ]
+        assert claims.judge(time, pair)["verdict"] == verdict, factor
+    ratio = next(claim for claim in rules.CLAIMS if claim.rule == "lr-ratio")
+    for lr, verdict in (
+        (10.0, "held"),
+        (40.0, "held"),
+        (2.5, "held"),
+        (160.0, "not held"),
+        (1.0, "not held"),
+    ):
+        pair = [fake(ADAXW, 0, 50, lr=lr), fake(ADAMW, 0, 50, lr=1.0)]
+        assert claims.judge(ratio, pair)["verdict"] == verdict, lr
+
+
+def test_the_table_has_every_row_and_the_papers_numbers(tmp_path):
+    assert tables.camvid(tmp_path) == "*Not run yet (`adax reproduce voc/camvid`).*"
+    found = [*runs([50, 60, 70], [None, 40, 42]), fake(ADAXW, 10000, 33, purpose="tune", lr=0.5)]
+    lines = tables.show(book.STUDIES["tuning"], found).splitlines()
+    assert "at 500 / 1,000 / 1,500 / 2,000 steps" in lines[0]
+    assert lines[2].startswith("| SGDM | 1 |  | 2 (1 diverged) | 41.00 (")
+    assert lines[2].endswith("| 76.28 ± 0.15 |")
+    assert lines[3].startswith("| AdamW | not run |")
+    assert (
+        "| AdaX-W | 1 | 0.5: 33.0 | 3 | 60.00 (35.16 to 84.84) | 60.0 / 60.0 / 60.0 / 60.0 | 1.000 | 100 |"
+        in lines[5]
+    )
+
+
+def test_the_committed_claims_are_what_the_records_give(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert claims.main(["--check"]) == 0
+    assert claims.main(["--records", str(tmp_path), "--check"]) == 1
+    assert "voc.json: is not what the records give" in capsys.readouterr().err
+    assert claims.main(["--records", str(tmp_path)]) == 0
+    rows = json.loads((tmp_path / "claims" / "voc.json").read_text())
+    assert {row["ours"].split(" (")[0] for row in rows} == {"not run"}
+    assert len({row["id"] for row in rows}) == len(rows) == 16
+
+
+# -- getting it -------------------------------------------------------------------------------------------------------
+
+
+def test_camvid_is_fetched_with_git_and_checked(tmp_path, monkeypatch):
+    made = voc_sets.camvid(tmp_path / "origin")
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "x"],
+    ):
+        subprocess.run(["git", *words], cwd=made, check=True)
+    monkeypatch.setattr(camvid.fetch, "__defaults__", (made.as_uri(),))
+    heard = []
+    with pytest.raises(LabError, match=r"decodes to sha256 .* not used"):
+        data.get("camvid", tmp_path / "data", heard.append)
+    monkeypatch.setattr(camvid, "DIGEST", camvid.digest(made))
+    found = data.get("camvid", tmp_path / "data", heard.append)
+    assert found.folder == tmp_path / "data" / "camvid"
+    assert "CC BY-NC" in str(found)
+    assert "checking" in heard[-1]  # and no more: the copy that was there is the set
+    (found.folder / "CamVid" / "train" / "s0.png").write_bytes(b"")
+    assert data.get("camvid", tmp_path / "data", heard.append).digest == camvid.DIGEST
+    monkeypatch.setattr(camvid.fetch, "__defaults__", ((tmp_path / "nowhere").as_uri(),))
+    with pytest.raises(LabError, match=r"git could not fetch .*nowhere"):
+        data.get("camvid", tmp_path / "more", heard.append)
+
+
+def test_weights_are_checked_by_what_they_decode_to(tmp_path, monkeypatch):
+    (tmp_path / "model.json").write_text(
+        json.dumps(
+            {
+                "weightsManifest": [
+                    {
+                        "paths": ["a.bin"],
+                        "weights": [{"name": "fc1000/bias", "shape": [2], "dtype": "float32"}],
+                    }
+                ]
+            }
+        )
+    )
+    (tmp_path / "a.bin").write_bytes(np.array([1, 2], dtype="<f4").tobytes())
+    with pytest.raises(LabError, match=r"decodes to sha256 .*, the published weights are"):
+        data.get("resnet50-weights", tmp_path, lambda line: None)
+    monkeypatch.setattr(resnet50, "DIGEST", resnet50.digest(tmp_path))
+    assert data.get("resnet50-weights", tmp_path, lambda line: None).folder == tmp_path
+    (tmp_path / "a.bin").write_bytes(np.array([1, 3], dtype="<f4").tobytes())
+    assert resnet50.digest(tmp_path) != resnet50.DIGEST
