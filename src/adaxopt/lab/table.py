@@ -45,14 +45,15 @@ def comparison(result: Comparison) -> Any:
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
+        collapse_padding=True,
     )
     table.add_column("optimizer", style="bold", no_wrap=True)
     table.add_column("lr", justify="right", no_wrap=True)
     table.add_column(f"{result.metric_name}, {percent}", justify="right", no_wrap=True)
     table.add_column("n", justify="right")
     table.add_column(f"better than {study.baseline}?", justify="right", no_wrap=True)
-    table.add_column("verdict")
-    table.add_column("ms/step", justify="right")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("ms/step", justify="right", no_wrap=True)
     sign = 1 if result.higher_is_better else -1
     means = [sign * row.estimate.mean for row in result.rows if row.estimate]
     for row in result.rows:
@@ -63,7 +64,7 @@ def comparison(result: Comparison) -> Any:
             spread(row.estimate),
             str(row.n) + (f" ({row.diverged} diverged)" if row.diverged else ""),
             spread(row.verdict.difference, "+") if row.verdict else "baseline",
-            row.verdict.sentence() if row.verdict else "",
+            row.verdict.outcome if row.verdict else "",
             number(row.step_ms, 3),
             style="green" if leads else None,
         )
@@ -82,6 +83,9 @@ def _caption(result: Comparison, percent: str) -> str:
     edge = " * the best lr lies at the edge of those tried: a larger --tune may find a better one." * any(
         row.edge for row in result.rows
     )
+    for row in result.rows:
+        if row.verdict and (row.verdict.outcome == "undecided" or row.verdict.note):
+            edge += f" {row.optimizer}: {row.verdict.sentence()}."
     return (
         f"{how}{edge} Verdict on 'better than {study.baseline}': held when the whole {percent} "
         f"{study.rule.interval} interval of the paired difference (n >= {study.rule.least}) lies above "
