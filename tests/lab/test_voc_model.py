@@ -108,6 +108,18 @@ def test_scores_between_cells_lie_on_lines(size):
     assert between(size[0], cells.shape[-2], torch.device("cpu")).sum(1).sub(1).abs().max() < 1e-6
 
 
+def test_autocast_is_bfloat16_between_float32_ends():
+    torch.manual_seed(0)
+    net = stir(deeplab("tiny", 4))
+    pixels = torch.rand(1, 3, 41, 41) * 255
+    low, full = net(pixels, autocast=True), net(pixels)
+    assert low.dtype == torch.float32
+    off = (low - full).abs().max() / full.abs().max()
+    assert 1e-5 < off < 5e-2
+    low.square().mean().backward()
+    assert {p.grad.dtype for p in net.parameters()} == {torch.float32}
+
+
 def test_the_input_is_pixels_minus_the_styles_mean():
     net = deeplab("tiny", 4, "keras")
     stem, seen = net.backbone, []

@@ -175,6 +175,25 @@ def test_wrong_options_are_one_line(given, message, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_on_a_gpu_it_is_the_same_task(tmp_path):
+    """Crops, scores in bf16 and the measure beside the CPU's; then a run that learns."""
+    root = voc_sets.voc(tmp_path / "set")
+    found = []
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        task = tasks.load("voc", {**SMALL, "data": str(root)})
+        splits = task.data()
+        net = task.model().to(device)
+        batch = tuple(part.to(device) for part in next(iter(splits["train"])))
+        with torch.no_grad():
+            found.append((task.loss(net, batch)[0].item(), task.loss(net, splits["test"][0])[0].item()))
+    assert found[0] == pytest.approx(found[1], rel=2e-2)
+    record = train.run(asked(root, steps=6), tmp_path / "runs", Settings("cuda"))
+    assert record.metrics[-1]["train_loss"] < 0.9 * record.metrics[0]["train_loss"]
+
+
 # -- studies ----------------------------------------------------------------------------------------------------------
 
 

@@ -114,6 +114,7 @@ class Voc:
         self.holdout, self.keep, self.precision = holdout, keep, precision
         self.schedule = {"name": "poly", "power": 0.9}
         self.train: Pictures | None = None
+        self.ready: Pictures | None = None
 
     def data(self) -> dict[str, Any]:
         _, splits = load(*self.place)
@@ -121,7 +122,7 @@ class Voc:
         if self.holdout:
             stay, held = hold_out(len(train), self.holdout)
             train, rest["valid"] = part(train, stay), part(splits["train"], held)
-        self.train = train
+        self.train, self.ready = train, None
         crops = RandomCrops(len(train), self.steps, self.batch_size, self.scales)
         return {"train": crops, **{split: [Whole(pictures)] for split, pictures in rest.items()}}
 
@@ -151,18 +152,24 @@ class Voc:
         low = device.type == "cuda" and self.precision == "bf16"
         if isinstance(batch, Whole):
             return self._whole(model, batch, device, low)
-        if self.train is None:
-            self.data()
-        assert self.train is not None
         place = device if self.keep == "device" else torch.device("cpu")
         draws = tuple(part.to(place) for part in batch)
-        colours, classes = crop(self.train.on(place), draws, self.crop, model.mean.to(place))  # type: ignore[arg-type]
+        colours, classes = crop(self._there(place), draws, self.crop, model.mean.to(place))  # type: ignore[arg-type]
         scores, classes = model(colours.to(device), low), classes.to(device)
         loss = cross_entropy(scores, classes)
         with torch.no_grad():
             called = scores[:, :, ::8, ::8].argmax(1)
             iou = mean_iou(confusion(classes[:, ::8, ::8], called, scores.shape[1]))
         return loss, iou
+
+    def _there(self, place: torch.device) -> Pictures:
+        """The training pictures on `place`, put there once."""
+        if self.train is None:
+            self.data()
+        assert self.train is not None
+        if self.ready is None or self.ready.pixels.device != place:
+            self.ready = self.train.on(place)
+        return self.ready
 
     def _whole(self, model: DeepLab, batch: Whole, device: torch.device, low: bool) -> tuple[Tensor, Tensor]:
         """The mean loss over all pixels that are not void, and mean IoU from one matrix."""
