@@ -13,6 +13,7 @@ import torch
 from cifar_sets import binary, make
 
 from adaxopt.lab.cifar import claims, drive, studies, tables
+from adaxopt.lab.cifar.adopt import adopt
 from adaxopt.lab.cifar.book import STUDIES, TABLE2
 from adaxopt.lab.cifar.feed import Images
 from adaxopt.lab.cifar.rules import CLAIMS, Claim
@@ -94,6 +95,52 @@ def test_a_study_in_one_go_and_in_pieces(folder, tmp_path, monkeypatch):
     assert "| AdaX-W |" in said[-1]
     assert [r["curve"] for r in drive.records(pieces / "table2.jsonl")] == [r["curve"] for r in whole]
     assert list(pieces.glob("*.part")) == []
+
+
+def test_a_run_of_another_study_is_not_run_again(folder, tmp_path):
+    """beta2's row at 1e-4 is table2's AdaX-W, whatever it is called there; the other rows are not."""
+    options = dict(data=folder, device="cpu", seeds=1, epochs=1, tell=lambda text: None)
+    (tmp_path / "a").mkdir()
+    table2 = studies.run("cifar10/table2", str(tmp_path / "a"), **options)
+    own, said = drive.records(table2), []
+    for place, where in (("a", {}), ("b", {"reuse": str(tmp_path / "a")})):
+        beta2 = drive.records(
+            studies.run("cifar10/beta2", str(tmp_path / place), **{**options, **where, "tell": said.append})
+        )
+        assert len(beta2) == 3
+        (adopted,) = (r for r in beta2 if "same_run_as" in r)
+        assert (adopted["row"], adopted["same_run_as"]) == ("adaxw b2 0.0001", "table2: adaxw")
+        (source,) = (r for r in own if r["row"] == "adaxw")
+        assert adopted["curve"] == source["curve"]
+        assert "beta2: 1 runs are table2's own" in said
+    again = drive.records(studies.run("cifar10/beta2", str(tmp_path / "c"), **options))
+    assert not any("same_run_as" in r for r in again)
+    (run_anew,) = (r for r in again if r["row"] == "adaxw b2 0.0001")
+    assert run_anew["curve"] == adopted["curve"]  # nothing would have been learned
+
+
+@pytest.mark.parametrize(
+    ("study", "changed", "count"),
+    [
+        ("epsilon", {}, 2),
+        ("padax", {}, 2),
+        ("trace", {}, 0),
+        ("runtime", {}, 0),
+        ("tuning", {}, 0),
+        ("lr", {}, 1),
+        ("lr", {"precision": "fp32"}, 0),
+        ("lr", {"images": 49_999}, 0),
+        ("lr", {"seed": 7}, 0),
+        ("lr", {"same_run_as": "other: row"}, 0),
+        ("decay", {}, 0),
+    ],
+)
+def test_what_may_be_adopted(study, changed, count):
+    lines = [{**line, **changed} for line in drive.records(RECORDS / "cifar10" / "table2.jsonl")]
+    chosen = STUDIES[study]
+    found = adopt(chosen, [run for run in chosen.runs() if run.seed == 0], lines, 50_000, "bf16")
+    assert len(found) == count
+    assert all(line["study"] == study for line in found)
 
 
 def test_no_time_at_all_leaves_a_checkpoint_to_go_on_from(folder, tmp_path):

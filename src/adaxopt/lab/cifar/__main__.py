@@ -18,6 +18,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--per-stack", type=int, default=25)
     parser.add_argument("--precision", choices=studies.PRECISIONS, default="bf16")
+    parser.add_argument("--reuse", default="")
     given = vars(parser.parse_args())
     name = given.pop("study")
     complete = studies.carry(f"cifar10/{name}", tell=lambda text: print(text, flush=True), **given)

@@ -19,6 +19,7 @@ import torch
 
 from adaxopt.lab import environment
 from adaxopt.lab.cifar import shelf
+from adaxopt.lab.cifar.adopt import adopt
 from adaxopt.lab.cifar.book import Study
 from adaxopt.lab.cifar.feed import Images
 from adaxopt.lab.cifar.plain import PlainNetwork
@@ -42,13 +43,23 @@ def carry_out(
     seconds: float = math.inf,
     precision: str = "bf16",
     network: Callable[..., Network] | None = None,
+    reuse: Sequence[Path] = (),
     tell: Say = lambda text: None,
 ) -> bool:
-    """Run what `out` does not hold yet; True when the study is complete, False when the time was up before."""
+    """Run what `out` does not hold yet; True when the study is complete, False when the time was up before.
+
+    `reuse` are record files of other studies: a run that is there under another name is taken from there.
+    """
     out.mkdir(parents=True, exist_ok=True)
     lines = out / f"{study.name}.jsonl"
-    done = {(r["row"], r["seed"]) for r in records(lines)}
-    todo = [run for run in study.runs() if (run.row, run.seed) not in done]
+    todo = _left(study, lines)
+    known = [line for path in reuse for line in records(path)]
+    adopted = adopt(study, todo, known, len(train), precision if train.labels.is_cuda else "fp32")
+    if adopted:
+        with open(lines, "a") as file:
+            file.writelines(json.dumps(line) + "\n" for line in adopted)
+        tell(f"{study.name}: {len(adopted)} runs are {adopted[0]['same_run_as'].split(':')[0]}'s own")
+        todo = _left(study, lines)
     began = time.monotonic()
     for stack_runs in stacks(todo, per_stack, alone=study.alone):
         stack = _stack(study, stack_runs, train, test, precision, network)
@@ -76,6 +87,11 @@ def carry_out(
                 )
         shelf.drop(kept)
     return True
+
+
+def _left(study: Study, lines: Path) -> list[Run]:
+    done = {(r["row"], r["seed"]) for r in records(lines)}
+    return [run for run in study.runs() if (run.row, run.seed) not in done]
 
 
 def stacks(runs: Sequence[Run], size: int, *, alone: bool = False) -> list[list[Run]]:

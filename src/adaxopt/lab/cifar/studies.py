@@ -30,13 +30,15 @@ def run(
     per_stack: int = 25,
     seconds: float = math.inf,
     precision: str = "bf16",
+    reuse: str = "",
     tell: drive.Say = fetch.say,
 ) -> Path | bool:
     """Carry out the study `name` as far as `seconds` allow: the record's path, or False when more is to be done.
 
     Results are lines of `out`/<study>.jsonl, and `tell` gets their table at the end. `data` is a folder with CIFAR-10
     (default: where `adax data get` puts it);
-    `seeds` and `epochs` other than 0 replace the study's own, and the records say so.
+    `seeds` and `epochs` other than 0 replace the study's own, and the records say so; runs that another study in `out`,
+    or a record in the folder `reuse`, has under another name are taken from there.
     """
     complete = carry(
         name,
@@ -48,6 +50,7 @@ def run(
         per_stack=per_stack,
         seconds=seconds,
         precision=precision,
+        reuse=reuse,
         tell=tell,
     )
     if not complete:
@@ -68,6 +71,7 @@ def carry(
     per_stack: int = 25,
     seconds: float = math.inf,
     precision: str = "bf16",
+    reuse: str = "",
     tell: drive.Say = fetch.say,
 ) -> bool:
     """The work of `run`; True when the study is complete, False when the time was up before."""
@@ -82,7 +86,17 @@ def carry(
     if study.holdout:
         train, test = hold_out(train, study.holdout)
     return drive.carry_out(
-        study, train, test, Path(out), per_stack=per_stack, seconds=seconds, precision=precision, tell=tell
+        study,
+        train,
+        test,
+        Path(out),
+        per_stack=per_stack,
+        seconds=seconds,
+        precision=precision,
+        reuse=[
+            path for folder in (out, *filter(None, [reuse])) for path in sorted(Path(folder).glob("*.jsonl"))
+        ],
+        tell=tell,
     )
 
 

@@ -74,8 +74,10 @@ def not_run(root: Path = Path("records")) -> list[str]:
 def throughput(root: Path = Path("records")) -> str:
     """Seconds per model and epoch, by the number of networks at once."""
     record = json.loads((root / "cifar10" / "throughput.json").read_text())
-    lines = ["| networks at once | training | testing |", "|---|---|---|"]
+    lines = ["| networks at once | precision | training | testing |", "|---|---|---|---|"]
     for row in record["rows"]:
         cuts = "" if row["cuts"] == "final" else " (earlier cuts)"
-        lines.append(f"| {row['models']}{cuts} | {row['train_seconds']:.3f} | {row['test_seconds']:.3f} |")
+        precision = row.get("precision", record["precision"])
+        times = f"{row['train_seconds']:.3f} | {row['test_seconds']:.3f}"
+        lines.append(f"| {row['models']}{cuts} | {precision} | {times} |")
     return "\n".join(lines)
