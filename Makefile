@@ -32,7 +32,7 @@ check: setup  ## ruff, types, import rules
 	PYTHONPATH=src $(BIN)/lint-imports
 
 INTEGRATIONS = .venv-integrations
-FRAMEWORKS = torch numpy jax optax keras tensorflow-cpu transformers accelerate lightning peft ray tyro rich pillow pytest pytest-xdist build
+FRAMEWORKS = torch numpy jax optax keras tensorflow-cpu transformers accelerate lightning peft ray triton tyro rich pillow pytest pytest-xdist build
 
 $(INTEGRATIONS)/.ready: constraints-integrations.txt
 	test -x $(INTEGRATIONS)/bin/python || $(PYTHON) -m venv $(INTEGRATIONS)

@@ -10,20 +10,27 @@ from importlib import metadata
 def need(who: str, install: str, **least: str) -> None:
     """Raise ImportError with what to install, unless every package is there in at least the version given.
 
-    >>> need("adaxopt.jax", "adaxopt[jax]", no_such_package="1.0")
+    >>> need("register_timm", "timm", no_such_package="1.0")
     Traceback (most recent call last):
-    ImportError: adaxopt.jax needs no_such_package>=1.0, which is not installed: pip install "adaxopt[jax]"
+    ImportError: register_timm needs no_such_package>=1.0, which is not installed: pip install timm
     """
     for name, version in least.items():
-        what = f'"{install}"' if "[" in install else install  # a shell would read the brackets
         if importlib.util.find_spec(name) is None:
-            raise ImportError(f"{who} needs {name}>={version}, which is not installed: pip install {what}")
+            raise ImportError(f"{who} needs {name}>={version}, which is not installed: {_pip(install)}")
         try:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:  # a source tree on the path: its version is its owner's affair
             continue
         if _order(found) < _order(version):
-            raise ImportError(f"{who} needs {name}>={version}, found {found}: pip install --upgrade {what}")
+            raise ImportError(f"{who} needs {name}>={version}, found {found}: {_pip(install, '--upgrade ')}")
+
+
+def _pip(install: str, option: str = "") -> str:
+    """The command; an extra of this package in quotes (a shell would read the brackets), and from a checkout too."""
+    if "[" not in install:
+        return f"pip install {option}{install}"
+    extra = install[install.index("[") :]
+    return f'pip install {option}"{install}" (from a checkout: pip install {option}-e ".{extra}")'
 
 
 def _order(version: str) -> tuple[int, ...]:

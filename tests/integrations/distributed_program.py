@@ -2,10 +2,12 @@
 
     torchrun --nproc-per-node=2 distributed_program.py <folder> <scenario> [<scenario> ...]
 
-Rank 0 writes <folder>/<scenario>_<world size>.pt. Every scenario trains `model()` on `batches()`; what a process
-sees of a batch is its share, so the mean of the gradients over processes is the gradient of the whole.
+On CPU with gloo, on a GPU with NCCL where ADAXOPT_DEVICE=cuda; with TRITON_INTERPRET=1 the kernel steps CPU shards.
+Rank 0 writes <folder>/<scenario>_<world size>.pt. Every scenario trains `model()` on `batches()`; what a process sees
+of a batch is its share, so the mean of the gradients over processes is the gradient of the whole.
 """
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -31,21 +33,22 @@ from torch.nn.parallel import DistributedDataParallel
 import adaxopt
 
 STEPS = 6
+DEVICE = torch.device(os.environ.get("ADAXOPT_DEVICE", "cpu"))
 OPTIONS = {"lr": 1e-2, "weight_decay": 0.1, "betas": (0.9, 1e-2)}
 
 
 def model():
     """Two linear layers of which neither size is a multiple of 4, so that shards are uneven."""
     torch.manual_seed(3)
-    return nn.Sequential(nn.Linear(6, 10), nn.Tanh(), nn.Linear(10, 3)).double()
+    return nn.Sequential(nn.Linear(6, 10), nn.Tanh(), nn.Linear(10, 3)).double().to(DEVICE)
 
 
 def batches(steps=STEPS):
     generator = torch.Generator().manual_seed(4)
     return [
         (
-            torch.randn(8, 6, generator=generator, dtype=torch.float64),
-            torch.randn(8, 3, generator=generator, dtype=torch.float64),
+            torch.randn(8, 6, generator=generator, dtype=torch.float64).to(DEVICE),
+            torch.randn(8, 3, generator=generator, dtype=torch.float64).to(DEVICE),
         )
         for _ in range(steps)
     ]
@@ -87,6 +90,11 @@ def full(net):
     }
 
 
+def kernels(optimizer):
+    """How many launches of the fused kernel a step of this process has become."""
+    return sum(len(plan.plans) for plan in optimizer._plans.values())
+
+
 def ddp():
     net = DistributedDataParallel(model())
     train(net, adaxopt.AdaXW(net.parameters(), **OPTIONS), batches())
@@ -118,7 +126,11 @@ def fsdp2():
         net = sharded()
         optimizer = adaxopt.AdaXW(net.parameters(), **{**OPTIONS, **options})
         train(net, optimizer, batches())
-        found[name] = {"params": full(net), "reference": reference(**options)}
+        found[name] = {
+            "params": full(net),
+            "reference": reference(**{**options, "foreach": True, "fused": None}),
+            "kernels": kernels(optimizer),
+        }
     found["stats"] = optimizer.stats()
     return found
 
@@ -140,15 +152,17 @@ def mixed():
         "params": full(net),
         "tensor_and_dtensor": any("DTensor" in type(p.data).__name__ for p in net.parameters()),
         "kinds": kinds,
+        "kernels": kernels(optimizer),
     }
 
 
 def tensor_parallel():
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    mesh = init_device_mesh(DEVICE.type, (dist.get_world_size(),))
     net = parallelize_module(model(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    train(net, adaxopt.AdaXW(net.parameters(), **OPTIONS), batches(), whole=True)
+    optimizer = adaxopt.AdaXW(net.parameters(), **OPTIONS)
+    train(net, optimizer, batches(), whole=True)
     placements = {name: str(getattr(p, "placements", None)) for name, p in net.named_parameters()}
-    return {"params": full(net), "placements": placements}
+    return {"params": full(net), "placements": placements, "kernels": kernels(optimizer)}
 
 
 def zero():
@@ -188,19 +202,23 @@ def clipping():
 
 def stochastic():
     """bfloat16 parameters rounded by chance: a shard draws what the whole tensor would."""
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    mesh = init_device_mesh(DEVICE.type, (dist.get_world_size(),))
     generator = torch.Generator().manual_seed(5)
-    whole = nn.Parameter(torch.randn(7, 3, generator=generator).bfloat16())
+    whole = nn.Parameter(torch.randn(7, 3, generator=generator).bfloat16().to(DEVICE))
     part = nn.Parameter(distribute_tensor(whole.detach().clone(), mesh, [Shard(0)]))
     settings = {"lr": 1e-2, "rounding": "stochastic", "state_dtype": torch.bfloat16, "seed": 9}
     optimizers = [adaxopt.AdaXW([p], **settings) for p in (whole, part)]
     for _ in range(20):
-        g = torch.randn(7, 3, generator=generator).bfloat16()
+        g = torch.randn(7, 3, generator=generator).bfloat16().to(DEVICE)
         whole.grad = g
         part.grad = distribute_tensor(g.clone(), mesh, [Shard(0)])
         for optimizer in optimizers:
             optimizer.step()
-    return {"whole": whole.detach(), "part": part.detach().full_tensor()}
+    return {
+        "whole": whole.detach(),
+        "part": part.detach().full_tensor(),
+        "kernels": [kernels(optimizer) for optimizer in optimizers],
+    }
 
 
 def _folder(name):
@@ -295,12 +313,16 @@ def offload():
 def main():
     folder, names = Path(sys.argv[1]), sys.argv[2:]
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    if DEVICE.type == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if DEVICE.type == "cuda" else "gloo")
     for name in names:
         found = globals()[name]()
         if dist.get_rank() == 0:
             torch.save(found, folder / f"{name}_{dist.get_world_size()}.pt")
         dist.barrier()
+    del found
+    gc.collect()  # a model holds the process group; threads that outlive it may abort the process at its end
     dist.destroy_process_group()
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,8 +19,18 @@ PAGE = "distributed.md"
 TORCHRUN = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run"]
 
 
-def start(folder, name):
-    words = command(PAGE, name)
+PORT = "29517"
+"""The page's meeting point; the tests' is the system's choice."""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("localhost", 0))
+        return str(s.getsockname()[1])
+
+
+def start(folder, name, port=PORT):
+    words = [word.replace(PORT, port) for word in command(PAGE, name)]
     settings = dict(word.split("=") for word in words[: words.index("torchrun")])
     words = words[words.index("torchrun") :]
     return subprocess.Popen(
@@ -39,10 +50,10 @@ def start(folder, name):
 
 def finish(process):
     try:
-        output, _ = process.communicate(timeout=300)
+        output, _ = process.communicate(timeout=600)
     except subprocess.TimeoutExpired:
         process.terminate()  # the launcher ends its workers
-        pytest.fail(f"still running after five minutes: {process.communicate()[0][-4000:]}")
+        pytest.fail(f"still running after ten minutes: {process.communicate()[0][-4000:]}")
     assert process.returncode == 0, output[-4000:]
     return output
 
@@ -87,7 +98,8 @@ def test_a_killed_worker_costs_nothing_but_the_steps_since_the_last_checkpoint(t
 def test_two_launchers_meet_and_resume_what_one_began(tmp_path):
     """As two machines do; the checkpoint folder is shared, as theirs must be."""
     write_files(PAGE, tmp_path)
-    output = "".join(finish(p) for p in [start(tmp_path, "nodes"), start(tmp_path, "nodes")])
+    port = free_port()
+    output = "".join(finish(p) for p in [start(tmp_path, "nodes", port), start(tmp_path, "nodes", port)])
     assert sorted(re.findall(r"rank \d of \d begins at step \d+", output)) == [
         "rank 0 of 2 begins at step 0",
         "rank 1 of 2 begins at step 0",
@@ -97,8 +109,15 @@ def test_two_launchers_meet_and_resume_what_one_began(tmp_path):
 
 @feature("PyTorch distributed", "DDP")
 @feature("PyTorch distributed", "ZeroRedundancyOptimizer")
-def test_replicas(tmp_path):
+def test_replicas_and_that_no_thread_outlives_their_group(tmp_path):
+    """A thread of gloo that is left may abort the process while Python shuts down."""
     write_files(PAGE, tmp_path)
+    with (tmp_path / "replicas.py").open("a") as program:
+        program.write(
+            "from pathlib import Path\n"
+            "left = [path.read_text() for path in Path('/proc/self/task').glob('*/comm')]\n"
+            "assert not any('gloo' in name for name in left), left\n"
+        )
     finish(start(tmp_path, "replicas"))
 
 

@@ -111,11 +111,13 @@ assert (p < 1).all()
     [
         (
             "import adaxopt.jax",
-            'adaxopt.jax needs jax>=0.6, which is not installed: pip install "adaxopt[jax]"',
+            'adaxopt.jax needs jax>=0.6, which is not installed: pip install "adaxopt[jax]" '
+            '(from a checkout: pip install -e ".[jax]")',
         ),
         (
             "import adaxopt.keras",
-            'adaxopt.keras needs keras>=3.12, which is not installed: pip install "adaxopt[keras]"',
+            'adaxopt.keras needs keras>=3.12, which is not installed: pip install "adaxopt[keras]" '
+            '(from a checkout: pip install -e ".[keras]")',
         ),
         (
             "from adaxopt.integrations import register_timm; register_timm()",
@@ -139,7 +141,8 @@ def test_a_version_that_is_too_old_says_what_to_install():
     with pytest.raises(ImportError) as e:
         need("adaxopt.jax", "adaxopt[jax]", pytest="999.1")
     assert str(e.value) == (
-        f'adaxopt.jax needs pytest>=999.1, found {pytest.__version__}: pip install --upgrade "adaxopt[jax]"'
+        f'adaxopt.jax needs pytest>=999.1, found {pytest.__version__}: pip install --upgrade "adaxopt[jax]" '
+        '(from a checkout: pip install --upgrade -e ".[jax]")'
     )
     need("adaxopt.jax", "adaxopt[jax]", pytest="1.0")
 
