@@ -61,7 +61,7 @@ class Ranks:
 
 @contextmanager
 def joined(device: str) -> Iterator[Ranks]:
-    """The processes that torchrun started, or this one alone; the group is left at the end."""
+    """The processes that torchrun started, or this one alone; a group that is made here is left at the end."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         yield Ranks(choose_device(device))
@@ -76,6 +76,9 @@ def joined(device: str) -> Iterator[Ranks]:
     where = choose_device(f"cuda:{local}") if kind == "cuda" else torch.device("cpu")
     if kind == "cuda":
         torch.cuda.set_device(where)
+    if dist.is_initialized():
+        yield Ranks(where, rank, world)
+        return
     dist.init_process_group("nccl" if kind == "cuda" else "gloo")
     try:
         yield Ranks(where, rank, world)

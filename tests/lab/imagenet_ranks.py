@@ -1,0 +1,65 @@
+"""What each of the processes of test_imagenet_ranks.py does: a study in one go, and the same cut and resumed.
+
+torchrun ... imagenet_ranks.py PICTURES OUT
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import types
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from adaxopt.lab.imagenet import book, drive, studies
+from adaxopt.lab.imagenet.ranks import joined
+from adaxopt.lab.imagenet.recipe import Recipe
+from adaxopt.lab.imagenet.train import Training
+
+RECIPE = Recipe(epochs=2, batch=7, size=16, stored=16, width=4)
+"""Batches of 7, 7 and 4: the two processes have 4 and 3, 4 and 3, 2 and 2 pictures."""
+ENDS: list[list[torch.Tensor]] = []
+
+
+def prepare(groups: int = 1) -> None:
+    """A study of AdaX-W alone whose runs leave their last parameters and running statistics in ENDS."""
+    study = replace(book.TINY, rows=book.TINY.rows[3:4], recipe=replace(RECIPE, groups=groups))
+    book.STUDIES["tiny"] = study
+    kept = Training._end_epoch
+
+    def end(self: Training) -> None:
+        kept(self)
+        if self.epoch == RECIPE.epochs:
+            found = itertools.chain(self.network.parameters(), self._buffers())
+            ENDS.append([t.detach().clone() for t in found])
+
+    Training._end_epoch = end  # type: ignore[method-assign]
+
+
+def run(pictures: str, out: Path, **options: object) -> object:
+    given = dict(data=pictures, device="cpu", seeds=1, precision="fp64", **options)
+    return studies.run("tiny", out, **given)  # type: ignore[arg-type]
+
+
+def main(pictures: str, out: Path) -> None:
+    torch.set_num_threads(1)
+    prepare()
+    with joined("cpu") as ranks:
+        assert ranks.world == 2
+        assert run(pictures, out / "whole")
+        ticks = itertools.count()
+        drive.time = types.SimpleNamespace(monotonic=lambda: next(ticks))  # type: ignore[assignment]
+        calls = 1
+        while not run(pictures, out / "cut", seconds=15.0):
+            calls += 1
+        assert calls > 1
+        if ranks.first:
+            torch.save({"whole": ENDS[0], "cut": ENDS[1], "calls": calls}, out / "ends.pt")
+        everywhere = ranks.gather(torch.cat([t.flatten() for t in ENDS[0]]))
+        assert torch.equal(everywhere[0], everywhere[1])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,590 @@
+"""The ImageNet task from folders to records: networks, crops, order, a run that is killed, studies and claims."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import types
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from picture_sets import make, tiny
+from PIL import Image
+
+from adaxopt.lab import spec, task, train
+from adaxopt.lab.cifar import order
+from adaxopt.lab.errors import LabError
+from adaxopt.lab.imagenet import __main__ as command
+from adaxopt.lab.imagenet import augment, book, cache, drive, speed, studies, tables
+from adaxopt.lab.imagenet.feed import Feed, Mapped, Resident, hold_out
+from adaxopt.lab.imagenet.ranks import Ranks
+from adaxopt.lab.imagenet.recipe import Recipe
+from adaxopt.lab.imagenet.train import Training
+from adaxopt.lab.models.imagenet import GroupedBatchNorm2d, resnet, seeded
+from adaxopt.lab.optimizers import build
+
+CPU = torch.device("cpu")
+ALONE = Ranks(CPU)
+SMALL = Recipe(epochs=2, batch=7, size=16, stored=16, width=4)
+SRC = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """18 training and 12 validation pictures of 16x16 in Tiny-ImageNet's layout, with their cache beside them."""
+    place = tmp_path_factory.mktemp("pictures") / "set"
+    tiny(place, make())
+    cache.obtain(place, 16, workers=1)
+    return place
+
+
+@pytest.fixture
+def data(folder):
+    found = cache.load(f"{folder}-16px")
+    feeds = [Feed(Resident.of(found.parts[split], CPU)) for split in ("train", "val")]
+    return drive.Data(*feeds, len(found.classes), found.digest)
+
+
+# -- networks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "stem", "classes", "count"),
+    [
+        ("resnet18", "imagenet", 1000, 11_689_512),
+        ("resnet50", "imagenet", 1000, 25_557_032),
+        ("resnet18", "small", 200, 11_689_512 - 3 * 64 * (49 - 9) - 800 * 513),
+        ("resnet50", "small", 200, 25_557_032 - 3 * 64 * (49 - 9) - 800 * 2049),
+    ],
+)
+def test_parameter_counts(name, stem, classes, count):
+    """torchvision's; the small stem has 3x3 instead of 7x7 weights, and fewer classes fewer rows of the head."""
+    net = resnet(name, classes, stem=stem)
+    assert sum(p.numel() for p in net.parameters()) == count
+
+
+@pytest.mark.parametrize(
+    ("stem", "size", "side"), [("imagenet", 224, 7), ("imagenet", 64, 2), ("small", 64, 4)]
+)
+def test_the_last_stage_is_as_large_as_said(stem, size, side):
+    net = resnet("resnet18", 10, stem=stem, width=2)
+    x = torch.zeros(1, 3, size, size)
+    assert net.blocks(net.pool(net.bn(net.conv(x)))).shape[2:] == (side, side)
+
+
+def _norm(state, x, name):
+    mean, variance = (state[f"{name}.running_{k}"][:, None, None] for k in ("mean", "var"))
+    gain, bias = (state[f"{name}.{k}"][:, None, None] for k in ("weight", "bias"))
+    return (x - mean) / torch.sqrt(variance + 1e-5) * gain + bias
+
+
+def test_bottlenecks_against_a_network_written_out():
+    net = seeded(0, "resnet50", 5, stem="imagenet", width=4).double().eval()
+    with torch.no_grad():
+        for name, b in net.named_buffers():
+            if "running" in name:
+                b.add_(0.3 * torch.rand_like(b))
+    state = net.state_dict()
+    x = torch.randn(2, 3, 64, 64, dtype=torch.float64)
+
+    def unit(x, conv, norm, stride=1):
+        weight = state[f"{conv}.weight"]
+        y = F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2)
+        return _norm(state, y, norm)
+
+    h = F.max_pool2d(unit(x, "conv", "bn", 2).relu(), 3, 2, 1)
+    block = 0
+    for stage, count in enumerate((3, 4, 6, 3)):
+        for i in range(count):
+            stride, at = (2 if stage and i == 0 else 1), f"blocks.{block}"
+            inner = unit(h, f"{at}.conv1", f"{at}.bn1").relu()
+            inner = unit(
+                inner, f"{at}.conv2", f"{at}.bn2", stride
+            ).relu()  # torchvision: the stride is in the 3x3
+            skip = unit(h, f"{at}.shortcut.0", f"{at}.shortcut.1", stride) if i == 0 else h
+            h = (unit(inner, f"{at}.conv3", f"{at}.last") + skip).relu()
+            block += 1
+    scores = h.mean((2, 3)) @ state["head.weight"].t() + state["head.bias"]
+    torch.testing.assert_close(net(x), scores, rtol=1e-9, atol=1e-9)
+
+
+def test_initial_weights():
+    plain, zero = (seeded(0, "resnet18", 10, stem="small", zero_init=z) for z in (False, True))
+    weight = plain.blocks[3].conv2.weight  # 128 channels, 3x3: fan-out 1152
+    assert weight.std().item() == pytest.approx((2 / 1152) ** 0.5, rel=0.02)
+    assert all((b.last.weight == 1).all() for b in plain.blocks)
+    assert all((b.last.weight == 0).all() for b in zero.blocks)
+    assert torch.equal(plain.conv.weight, zero.conv.weight)
+
+
+def test_a_grouped_norm_has_the_statistics_of_each_part():
+    norm, x = GroupedBatchNorm2d(3).double(), torch.randn(7, 3, 4, 4, dtype=torch.float64)
+    norm.groups = 2
+    parts = x[:4], x[4:]
+    means, variances = ([getattr(p, k)((0, 2, 3)) for p in parts] for k in ("mean", "var"))
+    expected = torch.cat(
+        [(p - p.mean((0, 2, 3), True)) / (p.var((0, 2, 3), False, keepdim=True) + 1e-5).sqrt() for p in parts]
+    )
+    torch.testing.assert_close(norm(x), expected)
+    torch.testing.assert_close(norm.running_mean, 0.1 * sum(means) / 2)
+    torch.testing.assert_close(norm.running_var, 0.9 + 0.1 * sum(variances) / 2)
+    plain = torch.nn.BatchNorm2d(3).double()
+    assert not torch.allclose(plain(x), norm(x), atol=1e-3)
+    held = {f"n.{k}": v for k, v in norm.state_dict().items()}
+    torch.testing.assert_close(norm.eval()(x), _norm(held, x, "n"))
+
+
+# -- crops ----------------------------------------------------------------------------------------------------------
+
+
+def some_keys(n, seed=0):
+    return order.keys([seed], 0, n, 2, CPU)[0]
+
+
+@pytest.mark.parametrize(("side", "out"), [(64, 64), (80, 64), (32, 48)])
+def test_a_crop_is_pillows(side, out):
+    """Cut by numpy, resized and flipped by Pillow, whose bytes are rounded twice."""
+    raw = np.random.default_rng(0).integers(0, 256, (24, side, side, 3), dtype=np.uint8)
+    box, flip = augment.boxes(some_keys(24), side)
+    got = augment.resample(torch.from_numpy(raw), box, flip, out, torch.float64)
+    for picture, (top, left, height, width), turned, ours in zip(raw, box.tolist(), flip, got, strict=True):
+        cut = Image.fromarray(picture[top : top + height, left : left + width])
+        wanted = np.asarray(cut.resize((out, out), Image.Resampling.BILINEAR)).astype(float)
+        wanted = wanted[:, ::-1] if turned else wanted
+        assert np.abs(ours.permute(1, 2, 0).numpy() - wanted).max() < 1.1
+
+
+def test_crops_are_distributed_as_they_should_be():
+    n, side = 20_000, 100
+    box, flip = augment.boxes(some_keys(n), side)
+    top, left, height, width = box.T.double()
+    assert (height >= 1).all()
+    assert ((top >= 0) & (left >= 0) & (top + height <= side) & (left + width <= side)).all()
+    assert flip.double().mean().item() == pytest.approx(0.5, abs=0.015)
+    area, ratio = height * width / side**2, width / height
+    assert area.min() > 0.07
+    assert area.max() > 0.97
+    assert (ratio.log().abs() < np.log(4 / 3) + 0.06).all()
+    assert ratio.log().mean().item() == pytest.approx(0.0, abs=0.01)
+    # the mean area of torchvision's procedure, drawn here one by one
+    rng = np.random.default_rng(1)
+    areas = []
+    for _ in range(20_000):
+        for _ in range(10):
+            a, r = rng.uniform(0.08, 1) * side**2, np.exp(rng.uniform(np.log(3 / 4), np.log(4 / 3)))
+            w, h = round((a * r) ** 0.5), round((a / r) ** 0.5)
+            if 0 < w <= side and 0 < h <= side:
+                break
+        else:
+            w = h = side
+        areas.append(w * h / side**2)
+    assert area.mean().item() == pytest.approx(np.mean(areas), abs=0.01)
+    room = height < 60  # where it lies is uniform
+    assert (top / (side - height))[room].mean().item() == pytest.approx(0.5, abs=0.02)
+
+
+def test_normalisation_by_hand():
+    raw = torch.full((1, 6, 6, 3), 128, dtype=torch.uint8)
+    raw[0, 0, 0] = torch.tensor([255, 0, 7])
+    middle = augment.middle_batch(raw, 4)
+    assert middle.shape == (1, 3, 4, 4)
+    assert middle[0, 1, 0, 0].item() == pytest.approx((128 / 255 - 0.456) / 0.224, abs=1e-6)
+    corner = augment.middle_batch(raw, 6)[0, :, 0, 0]
+    assert corner.tolist() == pytest.approx(
+        [(1 - 0.485) / 0.229, -0.456 / 0.224, (7 / 255 - 0.406) / 0.225], abs=1e-5
+    )
+
+
+# -- order ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_every_picture_once_and_the_same_order_for_any_number_of_processes(world, folder):
+    part = cache.load(f"{folder}-16px").parts["train"]
+    alone = [
+        torch.cat((b.raw.flatten(1), b.keys[:, None] % 251), 1)
+        for b in Feed(Resident.of(part, CPU)).epoch(3, 1, 5, 0, ALONE)
+    ]
+    assert [len(b) for b in alone] == [5, 5, 5, 3]
+    shares = [
+        [
+            torch.cat((b.raw.flatten(1), b.keys[:, None] % 251), 1)
+            for b in Feed(Mapped(part, CPU)).epoch(3, 1, 5, 0, Ranks(CPU, rank, world))
+        ]
+        for rank in range(world)
+    ]
+    for batch, *parts in zip(alone, *shares, strict=True):
+        assert torch.equal(torch.cat(parts), batch)
+    rows = torch.cat(alone)
+    assert len(torch.unique(rows[:, :-1], dim=0)) == 18
+    later = list(Feed(Resident.of(part, CPU)).epoch(3, 1, 5, 2, ALONE))
+    assert torch.equal(later[0].raw.flatten(1), alone[2][:, :-1])
+    other = next(Feed(Resident.of(part, CPU)).epoch(3, 2, 5, 0, ALONE))
+    assert not torch.equal(other.raw.flatten(1), alone[0][:, :-1])
+
+
+def test_a_last_batch_smaller_than_the_processes_is_refused(data):
+    with pytest.raises(
+        LabError, match="batch=17: the last batch of 18 pictures has 1, fewer than the 2 processes"
+    ):
+        next(data.train.epoch(0, 0, 17, 0, Ranks(CPU, 0, 2)))
+
+
+def test_pictures_that_are_held_out_are_not_trained_on(data):
+    rest, kept = hold_out(data.train, 5)
+    assert (len(rest), len(kept)) == (13, 5)
+    rows = [*rest.rows.tolist(), *kept.rows.tolist()]
+    assert sorted(rows) == list(range(18))
+    seen = torch.cat([b.raw for b in rest.epoch(0, 0, 4, 0, ALONE)])
+    held = torch.cat([raw for raw, _ in kept.in_order(3, ALONE)])
+    assert not (seen.flatten(1)[:, None] == held.flatten(1)[None]).all(2).any()
+
+
+# -- one run --------------------------------------------------------------------------------------------------------
+
+
+def a_run(row="adaxw", seed=0):
+    chosen = next(r for r in book.TINY.rows if r.name == row)
+    return book.Run(chosen.name, chosen.optimizer, chosen.options, seed)
+
+
+def training(data, recipe=SMALL, run=None, **options):
+    return Training(
+        run or a_run(), recipe, data.train, data.test, data.classes, ALONE, **{"precision": "fp32", **options}
+    )
+
+
+def bits(trained):
+    return [t.clone() for t in itertools.chain(trained.network.parameters(), trained.network.buffers())]
+
+
+def test_a_step_is_the_gradient_of_the_mean_loss_of_the_batch(data):
+    """One step of SGD by hand: the first batch, its crops, the mean cross-entropy, the warmed-up lr."""
+    options = dict(lr=0.1, momentum=0.9, weight_decay=1e-4)
+    mine = training(data, run=book.Run("sgdm", "torch:SGD", options, 5), precision="fp64")
+    net = seeded(5, "resnet18", 3, stem="small", width=4).double()
+    batch = next(data.train.epoch(5, 0, 7, 0, ALONE))
+    box, flip = augment.boxes(batch.keys, 16)
+    x = augment.normalise(augment.resample(batch.raw, box, flip, 16, torch.float64))
+    scores = net(x)
+    loss = (torch.logsumexp(scores, 1) - scores[torch.arange(7), batch.labels]).mean()
+    grads = torch.autograd.grad(loss, list(net.parameters()))
+    steps = iter([False, True])
+    assert not mine.advance(stop=lambda: next(steps, True) or True)
+    warm = max(1, round(0.05 * 6))
+    for p, g, got in zip(net.parameters(), grads, mine.network.parameters(), strict=True):
+        expected = p - 0.1 / warm * (g + 1e-4 * p)
+        torch.testing.assert_close(got, expected.detach(), rtol=1e-10, atol=1e-12)
+    assert mine.sums[0].item() == pytest.approx(7 * loss.item(), rel=1e-12)
+
+
+def test_top_1_by_hand(data):
+    mine = training(data)
+    mine.advance()
+    net = mine.network.eval()
+    right = 0
+    for raw, label in zip(data.test.pictures.images, data.test.pictures.labels, strict=True):
+        pixels = raw.double().numpy() / 255
+        x = (pixels - np.array([0.485, 0.456, 0.406])) / np.array([0.229, 0.224, 0.225])
+        scores = net(torch.from_numpy(x).permute(2, 0, 1)[None].float())[0].tolist()
+        right += scores.index(max(scores)) == int(label)
+    assert mine.accuracy() == pytest.approx(100 * right / 12)
+    assert mine.history[-1]["test_accuracy"] == round(100 * right / 12, 4)
+
+
+@pytest.mark.parametrize("row", ["sgdm", "amsgradw", "adaxw"])
+def test_put_down_and_taken_up_at_every_step(row, data):
+    whole = training(data, run=a_run(row))
+    whole.advance()
+    saved = io.BytesIO()
+    done, sessions = False, 0
+    while not done:
+        part = training(data, run=a_run(row))
+        if sessions:
+            saved.seek(0)
+            part.load(torch.load(saved, weights_only=True))
+        done = part.advance(stop=lambda: True)
+        sessions += 1
+        saved = io.BytesIO()
+        torch.save(part.state(), saved)
+    assert sessions == 7  # six steps, and the end
+    assert all(torch.equal(a, b) for a, b in zip(bits(part), bits(whole), strict=True))
+    assert part.history == whole.history
+
+
+def test_memory_format_and_where_pictures_lie_change_nothing_but_rounding(data, folder):
+    found = cache.load(f"{folder}-16px")
+    mapped = replace(
+        data, train=Feed(Mapped(found.parts["train"], CPU)), test=Feed(Mapped(found.parts["val"], CPU))
+    )
+    runs = [training(data), training(mapped), training(data, channels_last=False, precision="fp64")]
+    for one in runs:
+        one.advance()
+    assert all(torch.equal(a, b) for a, b in zip(bits(runs[0]), bits(runs[1]), strict=True))
+    assert runs[0].history[0]["train_loss"] == pytest.approx(runs[2].history[0]["train_loss"], rel=1e-3)
+    assert runs[0].network.blocks[0].conv1.weight.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_what_a_run_refuses(data):
+    mine = training(data)
+    mine.advance(stop=lambda: True)
+    with pytest.raises(LabError, match="checkpoint of a run with other settings"):
+        training(data, run=a_run(seed=1)).load(mine.state())
+    with pytest.raises(LabError, match="pictures of 16 pixels; the recipe asks for 64"):
+        training(data, recipe=Recipe())
+    with pytest.raises(LabError, match="unknown precision 'fp8'"):
+        training(data, precision="fp8")
+    with pytest.raises(LabError, match="size=65: must be <= stored=64"):
+        Recipe(size=65)
+
+
+# -- studies --------------------------------------------------------------------------------------------------------
+
+
+def test_the_recipe_is_the_papers():
+    tiny_, r18, r50 = (book.STUDIES[name] for name in ("tiny", "resnet18", "resnet50"))
+    settings = {row.name: (row.options["lr"], row.options["weight_decay"]) for row in tiny_.rows}
+    assert settings == {
+        "sgdm": (0.1, 1e-4),
+        "adamw": (1e-3, 0.1),
+        "amsgradw": (1e-3, 0.1),
+        "adaxw": (5e-3, 5e-2),
+        "adaxw-b2T50": (5e-3, 5e-2),
+    }
+    long = tiny_.rows[-1].options["betas"][1] * tiny_.recipe.steps(100_000)
+    assert long == pytest.approx(50, rel=1e-5)
+    from adaxopt.lab.schedule import factor
+
+    total = r18.recipe.steps(1_281_167)
+    f = factor(r18.recipe.schedule(0.1), total)
+    assert total == 500_500
+    at = [f(round(share * total)) for share in (0.025, 0.05, 0.29, 0.31, 0.61, 0.91)]
+    assert at == pytest.approx([0.5, 1, 1, 0.1, 0.01, 0.001], rel=1e-3)
+    g = factor(r50.recipe.schedule(0.1), total)
+    assert 0.1 * g(total - 1) == pytest.approx(1e-6, rel=1e-3)
+    assert (r18.recipe.size, r18.recipe.batch, r18.recipe.stem) == (224, 256, "imagenet")
+
+
+@pytest.mark.parametrize("name", book.STUDIES)
+def test_every_row_can_be_built(name):
+    study = book.STUDIES[name]
+    assert len({row.name for row in study.rows}) == len(study.rows)
+    for row in study.rows:
+        p = torch.nn.Parameter(torch.ones(3))
+        p.grad = torch.ones(3)
+        build(row.optimizer, [p], row.options).step()
+        assert torch.isfinite(p).all()
+
+
+def test_names_are_the_same_everywhere():
+    from adaxopt.lab import reproduce
+
+    assert tuple(book.STUDIES) == command.STUDIES
+    assert set(studies.NAMES) == {name for name in reproduce.STUDIES if name.startswith("imagenet/")}
+
+
+def tinier(monkeypatch, **changes):
+    """The study `tiny` with a recipe for pictures of 16 pixels."""
+    study = replace(book.STUDIES["tiny"], recipe=replace(SMALL, **changes))
+    monkeypatch.setitem(book.STUDIES, "tiny", study)
+    monkeypatch.setitem(
+        book.STUDIES, "tuning", replace(book.STUDIES["tuning"], recipe=replace(SMALL, epochs=1))
+    )
+    monkeypatch.setitem(
+        book.STUDIES, "tuned", replace(book.STUDIES["tuned"], recipe=replace(SMALL, **changes))
+    )
+
+
+def test_a_study_end_to_end_in_one_go_and_in_pieces(folder, tmp_path, monkeypatch, capsys):
+    tinier(monkeypatch)
+    options = [
+        "--data",
+        str(folder),
+        "--device",
+        "cpu",
+        "--seeds",
+        "1",
+        "--precision",
+        "fp32",
+        "--workers",
+        "1",
+    ]
+    assert command.main(["tiny", *options, "--out", str(tmp_path / "one")]) == 0
+    assert "| AdaX-W, b2·T = 50 | 0.005 |" in capsys.readouterr().out
+    whole = drive.records(tmp_path / "one" / "tiny.jsonl")
+    assert [r["row"] for r in whole] == ["sgdm", "adamw", "amsgradw", "adaxw", "adaxw-b2T50"]
+    for r in whole:
+        assert (r["images"], r["test_images"], r["classes"], r["steps"]) == (18, 12, 3, 6)
+        assert len(r["curve"]["test_accuracy"]) == 2
+        assert r["curve"]["test_accuracy"][-1] == r["test_accuracy"]
+        assert str(folder) not in json.dumps(r)
+    assert [r["b2_steps"] for r in whole] == [None, None, None, 6e-4, round(6 * book.LONG_MEMORY, 4)]
+
+    ticks = itertools.count()
+    clock = types.SimpleNamespace(monotonic=lambda: next(ticks))
+    monkeypatch.setattr(drive, "time", clock)
+    calls = 0
+    while True:
+        code = command.main(["tiny", *options, "--out", str(tmp_path / "two"), "--seconds", "20"])
+        calls += 1
+        if code == 0:
+            break
+        assert code == 3
+        assert list((tmp_path / "two").glob("*.pt")) or calls > 1
+    assert calls > 3
+    pieces = drive.records(tmp_path / "two" / "tiny.jsonl")
+    assert [(r["row"], r["curve"]) for r in pieces] == [(r["row"], r["curve"]) for r in whole]
+    assert not list((tmp_path / "two").glob("*.pt"))
+
+
+def tried(best):
+    """Lines of tuning in which each method's `best` lr is the best."""
+    return [
+        {"row": f"{m} lr {lr:g}", "options": {"lr": lr}, "test_accuracy": 40.0 + (lr == best.get(m))}
+        for m, rates in book.RATES.items()
+        for lr in rates
+    ]
+
+
+def test_tuned_rows_come_from_tuning_and_runs_are_not_made_twice(folder, tmp_path, monkeypatch):
+    tinier(monkeypatch, epochs=1)
+    options = dict(data=str(folder), device="cpu", seeds=1, precision="fp32", workers=1)
+    with pytest.raises(
+        LabError, match=r"sgdm was not tuned at lr 1, 0\.3, 0\.1, 0\.03, 0\.01; run imagenet/tuning first"
+    ):
+        studies.run("imagenet/tuned", tmp_path, **options)
+    best = {"sgdm": 0.1, "adamw": 3e-3, "amsgradw": 1e-3, "adaxw": 5e-3}  # the paper's for all but AdamW
+    (tmp_path / "tuning.jsonl").write_text("".join(json.dumps(line) + "\n" for line in tried(best)))
+    said = []
+    studies.run("imagenet/tiny", tmp_path, **options)
+    studies.run("imagenet/tuned", tmp_path, **options, tell=said.append)
+    lines = drive.records(tmp_path / "tuned.jsonl")
+    assert {r["row"]: r["options"]["lr"] for r in lines} == best
+    assert [r.get("copied_from") for r in lines] == ["tiny", None, "tiny", "tiny"]
+    assert "| AdamW | 0.003 |" in said[-1]
+
+
+def test_tuning_keeps_a_tenth_from_training(folder):
+    found = studies.load(replace(book.TUNING, recipe=SMALL), str(folder), ALONE)
+    assert (len(found.train), len(found.test)) == (16, 2)
+    assert found.train.pictures is found.test.pictures
+
+
+def test_of_equal_rates_the_papers_is_taken():
+    assert book.best_rates(tried({})) == {"sgdm": 0.1, "adamw": 1e-3, "amsgradw": 1e-3, "adaxw": 5e-3}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(name="imagenet/table2"), "unknown study 'imagenet/table2'; known are imagenet/tiny"),
+        (dict(name="tiny", precision="fp8"), "unknown precision 'fp8'; known are bf16"),
+        (dict(name="tiny", data="/nowhere"), r"/nowhere: no such folder; name one with train/ and val/"),
+        (dict(name="tiny", epochs=-1), "epochs=-1: must be >= 1"),
+        (dict(name="tiny", device="cuda:97"), r"this machine has \d+ CUDA devices"),
+    ],
+)
+def test_wrong_input(options, message, folder, tmp_path):
+    name = options.pop("name")
+    with pytest.raises(LabError, match=message):
+        studies.run(name, tmp_path, **{"data": str(folder), "device": "cpu", **options})
+
+
+def test_no_data_says_how_to_get_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("ADAX_DATA", str(tmp_path))
+    with pytest.raises(LabError, match=r"adax data get tiny-imagenet.*data=FOLDER"):
+        studies.run("tiny", tmp_path, device="cpu")
+
+
+def test_speed_of_input_and_training(data):
+    found = speed.measure(data, SMALL, ALONE, drive.How("fp32"), batches=2)
+    assert [r["what"] for r in found["rows"]] == ["read, no network", "read and crop, no network", "training"]
+    assert all(r["images_per_second"] > 0 for r in found["rows"])
+    assert "| read and crop, no network |" in tables.speed_table(found)
+
+
+# -- killed ---------------------------------------------------------------------------------------------------------
+
+EPOCHS = 6
+KILLED = """
+import sys
+from dataclasses import replace
+from adaxopt.lab.imagenet import book, studies
+from adaxopt.lab.imagenet.recipe import Recipe
+import torch
+torch.set_num_threads(1)
+study = replace(book.TINY, rows=book.TINY.rows[3:4], recipe=Recipe(**eval(sys.argv[3])))
+book.STUDIES["tiny"] = study
+studies.run("tiny", sys.argv[2], data=sys.argv[1], device="cpu", seeds=1, precision="fp32", checkpoint_seconds=0.0)
+"""
+
+
+def test_kill_9_in_the_middle_and_the_same_bits(folder, tmp_path, monkeypatch):
+    sizes = dict(epochs=EPOCHS, batch=9, size=16, stored=16, width=4)
+    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
+    arguments = [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "killed"), repr(sizes)]
+    process = subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    said = next((line for line in process.stderr if "epoch 2 of" in line), "ended early")
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert "epoch 2 of" in said
+    assert torch.load(tmp_path / "killed" / "tiny-adaxw-0.pt", weights_only=True)["at"][2] < 2 * EPOCHS
+
+    study = replace(book.TINY, rows=book.TINY.rows[3:4], recipe=Recipe(**sizes))
+    monkeypatch.setitem(book.STUDIES, "tiny", study)
+    ends = []
+    kept = Training._end_epoch
+    monkeypatch.setattr(
+        Training, "_end_epoch", lambda self: (kept(self), ends.append((self.epoch, bits(self))))
+    )
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for out in ("killed", "whole"):
+            studies.run("tiny", tmp_path / out, data=str(folder), device="cpu", seeds=1, precision="fp32")
+    finally:
+        torch.set_num_threads(threads)
+    assert [epoch for epoch, _ in ends].count(EPOCHS) == 2
+    resumed, whole = (found for epoch, found in ends if epoch == EPOCHS)
+    assert all(torch.equal(a, b) for a, b in zip(resumed, whole, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(whole, ends[-2][1], strict=True))
+    killed, undisturbed = (drive.records(tmp_path / out / "tiny.jsonl")[0] for out in ("killed", "whole"))
+    assert killed["curve"] == undisturbed["curve"]
+    assert EPOCHS < len(ends) < 2 * EPOCHS  # what the killed process did was not done again
+
+
+# -- the task -------------------------------------------------------------------------------------------------------
+
+
+def test_the_task_in_the_labs_own_runner(folder, tmp_path):
+    options = {"data": str(folder), "size": 16, "width": 4, "precision": "fp32"}
+    given = spec.make(
+        study="pictures", task="imagenet", task_options=options, optimizer="adaxw", options={}, epochs=2,
+        batch_size=6, seed=0, schedule=task.load("imagenet", options).schedule,
+    )  # fmt: skip
+    record = train.run(given, tmp_path)
+    assert record.done["status"] == "finished"
+    assert record.done["metric_name"] == "accuracy"
+    assert record.done["steps"] == 6
+    assert 0 <= record.done["metric"] <= 1
+    with pytest.raises(LabError, match="model='vgg': must be one of resnet18, resnet50"):
+        task.load("imagenet", {"model": "vgg"})
+
+
+def test_bf16_autocast_on_a_cpu(data):
+    mine = training(data, recipe=replace(SMALL, epochs=1), precision="bf16")
+    mine.advance()
+    exact = training(data, recipe=replace(SMALL, epochs=1), precision="fp32")
+    exact.advance()
+    assert mine.history[0]["train_loss"] == pytest.approx(exact.history[0]["train_loss"], rel=0.05)
+    assert mine.history[0]["train_loss"] != exact.history[0]["train_loss"]

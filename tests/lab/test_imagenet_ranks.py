@@ -1,0 +1,61 @@
+"""Two processes by torchrun (gloo): the parameters of one process with the whole batch, and exact resumption.
+
+Under DistributedDataParallel each process's norms have the statistics of its own share of the batch. The one process
+that it is compared with therefore has `groups=2`: norms with the statistics of each half, everything else of the whole
+batch. In float64 both agree to rounding.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import imagenet_ranks
+import torch
+from picture_sets import make, tiny
+
+from adaxopt.lab.imagenet import book, cache, drive
+from adaxopt.lab.imagenet.train import Training
+
+HERE = Path(__file__).parent
+
+
+def alone(pictures, out, groups, monkeypatch):
+    monkeypatch.setitem(book.STUDIES, "tiny", book.STUDIES["tiny"])  # what `prepare` changes is put back
+    monkeypatch.setattr(Training, "_end_epoch", Training._end_epoch)
+    imagenet_ranks.prepare(groups)
+    imagenet_ranks.ENDS.clear()
+    assert imagenet_ranks.run(pictures, out)
+    monkeypatch.undo()
+    return imagenet_ranks.ENDS[0]
+
+
+def test_two_processes_are_one_with_twice_the_batch(tmp_path, monkeypatch):
+    place = tmp_path / "set"
+    tiny(place, make())
+    cache.obtain(place, 16, workers=1)
+    environment = {**os.environ, "PYTHONPATH": f"{HERE.parents[1] / 'src'}", "OMP_NUM_THREADS": "1"}
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run(
+        [sys.executable, *words, str(HERE / "imagenet_ranks.py"), str(place), str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = torch.load(tmp_path / "ends.pt", weights_only=True)
+    assert all(torch.equal(a, b) for a, b in zip(found["whole"], found["cut"], strict=True))
+
+    one = alone(str(place), tmp_path / "one", 2, monkeypatch)
+    difference = max((a - b).abs().max().item() for a, b in zip(found["whole"], one, strict=True))
+    assert difference < 1e-10
+    plain = alone(str(place), tmp_path / "plain", 1, monkeypatch)
+    assert max((a - b).abs().max().item() for a, b in zip(found["whole"], plain, strict=True)) > 1e-4
+
+    two, single = (drive.records(tmp_path / out / "tiny.jsonl")[0] for out in ("whole", "one"))
+    assert (two["processes"], single["processes"]) == (2, 1)
+    assert two["curve"] == single["curve"]
+    assert [path.name for path in (tmp_path / "cut").iterdir()] == ["tiny.jsonl"]
