@@ -235,7 +235,7 @@ def test_a_study_is_cut_goes_on_and_says_nothing_of_places(tmp_path, monkeypatch
     )
     path = tmp_path / "r.jsonl"
     call = dict(
-        data=str(root), weights="none", device="cpu", record=str(path), seeds=2, **{**SMALL, "steps": 1}
+        data=str(root), weights="scratch", device="cpu", record=str(path), seeds=2, **{**SMALL, "steps": 1}
     )
     assert studies.run("voc/tuning", tmp_path / "runs", seconds=0.01, **call) is False
     assert "time is up" in capsys.readouterr().err

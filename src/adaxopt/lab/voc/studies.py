@@ -24,7 +24,7 @@ from adaxopt.lab.voc.book import NAMES, STUDIES
 
 CHECKPOINT_SECONDS = 120.0
 """A checkpoint has three numbers a parameter, 300 MB."""
-SCRATCH = "none"
+SCRATCH = "scratch"
 PLACES = ("data", "weights")
 """Options that say where things lie on a machine; records do not."""
 
@@ -54,7 +54,7 @@ def run(
     be done.
 
     `data` is a folder with CamVid, `weights` a file or folder with a ResNet-50's (default: where `adax data get` puts
-    them; "none" starts from scratch). `seeds` other than 0, and any option of the task (`steps=100`, `crop=161`),
+    them; "scratch" takes none). `seeds` other than 0, and any option of the task (`steps=100`, `crop=161`),
     replace the study's own; such runs have another name, and are not taken for the study's.
     """
     study = find(name)
