@@ -6,8 +6,6 @@ python -m adaxopt.lab.imagenet.claims --check    fails when the committed file i
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,9 +14,9 @@ from typing import Any
 
 from adaxopt.lab import stats
 from adaxopt.lab.cifar.drive import records
-from adaxopt.lab.imagenet.rules import CLAIMS, EARLY, FLOOR, LATER, LEAST, Claim
+from adaxopt.lab.claims import LEAST, RECORDS, command, outcome
+from adaxopt.lab.imagenet.rules import CLAIMS, EARLY, FLOOR, LATER, Claim
 
-RECORDS = Path("records")
 MEASURES = {
     "final": "top-1 after the last epoch",
     "trained": "training accuracy of the last epoch",
@@ -53,22 +51,6 @@ def measured(measure: str, record: Line) -> float:
     if measure == "late":
         return curve["test_accuracy"][-1] - curve["test_accuracy"][max(1, round(LATER * epochs)) - 1]
     return record["seconds"]
-
-
-def outcome(rule: str, margin: float, low: float, high: float) -> str:
-    """The verdict on an interval.
-
-    >>> outcome("above", 0, 0.1, 2.0), outcome("no-loss", 0.5, -0.6, 0.2), outcome("within", 1, 1.5, 2.0)
-    ('held', 'undecided', 'not held')
-    """
-    inside, outside = {
-        "above": (low > margin, high < margin),
-        "no-loss": (low > -margin, high < -margin),
-        "below": (high < margin, low > margin),
-        "within": (low > -margin and high < margin, low > margin or high < -margin),
-        "ratio": (low > 1 - margin and high < 1 + margin, low > 1 + margin or high < 1 - margin),
-    }[rule]
-    return "held" if inside else "not held" if outside else "undecided"
 
 
 def judge(claim: Claim, lines: Sequence[Line]) -> dict[str, Any]:
@@ -116,26 +98,5 @@ def all_claims(root: Path = RECORDS) -> list[dict[str, Any]]:
     return [judge(claim, found[claim.study]) for claim in CLAIMS]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Write the file, or check it."""
-    parser = argparse.ArgumentParser(description="Judge the ImageNet claims from the records.")
-    parser.add_argument("--records", type=Path, default=RECORDS)
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args(arguments)
-    path = options.records / "claims" / "imagenet.json"
-    text = json.dumps(all_claims(options.records), indent=1) + "\n"
-    if options.check:
-        same = path.is_file() and path.read_text() == text
-        if not same:
-            print(
-                f"{path}: is not what the records give; run python -m adaxopt.lab.imagenet.claims",
-                file=sys.stderr,
-            )
-        return 0 if same else 1
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command("imagenet", "adaxopt.lab.imagenet.claims", all_claims))

@@ -25,9 +25,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-LEAST = 3
 FLOOR = 2.0
+"""A final accuracy that is no more than this is a run that failed."""
 EARLY, LATER = 0.3, 0.7
+"""Shares of the run: before the first drop of lr, and well after the second."""
 Measure = Literal["final", "trained", "early", "late", "seconds"]
 Rule = Literal["above", "within", "no-loss", "below", "ratio"]
 

@@ -1,0 +1,149 @@
+"""The claims on ImageNet: verdicts from records made by hand, tables, and the committed files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from adaxopt.lab.imagenet import book, claims, tables
+from adaxopt.lab.imagenet.rules import CLAIMS, Claim
+
+ROOT = Path(__file__).parents[2]
+
+
+def line(row, seed, test, trained=80.0, early=40.0, seconds=100.0, loss=1.0):
+    """A run of ten epochs: three early ones, then training at `trained`; the test accuracy ends at `test`."""
+    return {
+        "study": "tiny",
+        "row": row,
+        "seed": seed,
+        "options": {"lr": 0.005},
+        "recipe": {"epochs": 10, "model": "resnet18", "stem": "small", "size": 64, "batch": 256},
+        "images": 100_000,
+        "test_images": 10_000,
+        "classes": 200,
+        "steps": 3910,
+        "precision": "bf16",
+        "b2_steps": 0.391 if row.startswith("adax") else None,
+        "test_accuracy": test,
+        "train_accuracy": trained,
+        "train_loss": loss,
+        "curve": {
+            "test_accuracy": [10.0] * 6 + [test - 2] * 3 + [test],
+            "train_accuracy": [early] * 3 + [trained] * 7,
+            "train_loss": [1.0] * 9 + [loss],
+        },
+        "seconds": seconds,
+        "images_per_second": 10_000.0,
+        "environment": {"hardware": {"device": "a device"}},
+    }
+
+
+def runs(row, *tests, **rest):
+    return [line(row, seed, test, **rest) for seed, test in enumerate(tests)]
+
+
+HIGH, LOW = (60.0, 60.2, 59.9), (57.0, 57.3, 56.8)
+
+
+def about(measure, rule, margin=0.0, b="b"):
+    return Claim("x", "here", "a is so", "tiny", measure, rule, "a", b, margin)
+
+
+@pytest.mark.parametrize(
+    ("claim", "a", "b", "verdict", "ours"),
+    [
+        (about("final", "above"), runs("a", *HIGH), runs("b", *LOW), "held", "60.03 - 57.03 = +3.00 [+2.75, +3.25]"),
+        (about("final", "above"), runs("a", *LOW), runs("b", *HIGH), "not held", "-3.00"),
+        (about("final", "above", 3.0), runs("a", *HIGH), runs("b", *LOW), "undecided", "+3.00"),
+        (about("final", "no-loss", 0.5), runs("a", *HIGH), runs("b", *HIGH), "held", "+0.00"),
+        (about("final", "no-loss", 0.5), runs("a", *LOW), runs("b", *HIGH), "not held", "-3.00"),
+        (about("final", "within", 1.0), runs("a", *HIGH), runs("b", *LOW), "not held", "+3.00"),
+        (about("early", "above"), runs("a", *LOW, early=50.0), runs("b", *HIGH), "held", "50.00 - 40.00 = +10.00"),
+        (about("trained", "above", 1.0), runs("a", *LOW, trained=80.5), runs("b", *HIGH), "not held", "+0.50"),
+        (about("late", "below", 0.5, b=""), runs("a", *LOW), [], "not held", "+2.00 [+2.00, +2.00]"),
+        (about("seconds", "ratio", 0.05), runs("a", *LOW, seconds=103.0), runs("b", *LOW), "held", "= 1.030"),
+        (about("seconds", "ratio", 0.05), runs("a", *LOW, seconds=120.0), runs("b", *LOW), "not held", "= 1.200"),
+        (about("final", "above"), runs("a", *HIGH[:2]), runs("b", *LOW), "undecided", "2 usable seeds"),
+        (about("final", "above"), runs("a", 0.5, *HIGH), runs("b", *LOW, 57.0), "not held", "1 of 4 runs of a failed"),
+        (about("final", "above"), runs("a", *HIGH), runs("b", 0.5, *LOW[1:]), "undecided", "2 usable seeds"),
+        (about("final", "above"), runs("a", *HIGH, loss=None), runs("b", *LOW), "not held", "3 of 3 runs of a failed"),
+        (about("final", "above"), [], runs("b", *LOW), "undecided", "not run (study imagenet/tiny)"),
+    ],
+)  # fmt: skip
+def test_verdicts(claim, a, b, verdict, ours):
+    judged = claims.judge(claim, [*a, *b])
+    assert judged["verdict"] == verdict
+    assert ours in judged["ours"]
+    assert judged["n"] == (
+        0 if not a else len({r["seed"] for r in a} & {r["seed"] for r in b or a}) - _lost(a, b)
+    )
+
+
+def _lost(a, b):
+    """Seeds that are not counted: those of failed runs, as long as enough are left to judge by."""
+    bad = {r["seed"] for r in [*a, *b] if claims.failed(r)}
+    seeds = {r["seed"] for r in a} & {r["seed"] for r in b or a}
+    return len(bad & seeds) if len(seeds - bad) >= 3 else 0
+
+
+def test_claims_speak_of_rows_that_exist():
+    assert len({c.id for c in CLAIMS}) == len(CLAIMS)
+    for claim in CLAIMS:
+        names = {row.name for row in book.STUDIES[claim.study].rows}
+        assert claim.a in names, claim.id
+        assert not claim.b or claim.b in names, claim.id
+        assert claim.paper, claim.id
+        assert (claim.b == "") == (claim.rule == "below")
+
+
+def test_the_papers_differences_are_those_of_its_tables():
+    """Recomputed from the tables' means, in hundredths."""
+    values = {"tiny": dict(sgdm=69.90, adamw=66.92, amsgradw=66.64, adaxw=69.87)}
+    values["tiny-resnet50"] = dict(sgdm=77.12, adamw=68.27, amsgradw=68.76, adaxw=75.58)
+    checked = 0
+    for claim in CLAIMS:
+        if claim.paper.endswith("on ImageNet"):
+            table = values["tiny" if claim.study == "tuned" else claim.study]
+            difference = table[claim.a.removesuffix("-b2T50")] - table[claim.b]
+            assert claim.paper == f"{difference:+.2f} on ImageNet", claim.id
+            checked += 1
+    assert checked == 15
+
+
+def test_the_committed_claims_are_what_the_records_give():
+    committed = json.loads((ROOT / "records" / "claims" / "imagenet.json").read_text())
+    assert committed == claims.all_claims(ROOT / "records")
+
+
+def test_a_table_from_records(tmp_path):
+    assert "Not run yet (`adax reproduce imagenet/tiny`)" in tables.table("tiny", tmp_path)
+    found = [*runs("adaxw", *HIGH), *runs("adamw", 0.5, *LOW[1:]), *runs("sgdm", 0.5)]
+    place = tmp_path / "records" / "imagenet"
+    place.mkdir(parents=True)
+    (place / "tiny.jsonl").write_text("".join(json.dumps(r) + "\n" for r in found))
+    text = tables.table("tiny", tmp_path)
+    assert "| AdaX-W | 0.005 | 0.391 | 3 | 60.03 | 59.65 to 60.41 | 80.00 | 69.87 ± 0.05 |" in text
+    assert "| AdamW | 0.001 |  | 2 (1 failed) | 57.05 |" in text
+    assert "| SGDM | 0.1 |  | 0 | all 1 failed | | | 69.90 ± 0.04 |" in text
+    assert "| AMSGrad(W) | 0.001 |  | 0 | not run | | | 66.64 ± 0.03 |" in text
+    assert "200 classes, 100,000 pictures" in text
+    assert "a device, 10,000 pictures a second" in text
+
+
+def test_the_table_of_speeds(tmp_path):
+    assert "Not measured yet" in tables.speed(tmp_path)
+    record = {
+        "rows": [{"what": "training", "images_per_second": 23456.7, "ms": 10.9}],
+        "batch": 256,
+        "stored": 64,
+        "model": "resnet18",
+        "precision": "bf16",
+        "environment": {"hardware": {"device": "a device"}, "versions": {"torch": "2"}},
+    }
+    place = tmp_path / "records" / "imagenet"
+    place.mkdir(parents=True)
+    (place / "speed.json").write_text(json.dumps(record))
+    assert "| training | 23,457 | 10.90 |" in tables.speed(tmp_path)
