@@ -176,7 +176,7 @@ class DeepLab(nn.Module):
         self.register_buffer("scale", 1 / torch.tensor(style.scale)[:, None, None], persistent=False)
 
     def cells(self, pixels: Tensor) -> Tensor:
-        """Scores over every 8th pixel, [n, classes, ceil(height/8) + ..., ...]."""
+        """Scores over every 8th pixel of the padded picture, [n, classes, rows, columns]."""
         height, width = pixels.shape[-2:]
         x = (pixels - self.mean) * self.scale
         x = F.pad(x, (0, -(width - 1) % STRIDE, 0, -(height - 1) % STRIDE))

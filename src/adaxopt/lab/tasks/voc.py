@@ -30,8 +30,9 @@ from adaxopt.lab.voc.pictures import Pictures, part, read
 
 EVAL_PIXELS = 2**21
 """Pixels that go through the network at once in an evaluation."""
+NO_WEIGHTS = "weights: none, and frozen norms do not suit a network from scratch; name a file (weights=...)"
 TOLD: set[str] = set()
-"""Weight files whose report was given already."""
+"""What was said about weights already."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -129,11 +130,10 @@ class Voc:
     def model(self) -> nn.Module:
         layout, _ = load(*self.place)
         net = deeplab(self.backbone, layout.classes, self.style)
-        if self.weights:
-            report = weights.load(net, self.weights)
-            if self.weights not in TOLD:
-                TOLD.add(self.weights)
-                fetch.say(f"weights: {report}")
+        report = f"weights: {weights.load(net, self.weights)}" if self.weights else NO_WEIGHTS
+        if report not in TOLD:
+            TOLD.add(report)
+            fetch.say(report)
         return net
 
     def groups(self, model: DeepLab, options: Mapping[str, Any]) -> list[dict[str, Any]]:

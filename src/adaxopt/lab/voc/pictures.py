@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -94,6 +95,9 @@ def read(pairs: Sequence[Pair], classes: int, void: int, on_bad: str = "error") 
     """
     if on_bad not in ON_BAD:
         raise LabError(f"on_bad={on_bad!r}: must be {' or '.join(ON_BAD)}")
+
+    if find_spec("PIL") is None:
+        raise LabError("pictures need Pillow; pip install 'adaxopt[lab]'")
 
     def attempt(pair: Pair) -> np.ndarray | LabError:
         try:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from adaxopt.lab.errors import LabError
-from adaxopt.lab.models.deeplab import STYLES, DeepLab, Style
+from adaxopt.lab.models.deeplab import DeepLab, Style
 
 PREFIXES = ("module.", "model.", "Scale.", "base.", "backbone.", "encoder.", "resnet.", "features.", "net.")
 """What wrappers put before a name; taken off one after the other."""
@@ -224,10 +224,3 @@ def load(net: DeepLab, path: str | Path) -> Report:
         fits = []
     left = [name for name in found if name not in state and name not in fits]
     return Report(str(path), len(state), len(fits), tuple(left))
-
-
-def check_style(style: str) -> str:
-    """The style's name, or an error that lists them."""
-    if style not in STYLES:
-        raise LabError(f"style={style!r}: must be one of {', '.join(STYLES)}")
-    return style
