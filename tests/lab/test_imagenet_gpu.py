@@ -1,0 +1,104 @@
+"""What only a GPU can show of the ImageNet task: the CUDA graph, the crops, reading ahead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from picture_sets import make, tiny
+
+from adaxopt.lab.cifar import order
+from adaxopt.lab.imagenet import augment, book, cache, drive, speed
+from adaxopt.lab.imagenet.feed import Feed, Mapped, Resident
+from adaxopt.lab.imagenet.ranks import Ranks
+from adaxopt.lab.imagenet.recipe import Recipe
+from adaxopt.lab.imagenet.train import Training
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+RECIPE = Recipe(epochs=3, batch=16, size=16, stored=16, width=16)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    place = tmp_path_factory.mktemp("pictures") / "set"
+    tiny(place, make(train=30, val=4))
+    return cache.obtain(place, 16, workers=1)
+
+
+def feeds(found, device, kind=Resident.of):
+    train, test = (Feed(kind(found.parts[split], device)) for split in ("train", "val"))
+    return drive.Data(train, test, 3, found.digest)
+
+
+def trained(found, row, graph, kind=Resident.of, precision="fp32", cut=None):
+    device = torch.device("cuda:0")
+    data = feeds(found, device, kind)
+    chosen = next(r for r in book.TINY.rows if r.name == row)
+    run = book.Run(chosen.name, chosen.optimizer, chosen.options, 0)
+
+    def fresh():
+        return Training(
+            run, RECIPE, data.train, data.test, 3, Ranks(device), precision=precision, graph=graph
+        )
+
+    mine = fresh()
+    if cut:
+        seen = []
+        assert not mine.advance(stop=lambda: seen.append(0) or len(seen) >= cut)
+        state = mine.state()
+        mine = fresh()
+        mine.load(state)
+    assert mine.advance()
+    return mine
+
+
+@pytest.mark.parametrize("row", [row.name for row in book.TINY.rows])
+def test_a_graph_trains_as_steps_do(row, found):
+    plain, graph = (trained(found, row, g) for g in (False, True))
+    assert graph._graph is not None
+    assert plain._graph is None
+    for a, b in zip(plain.history, graph.history, strict=True):
+        assert a["train_loss"] == pytest.approx(b["train_loss"], rel=2e-2)
+
+
+def test_a_graph_goes_on_from_a_checkpoint(found, monkeypatch):
+    monkeypatch.setattr("adaxopt.lab.imagenet.train.LOOK", 1)
+    whole, cut = trained(found, "adaxw", True), trained(found, "adaxw", True, cut=9)
+    assert cut._graph is not None
+    assert whole.step == cut.step
+    for a, b in zip(whole.history, cut.history, strict=True):
+        assert a["train_loss"] == pytest.approx(b["train_loss"], rel=2e-2)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+def test_other_precisions_are_near(precision, found):
+    exact, low = (trained(found, "sgdm", True, precision=p) for p in ("fp32", precision))
+    assert low.history[0]["train_loss"] == pytest.approx(exact.history[0]["train_loss"], rel=5e-2)
+
+
+def test_reading_ahead_gives_the_same_batches(found):
+    device = torch.device("cuda:0")
+    a, b = (feeds(found, device, kind).train for kind in (Resident.of, Mapped))
+    for x, y in zip(a.epoch(0, 0, 16, 0, Ranks(device)), b.epoch(0, 0, 16, 0, Ranks(device)), strict=True):
+        assert torch.equal(x.raw, y.raw)
+        assert torch.equal(x.labels, y.labels)
+
+
+def test_crops_are_those_of_a_cpu():
+    raw = torch.randint(0, 256, (32, 64, 64, 3), dtype=torch.uint8)
+    keys = order.keys([0], 0, 32, 2, torch.device("cpu"))[0]
+    boxes = [augment.boxes(k, 64) for k in (keys, keys.cuda())]
+    assert all(torch.equal(a, b.cpu()) for a, b in zip(*boxes, strict=True))
+    here, there = augment.crop_batch(raw, keys, 64), augment.crop_batch(raw.cuda(), keys.cuda(), 64)
+    torch.testing.assert_close(there.cpu(), here, rtol=1e-4, atol=1e-4)
+
+
+def test_speed_has_a_row_for_the_graph(found):
+    device = torch.device("cuda:0")
+    recipe = replace(RECIPE, epochs=1)
+    made = speed.measure(feeds(found, device), recipe, Ranks(device), drive.How(), batches=3)
+    assert [r["what"] for r in made["rows"]][-2:] == ["training", "training, CUDA graph"]
