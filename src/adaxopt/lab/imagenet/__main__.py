@@ -112,7 +112,7 @@ def measure(given: argparse.Namespace) -> int:
     )
     with joined(given.device) as ranks:
         data = studies.load(study, given.data, ranks, tell=say, **_loading(given))
-        how = drive.How(given.precision, not given.contiguous)
+        how = drive.How(given.precision, False if given.contiguous else None)
         found = speed.measure(data, study.recipe, ranks, how, given.batches)
     say(tables.speed_table(found))
     if given.record:
@@ -147,7 +147,7 @@ def carry(given: argparse.Namespace) -> int:
     done = studies.run(
         given.command,
         given.out,
-        channels_last=not given.contiguous,
+        channels_last=False if given.contiguous else None,
         graph=False if given.no_graph else None,
         resident=False if given.mapped else None,
         tell=say,

@@ -45,10 +45,10 @@ class Data:
 
 @dataclass(frozen=True)
 class How:
-    """How runs are carried out; `graph` None is a CUDA graph on one GPU."""
+    """How runs are carried out; None: channels_last on a GPU, a CUDA graph on one GPU."""
 
     precision: str = "bf16"
-    channels_last: bool = True
+    channels_last: bool | None = None
     graph: bool | None = None
     checkpoint_seconds: float = 60.0
 

@@ -32,7 +32,7 @@ def run(
     width: int = 0,
     seconds: float = math.inf,
     precision: str = "bf16",
-    channels_last: bool = True,
+    channels_last: bool | None = None,
     graph: bool | None = None,
     resident: bool | None = None,
     on_error: str = "raise",
@@ -45,7 +45,8 @@ def run(
     Results are lines of `out`/<study>.jsonl, and `tell` gets their table at the end. `data` is a cache, a pack or a
     folder with train/ and val/ (default: where `adax data get tiny-imagenet` puts it), decoded once into `cache`
     (default: beside it). `seeds`, `epochs`, `batch`, `groups` and `width` other than 0 replace the study's own, and the
-    records say so. Under torchrun every process calls this, and the first one writes.
+    records say so. Under torchrun every process calls this, and the first one writes;
+    `out` and `data` are folders that all of them see.
     """
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)

@@ -10,6 +10,7 @@ lives on the device, so no schedule needs a second capture.
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -37,6 +38,11 @@ LOOK = 50
 WARM = 3
 """Steps before the graph is captured."""
 TEST_BATCH = 1000
+NARROW = 16
+"""Channels below which torch 2.13 corrupts memory on a CPU: backward of a strided 1x1 convolution, channels_last."""
+_NEW = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+_BUFFERS = "forward_sync_buffers" if _NEW else "broadcast_buffers"
+"""The option by which processes keep statistics of their own; torch 2.13 has another name for it."""
 
 
 class Training:
@@ -52,7 +58,7 @@ class Training:
         ranks: Ranks,
         *,
         precision: str = "bf16",
-        channels_last: bool = True,
+        channels_last: bool | None = None,
         graph: bool | None = None,
     ) -> None:
         if precision not in PRECISIONS:
@@ -63,12 +69,19 @@ class Training:
         self.precision = precision
         device, cuda = ranks.device, ranks.device.type == "cuda"
         self.dtype = torch.float64 if precision == "fp64" else torch.float32
-        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+        if channels_last and not cuda and recipe.width < NARROW:
+            raise LabError(
+                f"channels_last on a CPU with width={recipe.width}: must be >= {NARROW}, because torch's strided 1x1 "
+                "convolutions write out of bounds below it"
+            )
+        last = cuda if channels_last is None else channels_last
+        self.layout = torch.channels_last if last else torch.contiguous_format
         network = seeded(run.seed, classes=classes, **recipe.network()).to(device, self.dtype)
         self.network: nn.Module = network.to(memory_format=self.layout)  # type: ignore[call-overload]
         self.model: nn.Module = self.network
         if ranks.world > 1:
-            self.model = DistributedDataParallel(self.network, broadcast_buffers=False)
+            own: dict[str, Any] = {_BUFFERS: False}
+            self.model = DistributedDataParallel(self.network, **own)
         self.optimizer = self._make_optimizer()
         self.steps = recipe.steps(len(train))
         self.base = float(run.options["lr"])

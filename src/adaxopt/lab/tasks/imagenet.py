@@ -25,6 +25,7 @@ from adaxopt.lab.imagenet import augment, studies
 from adaxopt.lab.imagenet import cache as caches
 from adaxopt.lab.imagenet.feed import RESIDENT, Mapped, Resident
 from adaxopt.lab.imagenet.recipe import Recipe
+from adaxopt.lab.imagenet.train import NARROW
 from adaxopt.lab.models.imagenet import LAYERS, resnet
 
 HIGH = 2**63 - 1
@@ -55,7 +56,7 @@ class ImageNet:
         stored: int = 0,
         width: int = 64,
         precision: str = "bf16",
-        channels_last: bool = True,
+        channels_last: bool | None = None,
         cache: str = "",
         on_error: str = "raise",
     ) -> None:
@@ -65,7 +66,8 @@ class ImageNet:
             raise LabError(f"model={model!r}: must be one of {', '.join(LAYERS)}")
         self.recipe = Recipe(model=model, stem=stem, size=size, stored=stored or size, width=width)
         self.place = (str(data), self.recipe.stored, cache, on_error)
-        self.precision, self.channels_last = precision, channels_last
+        wide = torch.cuda.is_available() and width >= NARROW
+        self.precision, self.channels_last = precision, wide if channels_last is None else channels_last
         self.schedule = self.recipe.schedule(1.0)
 
     def data(self) -> dict[str, Any]:
