@@ -6,7 +6,7 @@ PIP     = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-integrations test-ray check bench docs bench-gpu test-gpu clean
+.PHONY: help setup demo test test-integrations test-ray test-oldest check bench docs bench-gpu test-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':[^#]*## *' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -54,6 +54,25 @@ test-ray: $(INTEGRATIONS)/.ready  ## runs of a study on a local Ray cluster of t
 	    ADAXOPT_INTEGRATIONS_RECORD=records/integrations.json \
 	    $(INTEGRATIONS)/bin/python -m pytest -q tests/integrations/test_ray.py
 	$(INTEGRATIONS)/bin/python tests/integrations/render.py
+
+OLDEST = .venv-oldest
+
+$(OLDEST)/.ready: constraints-oldest.txt
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet --disable-pip-version-check -c constraints-oldest.txt \
+	    torch numpy jax optax keras ray tyro rich pillow mpmath huggingface_hub safetensors pytest
+	$(OLDEST)/bin/pip install --quiet --disable-pip-version-check --no-deps -c constraints-oldest.txt timm
+	$(OLDEST)/bin/pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+	    --target $(OLDEST)/torchvision-for-timm torchvision==0.28.0
+	touch $@
+
+test-oldest: $(OLDEST)/.ready  ## the oldest releases that the extras admit (not in CI); writes their table
+	PYTHONPATH=src OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= ADAXOPT_REQUIRE_INTEGRATIONS=1 \
+	    ADAXOPT_INTEGRATIONS_RECORD=records/integrations_oldest.json \
+	    $(OLDEST)/bin/python -m pytest -q -m "not gpu" -k "(jax or keras or timm or ray) and not tensorflow" \
+	    tests/integrations/test_jax.py tests/integrations/test_jax_parity.py tests/integrations/test_keras.py \
+	    tests/integrations/test_trainers.py tests/integrations/test_ray.py
+	$(OLDEST)/bin/python tests/integrations/render.py
 
 bench: setup  ## CPU step time and memory beside torch's AdamW
 	$(BIN)/python benchmarks/cpu.py

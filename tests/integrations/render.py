@@ -1,4 +1,4 @@
-"""Write the table of docs/integrations.md from records/integrations.json (`make test-integrations` does both).
+"""Write the tables of docs/integrations.md from the records that `make test-integrations` and `make test-oldest` leave.
 
 python tests/integrations/render.py [--check]
 """
@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-RECORD = ROOT / "records" / "integrations.json"
 PAGE = ROOT / "docs" / "integrations.md"
-BEGIN = "<!-- table: begin (written by tests/integrations/render.py from records/integrations.json) -->\n"
+RECORDS = ("integrations.json", "integrations_oldest.json")
+BEGIN = "<!-- table: begin (written by tests/integrations/render.py from records/{}) -->\n"
 END = "<!-- table: end -->\n"
 
 
@@ -32,16 +32,24 @@ def table(rows):
     return "\n".join(lines)
 
 
-def page(text, rows):
-    head, rest = text.split(BEGIN)
-    return head + BEGIN + table(rows) + "\n" + END + rest.split(END)[1]
+def rows(record):
+    return json.loads((ROOT / "records" / record).read_text())
+
+
+def page(text):
+    """The page with every table as its record says."""
+    for record in RECORDS:
+        begin = BEGIN.format(record)
+        head, rest = text.split(begin)
+        text = head + begin + table(rows(record)) + "\n" + END + rest.split(END, 1)[1]
+    return text
 
 
 def main():
-    text, rows = PAGE.read_text(), json.loads(RECORD.read_text())
-    new = page(text, rows)
+    text = PAGE.read_text()
+    new = page(text)
     if "--check" in sys.argv:
-        sys.exit(0 if new == text else f"{PAGE} is not what {RECORD} says: run {__file__}")
+        sys.exit(0 if new == text else f"{PAGE} is not what its records say: run {__file__}")
     PAGE.write_text(new)
 
 

@@ -1,10 +1,10 @@
 """docs/integrations.md: every block, as it stands, in a process of its own."""
 
-import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -74,6 +74,34 @@ def test_every_framework_of_the_page_has_a_block():
     }
 
 
-def test_the_table_is_what_the_record_says():
+def test_the_tables_are_what_the_records_say():
+    """Whatever they say: a later run may write new records and a new page, and both still agree."""
     text = render.PAGE.read_text()
-    assert render.page(text, json.loads(render.RECORD.read_text())) == text
+    assert render.page(text) == text
+
+
+def floors():
+    """{package: the oldest release that the metadata admits}, of the extras for frameworks, and timm's."""
+    extras = tomllib.loads((render.ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    found = dict(line.split(">=") for extra in ("jax", "keras", "cluster") for line in extras[extra])
+    return {**found, "timm": "1.0.12"}
+
+
+def test_the_oldest_releases_that_are_admitted_have_been_tested():
+    tested = {}
+    for row in render.rows("integrations_oldest.json"):
+        assert row["passed"] == row["tests"] > 0, row
+        tested.update(row["versions"])
+    for package, oldest in floors().items():
+        release = [int(part) for part in tested[package].split(".")]
+        least = [int(part) for part in oldest.split(".")]
+        assert release == least + [0] * (len(release) - len(least)), (package, oldest, tested[package])
+
+
+def test_what_the_modules_ask_for_is_what_the_metadata_admits():
+    found = {}
+    for name in ("jax/__init__.py", "keras.py", "lab/cluster.py", "integrations/__init__.py"):
+        source = (render.ROOT / "src" / "adaxopt" / name).read_text()
+        (call,) = re.findall(r"^ *need\((.*)\)$", source, re.MULTILINE)
+        found.update(re.findall(r'(\w+)="([\d.]+)"', call))
+    assert found == floors()

@@ -167,6 +167,7 @@ def test_the_jax_part_does_not_import_torch_nor_the_package_a_framework():
     path = os.pathsep.join(p for p in sys.path if p)
     for code in (
         "import sys, adaxopt; assert not {'torch', 'jax', 'keras', 'numpy'} & set(sys.modules)",
+        "import sys, adaxopt.integrations; assert not {'torch', 'timm', 'transformers'} & set(sys.modules)",
         "import sys, adaxopt.jax as a; a.adaxw(1e-3); assert 'torch' not in sys.modules",
     ):
         done = python(sys.executable, code, PYTHONPATH=path)

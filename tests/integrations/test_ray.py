@@ -245,3 +245,17 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, on, line):
     _, errors = finish(process, code=2)
     assert line in errors
     assert "Traceback" not in errors
+
+
+@feature("Ray", "one line where Ray is not installed")
+def test_without_ray_the_line_says_what_to_install(monkeypatch):
+    from adaxopt.lab import cluster
+    from adaxopt.lab.errors import LabError
+
+    monkeypatch.setitem(sys.modules, "ray", None)  # as Python has it for a package that cannot be found
+    with pytest.raises(LabError) as error, cluster._connected(cluster.Cluster()):
+        pass
+    assert str(error.value) == (
+        '--on ray needs ray>=2.40, which is not installed: pip install "adaxopt[cluster]" '
+        '(from a checkout: pip install -e ".[cluster]")'
+    )
