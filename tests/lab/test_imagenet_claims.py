@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from adaxopt.lab.imagenet import book, claims, tables
+from adaxopt.lab.imagenet import book, claims, page, tables
+from adaxopt.lab.imagenet.recipe import Recipe
 from adaxopt.lab.imagenet.rules import CLAIMS, Claim
 
 ROOT = Path(__file__).parents[2]
@@ -19,8 +21,9 @@ def line(row, seed, test, trained=80.0, early=40.0, seconds=100.0, loss=1.0):
         "study": "tiny",
         "row": row,
         "seed": seed,
+        "optimizer": "adaxw" if row.startswith("adax") else "torch:AdamW",
         "options": {"lr": 0.005},
-        "recipe": {"epochs": 10, "model": "resnet18", "stem": "small", "size": 64, "batch": 256},
+        "recipe": asdict(Recipe(epochs=10)),
         "images": 100_000,
         "test_images": 10_000,
         "classes": 200,
@@ -147,3 +150,23 @@ def test_the_table_of_speeds(tmp_path):
     place.mkdir(parents=True)
     (place / "speed.json").write_text(json.dumps(record))
     assert "| training | 23,457 | 10.90 |" in tables.speed(tmp_path)
+
+
+def test_a_page_from_records(tmp_path, capsys):
+    assert page.main(["--records", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 2
+    assert "no ImageNet records" in capsys.readouterr().err
+    place = tmp_path / "imagenet"
+    place.mkdir()
+    found = [*runs("adaxw", *HIGH), *runs("adaxw-b2T50", *HIGH), *runs("adamw", 0.5, *LOW[1:])]
+    (place / "tiny.jsonl").write_text("".join(json.dumps(r) + "\n" for r in found))
+    made = page.load(place)
+    assert [r.spec["optimizer"] for r in made[::3]] == ["adaxw", "adaxw@b2T=50", "adamw"]
+    assert [r.status for r in made[6:]] == ["diverged", "finished", "finished"]
+    last = made[0].metrics[-1]
+    assert (last["step"], last["epoch"], last["metric"]) == (3910, 10, 0.6)
+    assert last["lr"] == pytest.approx(0.005 * 1e-3)
+    assert page.main(["--records", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
+    text = (tmp_path / "page.html").read_text()
+    assert "a stand-in for ImageNet" in text
+    assert "Not run yet: tuning, tuned, tiny-resnet50." in text
+    assert "imagenet.adaxw-over-adamw" in text

@@ -5,6 +5,7 @@ Results go to standard output, progress and errors to standard error.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from dataclasses import dataclass, field
@@ -252,15 +253,15 @@ class Report:
     """Write one self-contained HTML page from runs or exported records."""
 
     path: Positional[str] = "runs"
-    """a store, a study, exported records, or records/cifar10"""
+    """a store, a study, exported records, records/cifar10 or records/imagenet"""
     out: str = "report.html"
     """the page to write"""
 
     def run(self) -> None:
         path = Path(self.path)
-        if path.name == "cifar10" and not (path / "study.json").exists() and any(path.glob("*.jsonl")):
-            from adaxopt.lab.cifar import page
-
+        own = {"cifar10": "adaxopt.lab.cifar.page", "imagenet": "adaxopt.lab.imagenet.page"}
+        if path.name in own and not (path / "study.json").exists() and any(path.glob("*.jsonl")):
+            page = importlib.import_module(own[path.name])
             show(f"report: {page.write(path.parent, Path(self.out))}")
             return
         write_report(store.load_runs(self.path, complain), self.out)

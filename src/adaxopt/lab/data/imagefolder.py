@@ -96,9 +96,10 @@ def read(folder: str | Path, on_error: str = "raise") -> Listing:
     for split, pairs in zip(SPLITS, (train, val), strict=True):
         if not pairs:
             raise LabError(f"{root / split}: no picture there ({', '.join(sorted(SUFFIXES))})")
-    files = {"train": [path for path, _ in train], "val": [path for path, _ in val]}
-    labels = {"train": [label for _, label in train], "val": [label for _, label in val]}
-    return Listing(root, classes, files, labels, problems)
+    splits = {"train": train, "val": val}
+    paths = {split: [path for path, _ in pairs] for split, pairs in splits.items()}
+    labels = {split: [label for _, label in pairs] for split, pairs in splits.items()}
+    return Listing(root, classes, paths, labels, problems)
 
 
 def _folders(place: Path) -> list[str]:

@@ -39,6 +39,11 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
         runs = load(records / "cifar10")
         out += save_charts(runs, folder, formats, ("light", "dark")) if runs else []
         out += _trace(records / "cifar10" / "trace.jsonl", folder, formats)
+    if (records / "imagenet").is_dir():
+        from adaxopt.lab.imagenet import page
+
+        runs = page.load(records / "imagenet")
+        out += save_charts(runs, folder, formats, ("light", "dark")) if runs else []
     if (records / "gpu_step.json").is_file():
         from adaxopt.lab.report import speed
 
