@@ -27,7 +27,7 @@ class Recipe:
     """Side of the crop that the network sees."""
     stored: int = 64
     """Side of the pictures in the cache."""
-    epochs: int = 30
+    epochs: int = 20
     batch: int = 256
     shape: str = "step"
     warmup: float = 0.05
@@ -61,7 +61,7 @@ class Recipe:
         """T: steps of a run on so many pictures.
 
         >>> Recipe().steps(100_000), Recipe(epochs=100).steps(1_281_167)
-        (11730, 500500)
+        (7820, 500500)
         """
         return self.epochs * math.ceil(images / self.batch)
 

@@ -112,7 +112,7 @@ def _order(study: str, prefix: str, adax: str, note: str) -> tuple[Claim, ...]:
 
 
 CLAIMS: tuple[Claim, ...] = (
-    *_order("tiny", "imagenet", "adaxw", "b2 = 1e-4, so b2*T = 1.2"),
+    *_order("tiny", "imagenet", "adaxw", "b2 = 1e-4, so b2*T = 0.78"),
     *_order("tiny", "imagenet.b2T50", "adaxw-b2T50", LONG),
     Claim(
         "imagenet.sgdm-over-adamw",

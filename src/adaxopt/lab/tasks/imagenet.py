@@ -43,7 +43,7 @@ class ImageNet:
 
     metric = "accuracy"
     higher_is_better = True
-    epochs = 30
+    epochs = 20
     batch_size = 256
     eval_batch_size = 1000
 
