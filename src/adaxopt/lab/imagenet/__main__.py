@@ -59,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--device", default="auto")
         one.add_argument("--precision", choices=("bf16", "tf32", "fp32", "fp64"), default="bf16")
         one.add_argument("--contiguous", action="store_true", help="no channels_last")
+        one.add_argument("--compiled", action="store_true", help="the network by torch.compile")
         one.add_argument("--mapped", action="store_true", help="do not keep the pictures on the device")
         for key in ("batch", "width", "groups"):
             one.add_argument(f"--{key}", type=int, default=0)
@@ -112,7 +113,7 @@ def measure(given: argparse.Namespace) -> int:
     )
     with joined(given.device) as ranks:
         data = studies.load(study, given.data, ranks, tell=say, **_loading(given))
-        how = drive.How(given.precision, False if given.contiguous else None)
+        how = drive.How(given.precision, False if given.contiguous else None, compiled=given.compiled)
         found = speed.measure(data, study.recipe, ranks, how, given.batches)
     say(tables.speed_table(found))
     if given.record:
@@ -150,6 +151,7 @@ def carry(given: argparse.Namespace) -> int:
         channels_last=False if given.contiguous else None,
         graph=False if given.no_graph else None,
         resident=False if given.mapped else None,
+        compiled=given.compiled,
         tell=say,
         **options,
         **sizes,

@@ -51,6 +51,8 @@ class How:
     channels_last: bool | None = None
     graph: bool | None = None
     checkpoint_seconds: float = 60.0
+    compiled: bool = False
+    """The network by torch.compile: a minute to begin with, then fewer passes over memory."""
 
 
 def carry_out(
@@ -94,6 +96,7 @@ def carry_out(
             precision=how.precision,
             channels_last=how.channels_last,
             graph=how.graph,
+            compiled=how.compiled,
         )
         if not _one(study, training, place, how, over, tell):
             return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import torch
@@ -41,7 +41,8 @@ def measure(data: Data, recipe: Recipe, ranks: Ranks, how: How, batches: int = 1
 
     row("read, no network", lambda batch: None)
     row("read and crop, no network", lambda batch: augment.crop_batch(batch.raw, batch.keys, recipe.size))
-    for graph in (False, True) if ranks.device.type == "cuda" else (False,):
+    graphs = (False, True) if ranks.device.type == "cuda" else (False,)
+    for compiled, graph in product((False, True) if how.compiled else (False,), graphs):
         training = Training(
             RUN,
             recipe,
@@ -52,9 +53,11 @@ def measure(data: Data, recipe: Recipe, ranks: Ranks, how: How, batches: int = 1
             precision=how.precision,
             channels_last=how.channels_last,
             graph=graph,
+            compiled=compiled,
         )
         with training._on_stream():
-            row(f"training{', CUDA graph' if graph else ''}", training._launch)
+            words = ["training", *["compiled"] * compiled, *["CUDA graph"] * graph]
+            row(", ".join(words), training._launch)
     return {
         "batch": recipe.batch,
         "stored": recipe.stored,

@@ -38,6 +38,7 @@ def run(
     on_error: str = "raise",
     workers: int = 0,
     checkpoint_seconds: float = 60.0,
+    compiled: bool = False,
     tell: drive.Say = fetch.say,
 ) -> Path | bool:
     """Carry out the study `name` as far as `seconds` allow: the record's path, or False when more is to be done.
@@ -65,7 +66,7 @@ def run(
             workers=workers,
             tell=say,
         )
-        how = drive.How(precision, channels_last, graph, checkpoint_seconds)
+        how = drive.How(precision, channels_last, graph, checkpoint_seconds, compiled)
         if not drive.carry_out(study, given, Path(out), ranks, how, seconds=seconds, tell=say):
             return False
         path = Path(out) / f"{study.name}.jsonl"

@@ -60,6 +60,7 @@ class Training:
         precision: str = "bf16",
         channels_last: bool | None = None,
         graph: bool | None = None,
+        compiled: bool = False,
     ) -> None:
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)
@@ -78,6 +79,8 @@ class Training:
         self.layout = torch.channels_last if last else torch.contiguous_format
         network = seeded(run.seed, classes=classes, **recipe.network()).to(device, self.dtype)
         self.network: nn.Module = network.to(memory_format=self.layout)  # type: ignore[call-overload]
+        if compiled:
+            self.network.compile()
         self.model: nn.Module = self.network
         if ranks.world > 1:
             own: dict[str, Any] = {_BUFFERS: False}
