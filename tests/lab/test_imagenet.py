@@ -343,6 +343,23 @@ def test_memory_format_and_where_pictures_lie_change_nothing_but_rounding(data, 
     ]
 
 
+def test_a_graphs_inputs_are_the_batches(data, monkeypatch):
+    """In the place of a graph, which a CPU has not, the step itself on the tensors that a graph would read."""
+
+    def capture(self, batch):
+        self._static = type(batch)(batch.raw.clone(), batch.labels.clone(), batch.keys.clone(), batch.total)
+        self._graph = types.SimpleNamespace(
+            replay=lambda: replays.append(self.step) or self._compute(self._static)
+        )
+
+    plain, mine, replays = training(data), training(data), []
+    monkeypatch.setattr(Training, "_capture", capture)
+    mine.graph = True
+    plain.advance(), mine.advance()
+    assert replays == [4]  # of six steps, the first three are warm-up or too small, and so is the last
+    assert all(torch.equal(a, b) for a, b in zip(bits(plain), bits(mine), strict=True))
+
+
 def test_what_a_run_refuses(data):
     mine = training(data)
     mine.advance(stop=lambda: True)

@@ -93,7 +93,7 @@ class Training:
         self.seconds = 0.0
         self.history: list[dict[str, float | None]] = []
         self.sums = torch.zeros(2, dtype=torch.float64, device=device)
-        self._graph_wanted = (cuda and ranks.world == 1) if graph is None else graph and cuda
+        self.graph = (cuda and ranks.world == 1) if graph is None else graph and cuda
         self._graph: torch.cuda.CUDAGraph | None = None
         self._static: Batch | None = None
         self._eager = 0
@@ -168,7 +168,7 @@ class Training:
     def _launch(self, batch: Batch) -> None:
         """The step: from the graph where there is one for this size, else operation by operation."""
         full = batch.total == self.recipe.batch
-        if not (self._graph_wanted and full):
+        if not (self.graph and full):
             self._compute(batch)
             return
         if self._graph is None:
