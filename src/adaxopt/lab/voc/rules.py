@@ -130,6 +130,6 @@ CLAIMS: tuple[Claim, ...] = (
         "1e-5 against 1e-6",
         study="tuning",
         margin=4.0,
-        note="one seed; the rates that were tried are a factor of 4 apart",
+        note="one seed; the rates that were tried are half a decade apart",
     ),
 )
