@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import io
 import itertools
 import json
@@ -141,6 +143,23 @@ def test_a_grouped_norm_has_the_statistics_of_each_part():
     assert not torch.allclose(plain(x), norm(x), atol=1e-3)
     held = {f"n.{k}": v for k, v in norm.state_dict().items()}
     torch.testing.assert_close(norm.eval()(x), _norm(held, x, "n"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "data.imagefolder",
+        "imagenet.pack",
+        "imagenet.cache",
+        "imagenet.recipe",
+        "imagenet.ranks",
+        "models.imagenet",
+    ],
+)
+def test_examples_in_docstrings_run(name):
+    result = doctest.testmod(importlib.import_module(f"adaxopt.lab.{name}"))
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 # -- crops ----------------------------------------------------------------------------------------------------------

@@ -204,6 +204,26 @@ def test_a_corrupt_picture_is_named_or_skipped_and_counted(damage, folder, tmp_p
         assert np.bincount(found.parts["train"].labels).tolist() == [6, 5, 6]
         assert len(found.skipped) == 1
         assert found.skipped[0].startswith(name)
+        for again in (place, found.root):  # not in silence, the next time
+            with pytest.raises(LabError, match=f"1 pictures were skipped when it was made, first {name}"):
+                cache.obtain(again, SIZE)
+            assert len(cache.obtain(again, SIZE, on_error="skip").parts["train"]) == 17
+
+
+@pytest.mark.parametrize("kind", ["pack", "cache"])
+def test_a_file_that_vanishes_after_it_was_listed(kind, folder, tmp_path, monkeypatch):
+    listed = imagefolder.read(folder)
+    monkeypatch.setattr(imagefolder, "read", lambda *_: listed)
+    (folder / "val" / "images" / "val_3.JPEG").unlink()
+    make_it = {
+        "pack": lambda **how: pack.make(folder, tmp_path / "out", **how).counts["val"],
+        "cache": lambda **how: len(cache.obtain(folder, SIZE, workers=1, **how).parts["val"]),
+    }[kind]
+    with pytest.raises(
+        LabError, match=r"val/images/val_3.JPEG: cannot be read \(No such file or directory\)"
+    ):
+        make_it()
+    assert make_it(on_error="skip") == 11
 
 
 def test_a_corrupt_picture_in_a_worker_process_is_one_line(folder, tmp_path, capsys):

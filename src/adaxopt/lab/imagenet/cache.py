@@ -92,7 +92,7 @@ def make(
     target = Path(out)
     if (target / MANIFEST).is_file():
         _check(read_manifest(target / MANIFEST, KIND, VERSION), target, source.key, size)
-        return load(target, size=size)
+        return _whole(load(target, size=size), on_error)
     target.mkdir(parents=True, exist_ok=True)
     each = rows_a_piece(size, limit)
     tasks = [
@@ -217,6 +217,16 @@ def load(folder: str | Path, *, size: int = 0, key: str = "") -> Cache:
     )
 
 
+def _whole(cache: Cache, on_error: str) -> Cache:
+    """The cache, unless pictures were skipped when it was made and that is not asked for now."""
+    if imagefolder.check_on_error(on_error) == "raise" and cache.skipped:
+        raise LabError(
+            f"{cache.root}: {len(cache.skipped)} pictures were skipped when it was made, first {cache.skipped[0]}; go "
+            "on without them (on_error=skip), or mend them and remove the cache"
+        )
+    return cache
+
+
 def _map(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -242,7 +252,7 @@ def obtain(
     """
     root = Path(place)
     if (root / MANIFEST).is_file():
-        return load(root, size=size)
+        return _whole(load(root, size=size), on_error)
     source = open_source(root, on_error)
     root = root.resolve()
     return make(
