@@ -65,7 +65,6 @@ def data(folder):
         ("resnet18", "imagenet", 1000, 11_689_512),
         ("resnet50", "imagenet", 1000, 25_557_032),
         ("resnet18", "small", 200, 11_689_512 - 3 * 64 * (49 - 9) - 800 * 513),
-        ("resnet50", "small", 200, 25_557_032 - 3 * 64 * (49 - 9) - 800 * 2049),
     ],
 )
 def test_parameter_counts(name, stem, classes, count):
@@ -320,7 +319,7 @@ def test_top_1_by_hand(data):
     assert mine.history[-1]["test_accuracy"] == round(100 * right / 12, 4)
 
 
-@pytest.mark.parametrize("row", ["sgdm", "amsgradw", "adaxw"])
+@pytest.mark.parametrize("row", ["sgdm", "adaxw"])
 def test_put_down_and_taken_up_at_every_step(row, data):
     whole = training(data, run=a_run(row))
     whole.advance()

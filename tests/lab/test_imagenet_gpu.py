@@ -18,7 +18,9 @@ from adaxopt.lab.imagenet.train import Training
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-    pytest.mark.filterwarnings("ignore:Please use the new API settings"),  # torch 2.9 to 2.11, of its TF32 flags
+    pytest.mark.filterwarnings(
+        "ignore:Please use the new API settings"
+    ),  # torch 2.9 to 2.11, of its TF32 flags
 ]
 RECIPE = Recipe(epochs=3, batch=16, size=16, stored=16, width=16)
 
