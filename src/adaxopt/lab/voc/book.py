@@ -10,7 +10,7 @@ scratch, and T = 2,000 steps of 10 crops instead of 20,000. All else is the reci
              may try five, half a decade apart, on the validation split with one seed; three fresh seeds of the best are
              judged on the test split. Weight decay is the paper's. Looks at 16 steps of 4 crops on a CPU placed the
              five, around the rate whose loss fell best: SGDM 2.5e-4 (at 1e-3 it swings, at 2e-3 it explodes), AdamW and
-             AMSGrad(W) 3e-5 (6.4e-5 was the best, 2.6e-4 stalls), AdaX-W 1e-4 (1.6e-4 was the best, 6.4e-4 swings).
+             AMSGrad(W) 3e-5 (AdamW: 6.4e-5 was best, 2.6e-4 stalls), AdaX-W 1e-4 (1.6e-4 was best, 6.4e-4 swings).
 
 Seeds of a number share the head's first weights and every crop, so methods are compared seed by seed.
 """
