@@ -1,6 +1,8 @@
 """Many processes with real process groups (gloo): the same numbers as one process, whatever the sharding."""
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -63,7 +65,9 @@ def ran(scenario, processes):
 
 @cache
 def _folder():
-    return Path(mkdtemp(prefix="adaxopt-distributed-"))
+    folder = Path(mkdtemp(prefix="adaxopt-distributed-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def same(found, expected, tolerance=1e-11):

@@ -28,6 +28,7 @@ def environment(folder):
         **os.environ,
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         "RAY_TMPDIR": str(folder),
+        "TMPDIR": str(folder),  # a killed worker leaves its own there
         "RAY_DISABLE_IMPORT_WARNING": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "OMP_NUM_THREADS": "1",
