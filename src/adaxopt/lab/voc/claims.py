@@ -6,18 +6,16 @@ python -m adaxopt.lab.voc.claims --check    fails when the committed file is not
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import stats, store
+from adaxopt.lab import claims, stats, store
+from adaxopt.lab.claims import RECORDS
 from adaxopt.lab.store import RunRecord
 from adaxopt.lab.voc.rules import CLAIMS, LEAST, QUARTERS, SECTION, Claim
 
-RECORDS = Path("records")
 PAPER_LR_RATIO = 10.0
 RULES = {
     "better": "the paired 95% interval of (a - b), final IoU, is above 0: held; below: not held; else undecided",
@@ -100,13 +98,11 @@ def judge(claim: Claim, runs: Sequence[RunRecord]) -> dict[str, Any]:
     seen = stats.t_interval(found)
     if claim.rule == "as-fast":
         ours = f"a/b = {seen.mean:.3f} [{seen.low:.3f}, {seen.high:.3f}]"
-        low, high = seen.low - (1 - claim.margin), (1 + claim.margin) - seen.high
-        outside = seen.low > 1 + claim.margin or seen.high < 1 - claim.margin
-        verdict = "held" if low > 0 and high > 0 else "not held" if outside else "undecided"
+        verdict = claims.outcome("ratio", claim.margin, seen.low, seen.high)
     else:
         means = [stats.mean([v for v in part.values() if v is not None]) for part in (left, right)]
         ours = f"{means[0]:.2f} and {means[1]:.2f}; better by {seen.mean:+.2f} [{seen.low:+.2f}, {seen.high:+.2f}]"
-        verdict = "held" if seen.low > 0 else "not held" if seen.high < 0 else "undecided"
+        verdict = claims.outcome("above", 0.0, seen.low, seen.high)
     if lost:
         verdict, ours = "not held", f"{ours}; {lost} of {len(left)} runs diverged"
     return {**row, "ours": ours, "n": seen.n, "verdict": verdict}
@@ -120,22 +116,7 @@ def all_claims(root: Path = RECORDS) -> list[dict[str, Any]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the file, or check it."""
-    parser = argparse.ArgumentParser(description="Judge the segmentation claims from the records.")
-    parser.add_argument("--records", type=Path, default=RECORDS)
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args(arguments)
-    path = options.records / "claims" / "voc.json"
-    text = json.dumps(all_claims(options.records), indent=1) + "\n"
-    if options.check:
-        same = path.is_file() and path.read_text() == text
-        if not same:
-            print(
-                f"{path}: is not what the records give; run python -m adaxopt.lab.voc.claims", file=sys.stderr
-            )
-        return 0 if same else 1
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return 0
+    return claims.command("voc", "adaxopt.lab.voc.claims", all_claims, arguments)
 
 
 if __name__ == "__main__":
