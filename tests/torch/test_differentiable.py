@@ -173,7 +173,7 @@ def projected(name, p, g, project):
     return p
 
 
-@pytest.mark.parametrize("name", (*PUBLIC, "adashift"))
+@pytest.mark.parametrize("name", [*PUBLIC, "adashift"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_in_16_bits_it_computes_as_the_for_loop_does(name, dtype):
     p, q = (away_from_zero(50, seed=3).to(dtype) for _ in range(2))
