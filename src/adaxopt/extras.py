@@ -16,16 +16,20 @@ def need(who: str, install: str, **least: str) -> None:
     """
     for name, version in least.items():
         if importlib.util.find_spec(name) is None:
-            raise ImportError(f"{who} needs {name}>={version}, which is not installed: {_pip(install)}")
+            raise ImportError(
+                f"{who} needs {name}>={version}, which is not installed: {pip_install(install)}"
+            )
         try:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:  # a source tree on the path: its version is its owner's affair
             continue
         if _order(found) < _order(version):
-            raise ImportError(f"{who} needs {name}>={version}, found {found}: {_pip(install, '--upgrade ')}")
+            raise ImportError(
+                f"{who} needs {name}>={version}, found {found}: {pip_install(install, '--upgrade ')}"
+            )
 
 
-def _pip(install: str, option: str = "") -> str:
+def pip_install(install: str, option: str = "") -> str:
     """The command; an extra of this package in quotes (a shell would read the brackets), and from a checkout too."""
     if "[" not in install:
         return f"pip install {option}{install}"
@@ -36,3 +40,7 @@ def _pip(install: str, option: str = "") -> str:
 def _order(version: str) -> tuple[int, ...]:
     """The numbers of a release, enough to compare two of one package: 2.13.0+cpu is (2, 13, 0)."""
     return tuple(int(part) for part in re.match(r"\d+(\.\d+)*", version)[0].split("."))  # type: ignore[index]
+
+
+LAB = pip_install("adaxopt[lab]")
+"""What makes the command `adax` whole: tables, figures, reports, pictures."""

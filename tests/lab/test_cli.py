@@ -256,4 +256,6 @@ def test_without_the_extra_it_says_what_to_install(tmp_path):
         [sys.executable, "-m", "adaxopt.lab.cli", "demo"], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 2
-    assert done.stderr == "adax: the command line needs tyro; pip install 'adaxopt[lab]'\n"
+    assert done.stderr == (
+        'adax: the command line needs tyro; pip install "adaxopt[lab]" (from a checkout: pip install -e ".[lab]")\n'
+    )

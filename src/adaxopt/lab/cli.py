@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from adaxopt.extras import LAB
 from adaxopt.lab.errors import Interrupted, LabError
 
 
@@ -22,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
         with passing("starting"):
             from adaxopt.lab import commands
     except ModuleNotFoundError as error:
-        return _say(f"the command line needs {error.name}; pip install 'adaxopt[lab]'", 2)
+        return _say(f"the command line needs {error.name}; {LAB}", 2)
     command = commands.parse(given)
     try:
         command.run()

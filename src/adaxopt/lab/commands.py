@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, arg, subcommand
 
+from adaxopt.extras import LAB
 from adaxopt.lab import compare as comparing
 from adaxopt.lab import jobs, options, progress, store, table
 from adaxopt.lab.cli import passing
@@ -41,7 +42,7 @@ def write_report(records: list[store.RunRecord], out: str, **how: Any) -> None:
     try:
         from adaxopt.lab.report import write_report as write
     except ModuleNotFoundError as error:
-        raise LabError(f"the report needs {error.name}; pip install 'adaxopt[lab]'") from error
+        raise LabError(f"the report needs {error.name}; {LAB}") from error
     if not records:
         raise LabError("no run to report; `adax compare` and `adax demo` make some")
     try:
@@ -301,7 +302,7 @@ class DataGet:
         try:
             from adaxopt.lab import data
         except ImportError as error:
-            raise LabError(f"data sets need {error.name}; pip install 'adaxopt[lab]'") from error
+            raise LabError(f"data sets need {error.name}; {LAB}") from error
         print(data.get(self.name, self.root))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from adaxopt.extras import LAB
 from adaxopt.lab.errors import LabError, unknown
 
 THEORY = ("synthetic", "reddi", "theory")
@@ -68,4 +69,4 @@ def run(name: str, out: Path, options: Mapping[str, Any]) -> Any:
     try:
         return STUDIES[name](out, **options)
     except ModuleNotFoundError as error:
-        raise LabError(f"study {name}: needs {error.name}; pip install 'adaxopt[lab]'") from error
+        raise LabError(f"study {name}: needs {error.name}; {LAB}") from error

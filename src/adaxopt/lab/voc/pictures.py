@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from adaxopt.extras import LAB
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.voc.folders import Pair
 
@@ -97,7 +98,7 @@ def read(pairs: Sequence[Pair], classes: int, void: int, on_bad: str = "error") 
         raise LabError(f"on_bad={on_bad!r}: must be {' or '.join(ON_BAD)}")
 
     if find_spec("PIL") is None:
-        raise LabError("pictures need Pillow; pip install 'adaxopt[lab]'")
+        raise LabError(f"pictures need Pillow; {LAB}")
 
     def attempt(pair: Pair) -> np.ndarray | LabError:
         try:
