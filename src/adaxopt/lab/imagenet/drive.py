@@ -2,7 +2,7 @@
 
 Each finished run is one JSON line at once. The run that is unfinished when the time is up, or when the process dies,
 is a checkpoint, and the same call goes on from it. A run that another study of the same folder has made with the same
-settings is copied, not repeated.
+settings is copied, not repeated. The first process decides what is to be done: it alone writes, so it alone knows.
 """
 
 from __future__ import annotations
@@ -55,6 +55,11 @@ class How:
     """The network by torch.compile: a minute to begin with, then fewer passes over memory."""
 
 
+def now() -> float:
+    """The clock by which the time of a call is counted."""
+    return time.monotonic()
+
+
 def carry_out(
     study: Study,
     data: Data,
@@ -63,29 +68,36 @@ def carry_out(
     how: How,
     *,
     seconds: float = math.inf,
+    began: float | None = None,
     tell: Say = lambda text: None,
 ) -> bool:
-    """Run what `out` does not hold yet; True when the study is complete, False when the time was up before."""
+    """Run what `out` does not hold yet; True when the study is complete, False when the time was up before.
+
+    `seconds` are counted from `began` (a value of `now`; the call itself if None).
+    """
     out.mkdir(parents=True, exist_ok=True)
     lines = out / f"{study.name}.jsonl"
-    began = time.monotonic()
+    start = now() if began is None else began
 
     def over() -> bool:
-        return time.monotonic() - began > seconds - MARGIN
+        return now() - start > seconds - MARGIN
 
     for run in study.runs():
-        if any((r["row"], r["seed"]) == (run.row, run.seed) for r in records(lines)):
-            continue
-        if line := _copied(study, run, data, out, how, ranks):
+        _refuse_others(lines, study, run, data, how, ranks)
+        place = out / f"{study.name}-{re.sub(r'[^a-z0-9.-]+', '-', run.row)}-{run.seed}.pt"
+        if ranks.agree(any((r["row"], r["seed"]) == (run.row, run.seed) for r in records(lines))):
             if ranks.first:
+                place.unlink(missing_ok=True)  # of a process that was killed just before it did
+            continue
+        line = _copied(study, run, data, out, how, ranks) if ranks.first else None
+        if ranks.agree(line is not None):
+            if line is not None:
                 _append(lines, line)
                 tell(f"{study.name} {run.row} seed {run.seed}: taken from study {line['copied_from']}")
-            ranks.agree(True)
             continue
         if ranks.agree(over()):
             tell(f"{study.name}: time is up before {run.row} seed {run.seed}; the same call goes on")
             return False
-        place = out / f"{study.name}-{re.sub(r'[^a-z0-9.-]+', '-', run.row)}-{run.seed}.pt"
         training = Training(
             run,
             study.recipe,
@@ -181,6 +193,23 @@ def _settings(study: Study, run: Run, data: Data, how: How, ranks: Ranks) -> dic
             }
         )
     )
+
+
+def _refuse_others(lines: Path, study: Study, run: Run, data: Data, how: How, ranks: Ranks) -> None:
+    """An error when the line of this row and seed is of a run with other settings: a shorter one, say."""
+    wanted = _settings(study, run, data, how, ranks)
+    wanted |= wanted.pop("recipe")
+    del wanted["processes"]  # a run may go on with another number of them
+    for line in records(lines):
+        if (line["row"], line["seed"]) != (run.row, run.seed):
+            continue
+        held = {**line, **line["recipe"]}
+        for key, value in wanted.items():
+            if held.get(key) != value:
+                raise StoreError(
+                    f"{lines}: {run.row} seed {run.seed} was run with {key} {held.get(key)!r}, {value!r} is asked "
+                    "for; choose another folder for these runs, or move the file away"
+                )
 
 
 def _copied(study: Study, run: Run, data: Data, out: Path, how: How, ranks: Ranks) -> dict[str, Any] | None:

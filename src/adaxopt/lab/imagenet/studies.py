@@ -41,7 +41,8 @@ def run(
     compiled: bool = False,
     tell: drive.Say = fetch.say,
 ) -> Path | bool:
-    """Carry out the study `name` as far as `seconds` allow: the record's path, or False when more is to be done.
+    """Carry out the study `name` as far as `seconds` (decoding included) allow: the record's path, or False when more
+    is to be done.
 
     Results are lines of `out`/<study>.jsonl, and `tell` gets their table at the end. `data` is a cache, a pack or a
     folder with train/ and val/ (default: where `adax data get tiny-imagenet` puts it), decoded once into `cache`
@@ -49,6 +50,7 @@ def run(
     records say so. Under torchrun every process calls this, and the first one writes;
     `out` and `data` are folders that all of them see.
     """
+    began = drive.now()
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     study = changed(find(name), seeds=seeds, epochs=epochs, batch=batch, groups=groups, width=width)
@@ -67,7 +69,7 @@ def run(
             tell=say,
         )
         how = drive.How(precision, channels_last, graph, checkpoint_seconds, compiled)
-        if not drive.carry_out(study, given, Path(out), ranks, how, seconds=seconds, tell=say):
+        if not drive.carry_out(study, given, Path(out), ranks, how, seconds=seconds, began=began, tell=say):
             return False
         path = Path(out) / f"{study.name}.jsonl"
         say(tables.show(study, drive.records(path)))
