@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from adaxopt.lab import stats
 from adaxopt.lab.cifar.book import Row, adamw, adaxw, sgdm
 from adaxopt.lab.cifar.stack import Run
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.imagenet.recipe import Recipe
+from adaxopt.lab.study import TUNE_SEED
 
 TRAIN_IMAGES = 100_000
 """Of Tiny-ImageNet."""
@@ -30,15 +32,15 @@ class Study:
     rows: tuple[Row, ...]
     recipe: Recipe = field(default_factory=Recipe)
     seeds: int = 3
+    first_seed: int = 0
     holdout: float = 0.0
     """Share of the training pictures that is kept from it and stands for the test set: for tuning."""
     note: str = ""
 
     def runs(self) -> list[Run]:
         """All runs, one seed of every row before the next seed, so that a study cut short is balanced."""
-        return [
-            Run(row.name, row.optimizer, row.options, seed) for seed in range(self.seeds) for row in self.rows
-        ]
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        return [Run(row.name, row.optimizer, row.options, seed) for seed in seeds for row in self.rows]
 
 
 def paper_rows(values: Sequence[tuple[float, float]]) -> tuple[Row, ...]:
@@ -89,6 +91,7 @@ TUNING = Study(
     tuple(at(method, lr, f"{method} lr {lr:g}") for method, rates in RATES.items() for lr in rates),
     recipe=Recipe(epochs=7),
     seeds=1,
+    first_seed=TUNE_SEED,
     holdout=0.1,
     note="Five learning rates each, a third of the length, judged on a tenth of the training set, kept from training.",
 )
@@ -126,8 +129,10 @@ def best_rates(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Each method's lr with the highest accuracy on the held-out pictures; of equals the paper's, or the smaller."""
     found: dict[str, float] = {}
     for method, rates in RATES.items():
+        mine = [r for r in lines if r["row"].startswith(f"{method} lr ")]
         scores = {
-            r["options"]["lr"]: r["test_accuracy"] for r in lines if r["row"].startswith(f"{method} lr ")
+            lr: stats.mean([r["test_accuracy"] for r in mine if r["options"]["lr"] == lr])
+            for lr in {r["options"]["lr"] for r in mine}
         }
         missing = [lr for lr in rates if lr not in scores]
         if missing:
