@@ -68,6 +68,13 @@ def test_a_graph_trains_as_steps_do(row, found):
         assert a["train_loss"] == pytest.approx(b["train_loss"], rel=2e-2)
 
 
+def test_a_graph_is_captured_while_pictures_are_read_ahead(found):
+    resident, mapped = (trained(found, "adaxw", True, kind) for kind in (Resident.of, Mapped))
+    assert mapped._graph is not None
+    for a, b in zip(resident.history, mapped.history, strict=True):
+        assert a["train_loss"] == pytest.approx(b["train_loss"], rel=2e-2)
+
+
 def test_a_graph_goes_on_from_a_checkpoint(found, monkeypatch):
     monkeypatch.setattr("adaxopt.lab.imagenet.train.LOOK", 1)
     whole, cut = trained(found, "adaxw", True), trained(found, "adaxw", True, cut=9)

@@ -93,11 +93,11 @@ class Mapped:
     def batches(self, rows: Iterable[Tensor]) -> Iterator[Tensor]:
         """The pictures of each set of rows, read ahead of their use."""
         waiting: deque[Future[Tensor]] = deque()
-        todo = iter(rows)
+        todo = iter([chosen.cpu().numpy() for chosen in rows])  # at once: later each would wait for the GPU
         with ThreadPoolExecutor(self.workers) as pool:
             while True:
                 for chosen in todo:
-                    waiting.append(pool.submit(self.read, chosen.cpu().numpy()))
+                    waiting.append(pool.submit(self.read, chosen))
                     if len(waiting) >= AHEAD:
                         break
                 if not waiting:

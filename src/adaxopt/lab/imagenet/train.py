@@ -185,12 +185,15 @@ class Training:
         self._graph.replay()
 
     def _capture(self, batch: Batch) -> None:
-        """Record the step on copies of the batch that stay in place."""
+        """Record the step on copies of the batch that stay in place.
+
+        `thread_local`: threads that read ahead ask for pinned memory meanwhile, which must not end the capture.
+        """
         self._static = Batch(batch.raw.clone(), batch.labels.clone(), batch.keys.clone(), batch.total)
         self.optimizer.zero_grad(set_to_none=True)
         self._graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        with torch.cuda.graph(self._graph, stream=self._stream):
+        with torch.cuda.graph(self._graph, stream=self._stream, capture_error_mode="thread_local"):
             self._compute(self._static)
 
     def _compute(self, batch: Batch) -> None:
