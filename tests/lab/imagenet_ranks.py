@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import itertools
 import sys
+import time
 import types
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from adaxopt.lab.imagenet import book, drive, studies
-from adaxopt.lab.imagenet.ranks import joined
+from adaxopt.lab.imagenet.ranks import Ranks, joined
 from adaxopt.lab.imagenet.recipe import Recipe
 from adaxopt.lab.imagenet.train import Training
 
@@ -43,6 +45,27 @@ def run(pictures: str, out: Path, **options: object) -> object:
     return studies.run("tiny", out, **given)  # type: ignore[arg-type]
 
 
+def copied(pictures: str, out: Path, ranks: Ranks) -> None:
+    """A study whose run another one has made, with a second process that looks late: both do the same."""
+    folder = out / "copied"
+    if ranks.first:
+        folder.mkdir()
+        text = (out / "whole" / "tiny.jsonl").read_text()
+        (folder / "other.jsonl").write_text(text.replace('"study": "tiny"', '"study": "other"'))
+    else:
+        kept = drive.records
+
+        def late(path: Path) -> list[dict[str, Any]]:
+            time.sleep(0.2)
+            return kept(path)
+
+        drive.records = late  # type: ignore[attr-defined]
+    ranks.agree(True)
+    ends = len(ENDS)
+    assert run(pictures, folder)
+    assert len(ENDS) == ends
+
+
 def main(pictures: str, out: Path) -> None:
     torch.set_num_threads(1)
     prepare()
@@ -57,6 +80,7 @@ def main(pictures: str, out: Path) -> None:
         assert calls > 1
         if ranks.first:
             torch.save({"whole": ENDS[0], "cut": ENDS[1], "calls": calls}, out / "ends.pt")
+        copied(pictures, out, ranks)
         everywhere = ranks.gather(torch.cat([t.flatten() for t in ENDS[0]]))
         assert torch.equal(everywhere[0], everywhere[1])
 

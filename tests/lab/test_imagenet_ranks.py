@@ -59,3 +59,5 @@ def test_two_processes_are_one_with_twice_the_batch(tmp_path, monkeypatch):
     assert (two["processes"], single["processes"]) == (2, 1)
     assert two["curve"] == single["curve"]
     assert [path.name for path in (tmp_path / "cut").iterdir()] == ["tiny.jsonl"]
+    (line,) = drive.records(tmp_path / "copied" / "tiny.jsonl")
+    assert line == {**two, "copied_from": "other"}
