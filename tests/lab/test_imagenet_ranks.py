@@ -38,14 +38,18 @@ def test_two_processes_are_one_with_twice_the_batch(tmp_path, monkeypatch):
     cache.obtain(place, 16, workers=1)
     environment = {**os.environ, "PYTHONPATH": f"{HERE.parents[1] / 'src'}", "OMP_NUM_THREADS": "1"}
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, *words, str(HERE / "imagenet_ranks.py"), str(place), str(tmp_path)],
         env=environment,
-        capture_output=True,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    ) as both:
+        try:
+            _, said = both.communicate(timeout=300)
+        except subprocess.TimeoutExpired:
+            both.terminate()  # torchrun ends its processes then; killed, it would leave them behind
+            raise
+    assert both.returncode == 0, said[-3000:]
     found = torch.load(tmp_path / "ends.pt", weights_only=True)
     assert all(torch.equal(a, b) for a, b in zip(found["whole"], found["cut"], strict=True))
 
