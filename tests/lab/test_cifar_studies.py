@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import types
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from adaxopt.lab.cifar.feed import Images
 from adaxopt.lab.cifar.rules import CLAIMS, Claim
 from adaxopt.lab.cifar.stack import Recipe, Run, Stack
 from adaxopt.lab.errors import LabError
+from adaxopt.lab.imagenet.recipe import Recipe as ImageNetRecipe
 from adaxopt.lab.optimizers import build
 from adaxopt.lab.tasks.cifar10 import Cifar10, crop_and_flip, normalise
 
@@ -97,6 +99,22 @@ def test_a_study_in_one_go_and_in_pieces(folder, tmp_path, monkeypatch):
     assert list(pieces.glob("*.part")) == []
 
 
+@pytest.mark.parametrize(
+    ("changed", "key"), [({"epochs": 2}, "epochs 1, 2 is"), ({"data": "other"}, "images 20, 10 is")]
+)
+def test_a_run_with_other_settings_is_not_taken_for_the_studys(changed, key, folder, tmp_path):
+    options = dict(data=folder, device="cpu", seeds=1, epochs=1, tell=lambda text: None)
+    assert studies.carry("cifar10/table2", str(tmp_path / "out"), **options)
+    if "data" in changed:
+        (tmp_path / "other").mkdir()
+        binary(tmp_path / "other", make(train=10, test=10))
+        changed = {"data": str(tmp_path / "other")}
+    with pytest.raises(
+        LabError, match=f"sgdm-5e-4 seed 0 was run with {key} asked for; choose another folder"
+    ):
+        studies.carry("cifar10/table2", str(tmp_path / "out"), **{**options, **changed})
+
+
 def test_a_run_of_another_study_is_not_run_again(folder, tmp_path):
     """beta2's row at 1e-4 is table2's AdaX-W, whatever it is called there; the other rows are not."""
     options = dict(data=folder, device="cpu", seeds=1, epochs=1, tell=lambda text: None)
@@ -137,10 +155,22 @@ def test_a_run_of_another_study_is_not_run_again(folder, tmp_path):
 )
 def test_what_may_be_adopted(study, changed, count):
     lines = [{**line, **changed} for line in drive.records(RECORDS / "cifar10" / "table2.jsonl")]
+    lines.append({"kind": "the first line of a file of another kind"})
     chosen = STUDIES[study]
     found = adopt(chosen, [run for run in chosen.runs() if run.seed == 0], lines, 50_000, "bf16")
     assert len(found) == count
     assert all(line["study"] == study for line in found)
+
+
+def test_runs_of_another_length_or_data_set_are_not_mixed(folder, tmp_path):
+    """A study of another data set may have the same name and the same row names: imagenet/tuning has."""
+    line = {"study": "table2", "row": "adaxw", "seed": 0, "images": 20}
+    for recipe in (replace(TABLE2.recipe, epochs=1), ImageNetRecipe()):
+        (tmp_path / "table2.jsonl").write_text(json.dumps({**line, "recipe": asdict(recipe)}) + "\n")
+        with pytest.raises(
+            LabError, match=r"table2.jsonl: adaxw seed 0 was run with .* choose another folder"
+        ):
+            studies.run("cifar10/table2", str(tmp_path), data=folder, device="cpu", tell=lambda text: None)
 
 
 def test_no_time_at_all_leaves_a_checkpoint_to_go_on_from(folder, tmp_path):

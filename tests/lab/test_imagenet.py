@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import types
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from PIL import Image
 
 from adaxopt.lab import spec, task, train
 from adaxopt.lab.cifar import order
+from adaxopt.lab.cifar.stack import Recipe as CifarRecipe
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.imagenet import __main__ as command
 from adaxopt.lab.imagenet import augment, book, cache, drive, speed, studies, tables
@@ -540,6 +541,18 @@ def test_runs_with_other_settings_are_not_mixed(folder, tmp_path, monkeypatch):
     assert len(drive.records(tmp_path / "tiny.jsonl")) == 1
     studies.run("tiny", tmp_path, **options, seeds=2, epochs=1)  # more of the same is no other setting
     assert [r["seed"] for r in drive.records(tmp_path / "tiny.jsonl")] == [0, 1]
+
+
+def test_a_study_of_the_same_name_on_other_data_is_not_taken_for_this_one(folder, tmp_path, monkeypatch):
+    """cifar10/tuning has rows of the same names, and the same --out by default."""
+    tinier(monkeypatch)
+    theirs = {"study": "tuning", "row": "sgdm lr 1", "seed": 0, "recipe": asdict(CifarRecipe())}
+    (tmp_path / "tuning.jsonl").write_text(json.dumps(theirs) + "\n")
+    for name in ("tuning", "tuned"):
+        with pytest.raises(
+            LabError, match=r"tuning.jsonl: holds runs on another data set \(sgdm lr 1 seed 0\)"
+        ):
+            studies.run(name, tmp_path, data=str(folder), device="cpu", workers=1)
 
 
 def test_no_seed_is_used_for_tuning_and_for_the_result():

@@ -45,7 +45,7 @@ def adopt(
     known = {
         (whole(line["optimizer"], line["options"]), line["seed"]): line
         for line in lines
-        if line["study"] != study.name
+        if line.get("study", study.name) != study.name  # a folder may hold files of other kinds
         and json.dumps(line["recipe"]) == recipe
         and (line["images"], line["precision"]) == (images, precision)
         and "same_run_as" not in line

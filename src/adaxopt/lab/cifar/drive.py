@@ -24,6 +24,7 @@ from adaxopt.lab.cifar.book import Study
 from adaxopt.lab.cifar.feed import Images
 from adaxopt.lab.cifar.plain import PlainNetwork
 from adaxopt.lab.cifar.stack import Network, Run, Stack
+from adaxopt.lab.errors import StoreError
 
 Say = Callable[[str], None]
 
@@ -52,14 +53,14 @@ def carry_out(
     """
     out.mkdir(parents=True, exist_ok=True)
     lines = out / f"{study.name}.jsonl"
-    todo = _left(study, lines)
+    todo = _left(study, lines, len(train))
     known = [line for path in reuse for line in records(path)]
     adopted = adopt(study, todo, known, len(train), precision if train.labels.is_cuda else "fp32")
     if adopted:
         with open(lines, "a") as file:
             file.writelines(json.dumps(line) + "\n" for line in adopted)
         tell(f"{study.name}: {len(adopted)} runs are {adopted[0]['same_run_as'].split(':')[0]}'s own")
-        todo = _left(study, lines)
+        todo = _left(study, lines, len(train))
     began = time.monotonic()
     for stack_runs in stacks(todo, per_stack, alone=study.alone):
         stack = _stack(study, stack_runs, train, test, precision, network)
@@ -89,8 +90,19 @@ def carry_out(
     return True
 
 
-def _left(study: Study, lines: Path) -> list[Run]:
-    done = {(r["row"], r["seed"]) for r in records(lines)}
+def _left(study: Study, lines: Path, images: int) -> list[Run]:
+    """The runs that have no line yet; lines of other lengths or other data (imagenet/tuning's, say) are refused."""
+    found = records(lines)
+    wanted = json.loads(json.dumps({**asdict(study.recipe), "images": images}))
+    for line in found:
+        held = {**line["recipe"], "images": line["images"]}
+        for key, value in wanted.items():
+            if held.get(key) != value:
+                raise StoreError(
+                    f"{lines}: {line['row']} seed {line['seed']} was run with {key} {held.get(key)!r}, {value!r} is "
+                    "asked for; choose another folder for these runs, or move the file away"
+                )
+    done = {(r["row"], r["seed"]) for r in found}
     return [run for run in study.runs() if (run.row, run.seed) not in done]
 
 

@@ -195,12 +195,24 @@ def _settings(study: Study, run: Run, data: Data, how: How, ranks: Ranks) -> dic
     )
 
 
+def own(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file, all of them ImageNet's: other data sets have studies of the same name."""
+    found = records(path)
+    for line in found:
+        if "stem" not in line.get("recipe", {"stem": ""}):
+            raise StoreError(
+                f"{path}: holds runs on another data set ({line['row']} seed {line['seed']}); choose another folder, "
+                "or move the file away"
+            )
+    return found
+
+
 def _refuse_others(lines: Path, study: Study, run: Run, data: Data, how: How, ranks: Ranks) -> None:
     """An error when the line of this row and seed is of a run with other settings: a shorter one, say."""
     wanted = _settings(study, run, data, how, ranks)
     wanted |= wanted.pop("recipe")
     del wanted["processes"]  # a run may go on with another number of them
-    for line in records(lines):
+    for line in own(lines):
         if (line["row"], line["seed"]) != (run.row, run.seed):
             continue
         held = {**line, **line["recipe"]}

@@ -95,7 +95,7 @@ def changed(study: Study, *, seeds: int = 0, **recipe: int) -> Study:
 
 def _tuned(study: Study, out: Path) -> Study:
     """Its rows from the lines of tuning: in `out`, else in the committed records."""
-    lines = drive.records(out / "tuning.jsonl") or drive.records(Path("records/imagenet/tuning.jsonl"))
+    lines = drive.own(out / "tuning.jsonl") or drive.records(Path("records/imagenet/tuning.jsonl"))
     return replace(study, rows=tuned_rows(best_rates(lines)))
 
 
