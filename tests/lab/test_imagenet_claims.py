@@ -136,6 +136,21 @@ def test_a_table_from_records(tmp_path):
     assert "a device, 10,000 pictures a second" in text
 
 
+def test_a_best_rate_at_the_edge_is_said(tmp_path):
+    best = {"sgdm": 0.1, "adamw": 1e-4, "amsgradw": 1e-3, "adaxw": 1e-2}
+    tried = [
+        {**line(f"{method} lr {lr:g}", 0, 40.0 + (lr == best[method])), "options": {"lr": lr}}
+        for method, rates in book.RATES.items()
+        for lr in rates
+    ]
+    place = tmp_path / "records" / "imagenet"
+    place.mkdir(parents=True)
+    for name, lines in (("tuning", tried), ("tuned", runs("adaxw", *HIGH)), ("tiny", runs("adaxw", *HIGH))):
+        (place / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in lines))
+    assert tables.table("tuned", tmp_path).endswith("Best at the edge of the five rates: AdamW, AdaX-W.")
+    assert "edge" not in tables.table("tiny", tmp_path)
+
+
 def test_the_table_of_speeds(tmp_path):
     assert "Not measured yet" in tables.speed(tmp_path)
     record = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from adaxopt.lab import stats
 from adaxopt.lab.cifar.drive import records
-from adaxopt.lab.imagenet.book import STAND_INS, STUDIES, Study, best_rates, tuned_rows
+from adaxopt.lab.imagenet.book import RATES, STAND_INS, STUDIES, Study, best_rates, tuned_rows
 from adaxopt.lab.imagenet.claims import failed
 
 Lines = Sequence[Mapping[str, Any]]
@@ -43,7 +43,14 @@ def show(study: Study, found: Lines) -> str:
         interval = f"{seen.low:.2f} to {seen.high:.2f}" if seen.n > 1 else "–"
         lost = f" ({len(mine) - len(good)} failed)" if len(mine) > len(good) else ""
         lines.append(f"{head} {seen.n}{lost} | {seen.mean:.2f} | {interval} | {trained:.2f} | {paper} |")
-    return "\n".join(lines) + "\n\n" + caption(study, found)
+    return "\n".join(lines) + "\n\n" + caption(study, found) + edges(study)
+
+
+def edges(study: Study) -> str:
+    """A sentence on methods whose best rate was the first or last of those tried: a wider search might say more."""
+    rates = {row.name: row.options["lr"] for row in study.rows if study.name == "tuned"}
+    found = [TITLES[name] for name, lr in rates.items() if lr in (min(RATES[name]), max(RATES[name]))]
+    return f" Best at the edge of the five rates: {', '.join(found)}." if found else ""
 
 
 def caption(study: Study, found: Lines) -> str:
