@@ -6,6 +6,7 @@ import json
 import math
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,43 @@ def test_the_table_says_n_interval_and_verdict(done):
     ):
         assert words in text, words
     assert max(map(len, text_of(table.comparison(done[1]), 80).splitlines())) <= 80
+
+
+def test_long_names_fold_and_no_number_is_cut(done):
+    name = "some.module.of.mine:AnOptimizerOfMine"
+    result = replace(done[1], rows=[replace(row, optimizer=name) for row in done[1].rows])
+    result = replace(result, study=replace(result.study, baseline=name))
+    text = text_of(table.comparison(result), 80)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    for row in result.rows:
+        assert any(
+            f"{row.lr:.3g}" in line and table.spread(row.estimate) in line for line in text.splitlines()
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "each method's documented default, not tuned"),
+        ({"sgdm": {"lr": 0.5}}, "as given for sgdm, of the others the documented default; not tuned here"),
+        ({"sgdm": {"lr": 0.5}, "adaxw": {"lr": 1e-2}}, "as given for sgdm, adaxw; not tuned here"),
+        ({"sgdm": {"momentum": 0.5}}, "each method's documented default"),
+    ],
+)
+def test_the_caption_says_where_the_lr_is_from(done, options, expected):
+    result = replace(done[1], study=replace(done[1].study, tune=0, options=options))
+    assert expected in " ".join(text_of(table.comparison(result)).split())
+
+
+def test_equal_differences_are_remarked_on(done):
+    result = done[1]
+    for differences, said in (([0.97 - 0.95, 0.96 - 0.94, 0.02], True), ([0.02, 0.021, 0.022], False)):
+        judged = stats.verdict(differences, result.study.rule)
+        assert judged.outcome == "held"
+        rows = [replace(row, verdict=judged if row.verdict else None) for row in result.rows]
+        text = " ".join(text_of(table.comparison(replace(result, rows=rows))).split())
+        assert ("all 3 differences are equal" in text) is said
 
 
 class TestSharing:

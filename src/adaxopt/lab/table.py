@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from adaxopt.lab.compare import Comparison
 from adaxopt.lab.stats import Estimate
 from adaxopt.lab.store import RunRecord
+
+SHORT = 8
+"""Digits of a run's name in the list; `adax runs show` takes as many as tell it from the others."""
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -47,11 +50,11 @@ def comparison(result: Comparison) -> Any:
         pad_edge=False,
         collapse_padding=True,
     )
-    table.add_column("optimizer", style="bold", no_wrap=True)
+    table.add_column("optimizer", style="bold", overflow="fold")  # the one that gives way: no digit is lost
     table.add_column("lr", justify="right", no_wrap=True)
-    table.add_column(f"{result.metric_name}, {percent}", justify="right", no_wrap=True)
-    table.add_column("n", justify="right")
-    table.add_column(f"better than {study.baseline}?", justify="right", no_wrap=True)
+    table.add_column(f"{result.metric_name},\n{percent}", justify="right", no_wrap=True)
+    table.add_column("n", justify="right", no_wrap=True)
+    table.add_column(_header(study.baseline), justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("ms/step", justify="right", no_wrap=True)
     sign = 1 if result.higher_is_better else -1
@@ -71,8 +74,22 @@ def comparison(result: Comparison) -> Any:
     return table
 
 
+def _header(baseline: str, width: int = 16) -> str:
+    """The baseline's name in lines no wider than the numbers below it."""
+    words = [baseline[i : i + width] for i in range(0, len(baseline), width)]
+    if len(words[-1]) == width:
+        words.append("")
+    return "\n".join(["better than", *words]) + "?"
+
+
+def _equal(difference: Estimate) -> bool:
+    """No spread but that of rounding."""
+    return difference.n > 1 and difference.sd <= 1e-9 * abs(difference.mean)
+
+
 def _caption(result: Comparison, percent: str) -> str:
     study = result.study
+    given = [name for name in study.optimizers if "lr" in study.options.get(name, {})]
     if study.tune:
         how = (
             f"lr: the best of {study.tune} per optimizer on a held-out fifth (or 'valid') of the training data, "
@@ -80,12 +97,20 @@ def _caption(result: Comparison, percent: str) -> str:
         )
     else:
         how = "lr: each method's documented default, not tuned; --tune N gives every method the same budget."
+        if given:
+            rest = "" if len(given) == len(study.optimizers) else ", of the others the documented default"
+            how = f"lr: as given for {', '.join(given)}{rest}; not tuned here."
     edge = " * the best lr lies at the edge of those tried: a larger --tune may find a better one." * any(
         row.edge for row in result.rows
     )
     for row in result.rows:
         if row.verdict and (row.verdict.outcome == "undecided" or row.verdict.note):
             edge += f" {row.optimizer}: {row.verdict.sentence()}."
+        elif row.verdict and row.verdict.difference and _equal(row.verdict.difference):
+            edge += (
+                f" {row.optimizer}: all {row.verdict.n} differences are equal, so their interval has no width; where "
+                f"{result.metric_name} takes few values, trust more seeds."
+            )
     return (
         f"{how}{edge} Verdict on 'better than {study.baseline}': held when the whole {percent} "
         f"{study.rule.interval} interval of the paired difference (n >= {study.rule.least}) lies above "
@@ -94,31 +119,31 @@ def _caption(result: Comparison, percent: str) -> str:
 
 
 def runs(records: Iterable[RunRecord]) -> Any:
-    """One line per run."""
+    """One line per run under its study, in 80 columns: names fold, numbers do not."""
+    from rich.console import Group
+
+    studies: dict[tuple[str, str], list[RunRecord]] = {}
+    for r in records:
+        studies.setdefault((r.spec["study"], r.spec["task"]), []).append(r)
+    if not studies:
+        return "no runs"
+    return Group(*(_runs(f"{study}: {task}", mine) for (study, task), mine in studies.items()))
+
+
+def _runs(title: str, records: Iterable[RunRecord]) -> Any:
+    from rich import box
     from rich.table import Table
 
-    table = Table()
-    for name in (
-        "run",
-        "study",
-        "task",
-        "optimizer",
-        "lr",
-        "seed",
-        "purpose",
-        "status",
-        "metric",
-        "epochs",
-        "s",
-    ):
-        table.add_column(name, justify="right" if name in ("lr", "seed", "metric", "epochs", "s") else "left")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+    numbers = ("lr", "seed", "metric", "epochs", "s")
+    for name in ("run", "optimizer", "lr", "seed", "for", "status", "metric", "epochs", "s"):
+        justify: Literal["right", "left"] = "right" if name in numbers else "left"
+        table.add_column(name, justify=justify, no_wrap=name != "optimizer", overflow="fold")
     for r in records:
         done = r.done or {}
         last = r.metrics[-1] if r.metrics else {}
         table.add_row(
-            r.name,
-            r.spec["study"],
-            r.spec["task"],
+            r.name[:SHORT],
             r.spec["optimizer"],
             f"{r.spec['options']['lr']:.3g}",
             str(r.spec["seed"]),
