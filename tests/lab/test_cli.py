@@ -62,6 +62,12 @@ BAD = [
     (["compare", f"{TINY}:NoMetric"], "lacks metric, loss"),
     (["reproduce", "sinthetic"], "unknown study 'sinthetic'; known are"),
     (["reproduce", "synthetic", "--set", "colour=3"], "colour"),
+    (["reproduce", "gpt", "--set", "seeds=two"], "--set seeds=two: must be a whole number"),
+    (["reproduce", "imagenet/tiny", "--set", "seconds=soon"], "--set seconds=soon: must be a number"),
+    (["reproduce", "imagenet/tiny", "--set", "graph=1"], "--set graph=1: must be true or false or none"),
+    (["reproduce", "voc/camvid", "--set", "seeds=1.5"], "--set seeds=1.5: must be a whole number"),
+    (["reproduce", "cifar10/table2", "--set", "data=2012"], "--set data=2012: must be a text"),
+    (["reproduce", "gpt", "--set", "data=nowhere"], "nowhere: no such file or folder; name a file"),
     (["data", "get", "mnist"], "unknown data set 'mnist'; known are cifar10"),
 ]
 
@@ -149,6 +155,10 @@ class TestRuns:
         }
         assert self.listed(capsys, runs, "--status", "diverged") == []
         assert len(self.listed(capsys, runs, "--purpose", "final", "--study", "one")) == 4
+        assert cli.main(["runs", "list", runs]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= 80
+        assert all(any(row["run"][:8] in line for line in lines) for row in self.listed(capsys, runs))
         assert cli.main(["runs", "list", runs]) == 0
         assert "finished" in capsys.readouterr().out
 

@@ -384,3 +384,18 @@ def test_the_studies_are_known_and_load_when_they_are_asked_for(tmp_path):
         "assert not [m for m in sys.modules if m.startswith(('adaxopt.lab.gpt', 'adaxopt.lab.language', 'tyro'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_on_a_bare_machine_an_error_is_one_line_and_the_end_of_the_time_is_said(
+    tmp_path, capsys, monkeypatch
+):
+    words = ["gpt", "gpt", "--data", str(tmp_path / "nowhere"), "--out", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", words)
+    assert grid.main(studies.run, studies.NAMES, "adaxopt.lab.gpt") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("adaxopt.lab.gpt: ")
+    assert "no such file or folder" in said
+    assert said.count("\n") == 1
+    monkeypatch.setattr("sys.argv", words)
+    assert grid.main(lambda *args, **options: False, studies.NAMES, "adaxopt.lab.gpt") == 3
+    assert "the same command goes on" in capsys.readouterr().err

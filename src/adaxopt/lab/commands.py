@@ -84,7 +84,7 @@ class Compare:
     """
 
     task: Positional[str]
-    """digits, cifar10, or your own: path/to/file.py:Class or module:Class"""
+    """digits, sorting, cifar10, language, gpt, voc, imagenet, or your own: path/to/file.py:Class or module:Class"""
     optimizers: tuple[str, ...] = ("sgdm", "adamw", "amsgradw", "adaxw")
     """names of the zoo, torch:AdamW, module:Class, file.py:Class; adaxw@slow is adaxw again, for other options"""
     seeds: int = 3
@@ -294,7 +294,7 @@ class DataGet:
     """Fetch a data set, check it, and make it ready."""
 
     name: Positional[str]
-    """cifar10, ..."""
+    """cifar10, enwik8, ... (see `adax data list`)"""
     root: str | None = None
     """where data sets are kept"""
 

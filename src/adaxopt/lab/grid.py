@@ -340,8 +340,13 @@ def main(study: Callable[..., Path | bool], names: Iterable[str], program: str) 
     for name in ("seeds", "tune", "epochs"):
         parser.add_argument(f"--{name}", type=int, default=0)
     given = vars(parser.parse_args())
-    done = study(given.pop("study"), given.pop("out"), **given)
+    try:
+        done = study(given.pop("study"), given.pop("out"), **given)
+    except LabError as error:
+        say(f"{program}: {error}")
+        return error.exit_code
     if done is False:
+        say(f"{program}: time is up before the study is complete; the same command goes on with it")
         return 3
     say(f"record: {done}")
     return 0

@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from adaxopt.extras import LAB
 from adaxopt.lab.errors import LabError, unknown
@@ -36,19 +36,40 @@ def _lazy(module: str, name: str) -> Callable[..., Any]:
 
 
 def _check(name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """An override that the study does not know is an error of one line."""
+    """An override that the study does not know, or of another kind than its own, is an error of one line."""
     parameters = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return
-    known = [key for key in parameters if key not in ("name", "out")]
-    for key in options:
-        if key not in known:
-            raise unknown(f"override of study {name}", key, known or ["(none)"])
+    known = [key for key in parameters if key not in ("name", "out", *INNER)]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        for key in options:
+            if key not in known:
+                raise unknown(f"override of study {name}", key, known or ["(none)"])
+    hints = get_type_hints(function)
+    for key in set(options) & set(known):
+        kinds = get_args(hints[key]) or (hints[key],)
+        given = options[key]
+        wanted = [word for kind, (word, _) in KINDS.items() if kind in kinds]
+        if wanted and not any(kind in kinds and fits(given) for kind, (_, fits) in KINDS.items()):
+            raise LabError(f"--set {key}={given}: must be {' or '.join(wanted)}")
+
+
+def _number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
+
+
+INNER = ("tell", "watcher")
+"""What a study takes from Python alone."""
+KINDS: dict[type, tuple[str, Callable[[object], bool]]] = {
+    int: ("a whole number", lambda given: isinstance(given, int) and not isinstance(given, bool)),
+    float: ("a number", _number),
+    bool: ("true or false", lambda given: isinstance(given, bool)),
+    str: ("a text (of a folder called 2012: ./2012)", lambda given: isinstance(given, str)),
+    type(None): ("none", lambda given: given is None),
+}
+"""What a value of the command line may be, where a study's `run` says so in its annotations."""
 
 
 def _studies() -> dict[str, Callable[..., Any]]:
     studies = {name: _lazy("adaxopt.lab.theory.cli", name) for name in THEORY}
-    studies["first-lr"] = _lazy("adaxopt.lab.first_lr", "first-lr")
     studies["first-lr"] = _lazy("adaxopt.lab.first_lr", "first-lr")
     if importlib.util.find_spec("adaxopt.lab.cifar") and importlib.util.find_spec(
         "adaxopt.lab.cifar.studies"

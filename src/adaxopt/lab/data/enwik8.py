@@ -40,8 +40,9 @@ def find(folder: str | Path) -> Path:
     for path in (root, root / "enwik8", root / "enwik8.gz"):
         if path.is_file():
             return path
+    missing = "no file enwik8 or enwik8.gz in this folder" if root.is_dir() else "no such file or folder"
     raise LabError(
-        f"{root}: no enwik8 there; name its file or folder (data=...), or run `adax data get enwik8`"
+        f"{root}: {missing}; name a file, or the folder of enwik8 (data=...), or run `adax data get enwik8`"
     )
 
 
