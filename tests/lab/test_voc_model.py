@@ -358,7 +358,8 @@ class Evil:
 def test_a_file_that_would_run_code_or_is_damaged_is_not_opened(tmp_path, capsys):
     torch.save({"a": Evil()}, tmp_path / "evil.pth")
     (tmp_path / "cut.pth").write_bytes(b"PK\x03\x04 no archive")
-    for name in ("evil.pth", "cut.pth"):
+    (tmp_path / "text.pth").write_text("hello")  # torch.load ends in a KeyError
+    for name in ("evil.pth", "cut.pth", "text.pth"):
         with pytest.raises(LabError, match=f"{name}: cannot be read as a state dict"):
             weights.read(tmp_path / name)
     assert capsys.readouterr().out == ""

@@ -12,7 +12,6 @@ backbone that is missing is an error.
 from __future__ import annotations
 
 import json
-import pickle
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -85,9 +84,11 @@ def read(path: str | Path) -> dict[str, Tensor]:
         return read_tfjs(file)
     try:
         found = torch.load(file, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+    except Exception as error:  # what is no pickle fails in every way there is: KeyError for a text file
         line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise LabError(f"{file}: cannot be read as a state dict ({line})") from error
+        raise LabError(
+            f"{file}: cannot be read as a state dict ({type(error).__name__}: {line}); name another file"
+        ) from error
     for key in ("state_dict", "model", "model_state_dict"):
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]
