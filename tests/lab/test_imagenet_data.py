@@ -153,6 +153,22 @@ def test_a_class_of_val_that_train_has_not(tmp_path):
     assert [p.path for p in imagefolder.read(tmp_path, on_error="skip").skipped] == ["val/n99"]
 
 
+@pytest.mark.parametrize("name", ["val/val_annotations.txt", "wnids.txt"])
+def test_a_list_that_is_no_text_is_named(name, folder):
+    (folder / name).write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(LabError, match=f"{name}: cannot be read as text"):
+        imagefolder.read(folder, on_error="skip")
+
+
+def test_what_decoding_needs(folder, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(LabError, match=r"cannot write .*file/cache: Not a directory; see to the folder"):
+        cache.obtain(folder, SIZE, cache=tmp_path / "file" / "cache", workers=1)
+    monkeypatch.setattr(cache, "find_spec", lambda name: None)
+    with pytest.raises(LabError, match=r"decoding pictures needs Pillow; pip install .adaxopt\[lab\]"):
+        cache.obtain(folder, SIZE, workers=1)
+
+
 def test_unknown_ways_to_deal_with_errors(folder):
     with pytest.raises(LabError, match="unknown on_error 'ignore'; known are raise, skip"):
         imagefolder.read(folder, on_error="ignore")

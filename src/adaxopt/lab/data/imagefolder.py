@@ -124,7 +124,14 @@ def _suffix(name: str) -> str:
 def _named(root: Path) -> set[str]:
     """The classes that Tiny-ImageNet's own list names, if there is one."""
     path = root / "wnids.txt"
-    return set(path.read_text().split()) if path.is_file() else set()
+    return set(_text(path).split()) if path.is_file() else set()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabError(f"{path}: cannot be read as text ({error})") from error
 
 
 def _by_folder(root: Path, number: dict[str, int], problems: list[Problem]) -> list[tuple[str, int]]:
@@ -146,7 +153,7 @@ def _annotated(root: Path, number: dict[str, int], problems: list[Problem]) -> l
     pairs: list[tuple[str, int]] = []
     there = {Path(path).name: path for path in _pictures(root, "val/images")}
     seen: set[str] = set()
-    text = (root / "val" / ANNOTATIONS).read_text()
+    text = _text(root / "val" / ANNOTATIONS)
     for count, line in enumerate(text.splitlines(), 1):
         parts = line.split()
         if not parts:

@@ -15,11 +15,13 @@ import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from adaxopt.extras import LAB
 from adaxopt.lab import files
 from adaxopt.lab.data import imagefolder
 from adaxopt.lab.data.imagefolder import Problem
@@ -93,7 +95,12 @@ def make(
     if (target / MANIFEST).is_file():
         _check(read_manifest(target / MANIFEST, KIND, VERSION), target, source.key, size)
         return _whole(load(target, size=size), on_error)
-    target.mkdir(parents=True, exist_ok=True)
+    if find_spec("PIL") is None:
+        raise LabError(f"decoding pictures needs Pillow; {LAB}")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise files.failed(target, error) from error
     each = rows_a_piece(size, limit)
     tasks = [
         (split, number, first, min(first + each, count))

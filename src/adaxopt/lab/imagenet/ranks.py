@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -17,6 +18,9 @@ from torch import Tensor
 
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.settings import choose_device
+
+WAIT = timedelta(hours=4)
+"""How long processes wait for each other: the first may have ImageNet to decode, an hour on four cores."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ def joined(device: str) -> Iterator[Ranks]:
     if dist.is_initialized():
         yield Ranks(where, rank, world)
         return
-    dist.init_process_group("nccl" if kind == "cuda" else "gloo")
+    dist.init_process_group("nccl" if kind == "cuda" else "gloo", timeout=WAIT)
     try:
         yield Ranks(where, rank, world)
     finally:
