@@ -244,6 +244,18 @@ def _map(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     return found
 
 
+def folder_of(place: str | Path, size: int, cache: str | Path = "") -> Path:
+    """Where `obtain` has the cache of what is in `place`.
+
+    >>> folder_of("/sets/tiny", 64).as_posix()
+    '/sets/tiny-64px'
+    """
+    root = Path(place)
+    if (root / MANIFEST).is_file():
+        return root
+    return Path(cache) if cache else root.resolve().with_name(f"{root.resolve().name}-{size}px")
+
+
 def obtain(
     place: str | Path,
     size: int,
@@ -260,11 +272,9 @@ def obtain(
     root = Path(place)
     if (root / MANIFEST).is_file():
         return _whole(load(root, size=size), on_error)
-    source = open_source(root, on_error)
-    root = root.resolve()
     return make(
-        source,
-        cache or root.with_name(f"{root.name}-{size}px"),
+        open_source(root, on_error),
+        folder_of(root, size, cache),
         size,
         on_error=on_error,
         workers=workers,

@@ -137,7 +137,8 @@ def load(
             failed = error
     if not ranks.agree(failed is None):
         raise failed or LabError("the first process could not read the pictures; its message says why")
-    found = found or cache.obtain(place_of(data), study.recipe.stored, **options)  # type: ignore[arg-type]
+    if found is None:  # the first process has seen to it: thousands of files need not be looked at again
+        found = cache.load(cache.folder_of(place_of(data), study.recipe.stored, cache_folder))
     train = Feed(pictures(found.parts["train"], ranks.device, resident))
     if study.holdout:
         train, test = hold_out(train, max(1, round(study.holdout * len(train))))
