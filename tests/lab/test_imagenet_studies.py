@@ -1,0 +1,298 @@
+"""ImageNet's studies from folders to records: in one go, in pieces, killed, tuned, and never mixed with others."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import types
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+from picture_sets import make, tiny
+
+from adaxopt.lab.cifar.stack import Recipe as CifarRecipe
+from adaxopt.lab.errors import LabError
+from adaxopt.lab.imagenet import __main__ as command
+from adaxopt.lab.imagenet import book, cache, drive, studies
+from adaxopt.lab.imagenet.ranks import Ranks
+from adaxopt.lab.imagenet.recipe import Recipe
+from adaxopt.lab.imagenet.train import Training
+from adaxopt.lab.optimizers import build
+from adaxopt.lab.schedule import factor
+
+SMALL = Recipe(epochs=2, batch=7, size=16, stored=16, width=4)
+SRC = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """18 training and 12 validation pictures of 16x16 in Tiny-ImageNet's layout, with their cache beside them."""
+    place = tmp_path_factory.mktemp("pictures") / "set"
+    tiny(place, make())
+    cache.obtain(place, 16, workers=1)
+    return place
+
+
+def bits(trained):
+    return [t.clone() for t in itertools.chain(trained.network.parameters(), trained.network.buffers())]
+
+
+def test_the_recipe_is_the_papers():
+    tiny_, r18, r50 = (book.STUDIES[name] for name in ("tiny", "resnet18", "resnet50"))
+    settings = {row.name: (row.options["lr"], row.options["weight_decay"]) for row in tiny_.rows}
+    assert settings == {
+        "sgdm": (0.1, 1e-4),
+        "adamw": (1e-3, 0.1),
+        "amsgradw": (1e-3, 0.1),
+        "adaxw": (5e-3, 5e-2),
+        "adaxw-b2T50": (5e-3, 5e-2),
+    }
+    long = tiny_.rows[-1].options["betas"][1] * tiny_.recipe.steps(100_000)
+    assert long == pytest.approx(50, rel=1e-5)
+    total = r18.recipe.steps(1_281_167)
+    f = factor(r18.recipe.schedule(0.1), total)
+    assert total == 500_500
+    at = [f(round(share * total)) for share in (0.025, 0.05, 0.29, 0.31, 0.61, 0.91)]
+    assert at == pytest.approx([0.5, 1, 1, 0.1, 0.01, 0.001], rel=1e-3)
+    g = factor(r50.recipe.schedule(0.1), total)
+    assert 0.1 * g(total - 1) == pytest.approx(1e-6, rel=1e-3)
+    assert (r18.recipe.size, r18.recipe.batch, r18.recipe.stem) == (224, 256, "imagenet")
+
+
+@pytest.mark.parametrize("name", book.STUDIES)
+def test_every_row_can_be_built(name):
+    study = book.STUDIES[name]
+    assert len({row.name for row in study.rows}) == len(study.rows)
+    for row in study.rows:
+        p = torch.nn.Parameter(torch.ones(3))
+        p.grad = torch.ones(3)
+        build(row.optimizer, [p], row.options).step()
+        assert torch.isfinite(p).all()
+
+
+def test_names_are_the_same_everywhere():
+    from adaxopt.lab import reproduce
+
+    assert tuple(book.STUDIES) == command.STUDIES
+    assert set(studies.NAMES) == {name for name in reproduce.STUDIES if name.startswith("imagenet/")}
+
+
+def tinier(monkeypatch, **changes):
+    """The study `tiny` with a recipe for pictures of 16 pixels."""
+    study = replace(book.STUDIES["tiny"], recipe=replace(SMALL, **changes))
+    monkeypatch.setitem(book.STUDIES, "tiny", study)
+    monkeypatch.setitem(
+        book.STUDIES, "tuning", replace(book.STUDIES["tuning"], recipe=replace(SMALL, epochs=1))
+    )
+    monkeypatch.setitem(
+        book.STUDIES, "tuned", replace(book.STUDIES["tuned"], recipe=replace(SMALL, **changes))
+    )
+
+
+def test_a_study_end_to_end_in_one_go_and_in_pieces(folder, tmp_path, monkeypatch, capsys):
+    tinier(monkeypatch)
+    options = [
+        "--data",
+        str(folder),
+        "--device",
+        "cpu",
+        "--seeds",
+        "1",
+        "--precision",
+        "fp32",
+        "--workers",
+        "1",
+    ]
+    assert command.main(["tiny", *options, "--out", str(tmp_path / "one")]) == 0
+    assert "| AdaX-W, b2·T = 50 | 0.005 |" in capsys.readouterr().out
+    whole = drive.records(tmp_path / "one" / "tiny.jsonl")
+    assert [r["row"] for r in whole] == ["sgdm", "adamw", "amsgradw", "adaxw", "adaxw-b2T50"]
+    for r in whole:
+        assert (r["images"], r["test_images"], r["classes"], r["steps"]) == (18, 12, 3, 6)
+        assert len(r["curve"]["test_accuracy"]) == 2
+        assert r["curve"]["test_accuracy"][-1] == r["test_accuracy"]
+        assert str(folder) not in json.dumps(r)
+    assert [r["b2_steps"] for r in whole] == [None, None, None, 6e-4, round(6 * book.LONG_MEMORY, 4)]
+
+    ticks = itertools.count()
+    clock = types.SimpleNamespace(monotonic=lambda: next(ticks))
+    monkeypatch.setattr(drive, "time", clock)
+    calls = 0
+    while True:
+        code = command.main(["tiny", *options, "--out", str(tmp_path / "two"), "--seconds", "20"])
+        calls += 1
+        if code == 0:
+            break
+        assert code == 3
+        assert list((tmp_path / "two").glob("*.pt")) or calls > 1
+    assert calls > 3
+    pieces = drive.records(tmp_path / "two" / "tiny.jsonl")
+    assert [(r["row"], r["curve"]) for r in pieces] == [(r["row"], r["curve"]) for r in whole]
+    assert not list((tmp_path / "two").glob("*.pt"))
+
+
+def tried(best):
+    """Lines of tuning in which each method's `best` lr is the best."""
+    return [
+        {"row": f"{m} lr {lr:g}", "options": {"lr": lr}, "test_accuracy": 40.0 + (lr == best.get(m))}
+        for m, rates in book.RATES.items()
+        for lr in rates
+    ]
+
+
+def test_tuned_rows_come_from_tuning_and_runs_are_not_made_twice(folder, tmp_path, monkeypatch):
+    tinier(monkeypatch, epochs=1)
+    monkeypatch.chdir(tmp_path)  # where there are no committed records to fall back on
+    options = dict(data=str(folder), device="cpu", seeds=1, precision="fp32", workers=1)
+    with pytest.raises(
+        LabError, match=r"sgdm was not tuned at lr 1, 0\.3, 0\.1, 0\.03, 0\.01; run imagenet/tuning first"
+    ):
+        studies.run("imagenet/tuned", tmp_path, **options)
+    best = {"sgdm": 0.1, "adamw": 3e-3, "amsgradw": 1e-3, "adaxw": 5e-3}  # the paper's for all but AdamW
+    (tmp_path / "tuning.jsonl").write_text("".join(json.dumps(line) + "\n" for line in tried(best)))
+    said = []
+    studies.run("imagenet/tiny", tmp_path, **options)
+    studies.run("imagenet/tuned", tmp_path, **options, tell=said.append)
+    lines = drive.records(tmp_path / "tuned.jsonl")
+    assert {r["row"]: r["options"]["lr"] for r in lines} == best
+    assert [r.get("copied_from") for r in lines] == ["tiny", None, "tiny", "tiny"]
+    assert "| AdamW | 0.003 |" in said[-1]
+
+
+def test_runs_with_other_settings_are_not_mixed(folder, tmp_path, monkeypatch):
+    tinier(monkeypatch)
+    study = replace(book.STUDIES["tiny"], rows=book.TINY.rows[:1])
+    monkeypatch.setitem(book.STUDIES, "tiny", study)
+    options = dict(data=str(folder), device="cpu", precision="fp32", workers=1)
+    studies.run("tiny", tmp_path, **options, seeds=1, epochs=1)
+    left = tmp_path / "tiny-sgdm-0.pt"
+    left.write_bytes(b"of a process that was killed after it had written its line")
+    studies.run("tiny", tmp_path, **options, seeds=1, epochs=1)
+    assert not left.exists()
+    for changed, message in (
+        (dict(epochs=2), "sgdm seed 0 was run with epochs 1, 2 is asked for; choose another folder"),
+        (dict(epochs=1, batch=5), "with batch 7, 5 is asked"),
+        (dict(epochs=1, precision="fp64"), "with precision 'fp32', 'fp64' is asked"),
+    ):
+        with pytest.raises(LabError, match=message):
+            studies.run("tiny", tmp_path, **{**options, **changed})
+    assert len(drive.records(tmp_path / "tiny.jsonl")) == 1
+    studies.run("tiny", tmp_path, **options, seeds=2, epochs=1)  # more of the same is no other setting
+    assert [r["seed"] for r in drive.records(tmp_path / "tiny.jsonl")] == [0, 1]
+
+
+def test_a_study_of_the_same_name_on_other_data_is_not_taken_for_this_one(folder, tmp_path, monkeypatch):
+    """cifar10/tuning has rows of the same names, and the same --out by default."""
+    tinier(monkeypatch)
+    theirs = {"study": "tuning", "row": "sgdm lr 1", "seed": 0, "recipe": asdict(CifarRecipe())}
+    (tmp_path / "tuning.jsonl").write_text(json.dumps(theirs) + "\n")
+    for name in ("tuning", "tuned"):
+        with pytest.raises(
+            LabError, match=r"tuning.jsonl: holds runs on another data set \(sgdm lr 1 seed 0\)"
+        ):
+            studies.run(name, tmp_path, data=str(folder), device="cpu", workers=1)
+
+
+def test_no_seed_is_used_for_tuning_and_for_the_result():
+    tuning, tuned = ({run.seed for run in book.STUDIES[name].runs()} for name in ("tuning", "tuned"))
+    assert (len(tuning), len(tuned)) == (1, 3)
+    assert not tuning & tuned
+
+
+def test_rates_are_judged_by_the_mean_over_seeds():
+    lines = [{**line, "test_accuracy": 40.0 + 2 * (line["options"]["lr"] == 0.01)} for line in tried({})]
+    lines += tried({"sgdm": 0.3})
+    assert book.best_rates(lines)["sgdm"] == 0.01  # 41 against 40.5; the last line alone would say 0.3
+
+
+def test_tuning_keeps_a_tenth_from_training(folder):
+    found = studies.load(replace(book.TUNING, recipe=SMALL), str(folder), Ranks(torch.device("cpu")))
+    assert (len(found.train), len(found.test)) == (16, 2)
+    assert found.train.pictures is found.test.pictures
+
+
+def test_of_equal_rates_the_papers_is_taken():
+    assert book.best_rates(tried({})) == {"sgdm": 0.1, "adamw": 1e-3, "amsgradw": 1e-3, "adaxw": 5e-3}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(name="imagenet/table2"), "unknown study 'imagenet/table2'; known are imagenet/tiny"),
+        (dict(name="tiny", precision="fp8"), "unknown precision 'fp8'; known are bf16"),
+        (dict(name="tiny", data="/nowhere"), r"/nowhere: no such folder; name one with train/ and val/"),
+        (dict(name="tiny", epochs=-1), "epochs=-1: must be >= 1"),
+        (dict(name="tiny", device="cuda:97"), r"this machine has \d+ CUDA devices"),
+    ],
+)
+def test_wrong_input(options, message, folder, tmp_path):
+    name = options.pop("name")
+    with pytest.raises(LabError, match=message):
+        studies.run(name, tmp_path, **{"data": str(folder), "device": "cpu", **options})
+
+
+def test_no_data_says_how_to_get_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("ADAX_DATA", str(tmp_path))
+    with pytest.raises(LabError, match=r"adax data get tiny-imagenet.*data=FOLDER"):
+        studies.run("tiny", tmp_path, device="cpu")
+
+
+# -- killed ---------------------------------------------------------------------------------------------------------
+
+EPOCHS = 6
+KILLED = """
+import os
+import signal
+import sys
+from dataclasses import replace
+from adaxopt.lab.imagenet import book, studies
+from adaxopt.lab.imagenet.recipe import Recipe
+import torch
+torch.set_num_threads(1)
+study = replace(book.TINY, rows=book.TINY.rows[3:4], recipe=Recipe(**eval(sys.argv[3])))
+book.STUDIES["tiny"] = study
+
+def tell(text):
+    if "epoch 2 of" in text:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+given = dict(data=sys.argv[1], device="cpu", seeds=1, precision="fp32", checkpoint_seconds=0.0)
+studies.run("tiny", sys.argv[2], tell=tell, **given)
+"""
+
+
+def test_kill_9_in_the_middle_and_the_same_bits(folder, tmp_path, monkeypatch):
+    sizes = dict(epochs=EPOCHS, batch=9, size=16, stored=16, width=4)
+    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
+    arguments = [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "killed"), repr(sizes)]
+    ended = subprocess.run(arguments, env=environment, capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert torch.load(tmp_path / "killed" / "tiny-adaxw-0.pt", weights_only=True)["at"] == [1, 2, 4]
+
+    study = replace(book.TINY, rows=book.TINY.rows[3:4], recipe=Recipe(**sizes))
+    monkeypatch.setitem(book.STUDIES, "tiny", study)
+    ends = []
+    kept = Training._end_epoch
+    monkeypatch.setattr(
+        Training, "_end_epoch", lambda self: (kept(self), ends.append((self.epoch, bits(self))))
+    )
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for out in ("killed", "whole"):
+            studies.run("tiny", tmp_path / out, data=str(folder), device="cpu", seeds=1, precision="fp32")
+    finally:
+        torch.set_num_threads(threads)
+    assert [epoch for epoch, _ in ends].count(EPOCHS) == 2
+    resumed, whole = (found for epoch, found in ends if epoch == EPOCHS)
+    assert all(torch.equal(a, b) for a, b in zip(resumed, whole, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(whole, ends[-2][1], strict=True))
+    killed, undisturbed = (drive.records(tmp_path / out / "tiny.jsonl")[0] for out in ("killed", "whole"))
+    assert killed["curve"] == undisturbed["curve"]
+    assert EPOCHS < len(ends) < 2 * EPOCHS  # what the killed process did was not done again
