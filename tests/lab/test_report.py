@@ -98,6 +98,15 @@ def test_the_plan_of_a_stored_study_decides(tmp_path):
     assert tables.plan(one, None, None) == (None, stats.Rule())
 
 
+def test_equal_differences_say_so_and_have_no_interval():
+    """0.97 - 0.95 and 0.96 - 0.94 differ in the last bit; that is no spread to show digits of."""
+    runs = [record("adaxw", i, metric=m) for i, m in enumerate((0.95, 0.94, 0.93))]
+    runs += [record("adamw", i, metric=m) for i, m in enumerate((0.97, 0.96, 0.95))]
+    [one] = series.studies(runs)
+    row = {r.label: r for r in tables.summary(one, "adamw")}["adaxw"]
+    assert (row.difference, row.note) == ("\N{MINUS SIGN}0.02", "3 pairs, all equal")
+
+
 def test_a_method_that_diverged_is_never_called_better():
     runs = [record("adaxw", i, metric=0.95 + i / 1000) for i in range(4)] + [
         record("adaxw", 4, status="diverged")

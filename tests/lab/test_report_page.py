@@ -42,6 +42,7 @@ CLAIMS = [
         "ours": 92.5,
         "n": 5,
         "verdict": "held",
+        "note": "at the paper's decay",
     },
     {
         "id": "F1",
@@ -134,6 +135,7 @@ def test_the_table_says_what_the_records_say(browser, report):
         assert rows
         claims = page.locator("#claims").inner_text()
         assert "1 held, 1 not held, 1 undecided." in claims
+        assert "AdaX-W ends above AdamW (at the paper's decay)" in claims
         how = page.locator("#study-digits details").first
         how.locator("summary").click()
         said = how.inner_text()
@@ -290,7 +292,9 @@ def test_hostile_names_are_text(browser, tmp_path):
     runs += [record(EVIL, 9, "tune", EVIL, lr, metric_name=EVIL) for lr in (0.01, 0.1)]
     for run in runs:
         run.spec["task"] = run.env["commit"] = EVIL
-    claims = [{"id": EVIL, "text": EVIL, "paper": EVIL, "ours": EVIL, "n": EVIL, "verdict": EVIL}]
+    claims = [
+        {"id": EVIL, "text": EVIL, "paper": EVIL, "ours": EVIL, "n": EVIL, "verdict": EVIL, "note": EVIL}
+    ]
     out = tmp_path / "evil.html"
     write_report(runs, out, title=EVIL, claims=claims, lead=EVIL, figures=[(EVIL, EVIL, own_figure())])
     with Opened(browser, out) as page:

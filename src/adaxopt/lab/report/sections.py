@@ -139,7 +139,13 @@ def claims_section(claims: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for c in claims:
         verdict = str(c.get("verdict", "undecided"))
-        cells = [esc(c.get("id", "")), esc(c.get("text", "")), _value(c.get("paper")), _value(c.get("ours"))]
+        note = f' <span class="meta">({esc(c["note"])})</span>' if c.get("note") else ""
+        cells = [
+            esc(c.get("id", "")),
+            esc(c.get("text", "")) + note,
+            _value(c.get("paper")),
+            _value(c.get("ours")),
+        ]
         rows.append([*cells, _value(c.get("n")), html.badge(verdict.split(" (")[0].split(":")[0], verdict)])
     kinds: dict[str, int] = {}
     for c in claims:

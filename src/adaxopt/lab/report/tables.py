@@ -15,6 +15,9 @@ from adaxopt.lab.report.series import Series, Study, flat, show, status
 
 _t_quantile = functools.cache(stats.t_quantile)
 
+ROUNDING = 1e-9
+"""A spread below this share of the mean is no spread."""
+
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean and 95% t interval, `stats.t_interval` with its quantile remembered; one value is its own interval."""
@@ -44,6 +47,8 @@ def versus(
     pairs = stats.paired(series.scores, base.scores, higher_is_better)
     result = stats.verdict(pairs, rule)
     n = f"{result.n} pair{'s' * (result.n != 1)}"
+    if result.difference and result.n > 1 and result.difference.sd <= ROUNDING * abs(result.difference.mean):
+        n += ", all equal"
     if series.diverged:
         count = f"{len(series.diverged)} of {len(series.final)} diverged"
         if result.outcome == "not held":
@@ -130,8 +135,15 @@ class Figures:
         return text.replace("-", "\N{MINUS SIGN}")
 
     def interval(self, mean: float, low: float, high: float, signed: bool = False) -> str:
+        """The mean with its interval, or alone where that is no wider than rounding.
+
+        >>> Figures(0.2).interval(0.5, 0.4, 0.6), Figures(1e-17).interval(-0.02, -0.02, -0.02 + 1e-17)
+        ('0.50 [0.40, 0.60]', '−0.02')
+        """
         if low == high:
             return self.number(mean, signed)
+        if high - low <= ROUNDING * abs(mean):
+            return Figures(0.0).number(mean, signed)
         return f"{self.number(mean, signed)} [{self.number(low, signed)}, {self.number(high, signed)}]"
 
 
