@@ -258,6 +258,60 @@ def test_hyper_parameters_can_be_injected_and_changed_without_a_new_trace():
         jax.vmap(lambda lr: adaxw(lr, decay="fully_decoupled").init(x))(jnp.ones(2))
     fixed = optax.inject_hyperparams(padax, static_args=("p",))(learning_rate=0.1)
     assert jnp.isfinite(fixed.update(x, fixed.init(x), x)[0]).all()
+    settings = {"learning_rate": 1e-2, "mu_dtype": jnp.bfloat16, "seed": 7}
+    for static, word in (((), "mu_dtype"), (("mu_dtype",), "seed")):
+        with pytest.raises(TypeError, match=f"{word}=.*static_args"):
+            optax.inject_hyperparams(adaxw, static_args=static)(**settings).init(x)
+    rounded = optax.inject_hyperparams(adaxw, static_args=("mu_dtype", "seed"))(**settings)
+    same = adaxw(**settings)
+    _, found = rounded.update(jnp.sin(x), rounded.init(x), x)
+    _, expected = same.update(jnp.sin(x), same.init(x), x)
+    assert (found.inner_state[0].mu == expected[0].mu).all()
+
+
+@pytest.mark.parametrize("decay", ["l2", "decoupled", "fully_decoupled"])
+def test_weight_decay_takes_a_schedule_in_every_form(decay):
+    import jax.numpy as jnp
+
+    from adaxopt.jax import adaxw
+
+    def wanted(count):
+        return 0.1 / (1 + count)
+
+    def fixed(count):
+        return adaxw(1e-2, weight_decay=float(wanted(count)), decay=decay)
+
+    scheduled, x, g = adaxw(1e-2, weight_decay=wanted, decay=decay), jnp.array([1.0, -3.0]), jnp.ones(2)
+    state, other = scheduled.init(x), fixed(0).init(x)
+    for t in range(3):
+        found, state = scheduled.update(g, state, x)
+        expected, other = fixed(t).update(g, other, x)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_sixteen_bit_updates_are_wide_until_cast_for_wrappers_that_choose():
+    """Optax's wrappers around `cond` want updates of the gradients' own type (as with its Adam and float32 mu)."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    from adaxopt.jax import adaxw
+
+    x = jnp.ones(3, jnp.bfloat16)
+    assert adaxw(1e-2).update(x, adaxw(1e-2).init(x), x)[0].dtype == jnp.float32
+    narrow = optax.stateless(lambda updates, params: optax.tree_utils.tree_cast(updates, jnp.bfloat16))
+    optimizer = optax.apply_if_finite(optax.chain(adaxw(1e-2), narrow), 5)
+    updates, _ = jax.jit(optimizer.update)(x, optimizer.init(x), x)
+    assert updates.dtype == jnp.bfloat16
+    assert bool((updates < 0).all())
+
+
+def test_a_plain_number_is_a_leaf_as_in_optax():
+    from adaxopt.jax import adaxw
+
+    optimizer = adaxw(0.1, weight_decay=0.0)
+    updates, _ = optimizer.update({"x": 2.0}, optimizer.init({"x": 1.0}), {"x": 1.0})
+    assert float(updates["x"]) == pytest.approx(-0.01)
 
 
 @feature("JAX / optax", "inject_hyperparams, MultiSteps, multi_transform, apply_if_finite")
@@ -322,6 +376,11 @@ def test_signatures_have_the_defaults_of_the_zoo_and_of_the_torch_classes():
         ("adaxw", {"eps_placement": "x"}, ValueError, "eps_placement='x'"),
         ("adashift", {"window": 0}, ValueError, "window=0: must be an int >= 1"),
         ("adaxw", {"learning_rate": 0.0, "decay": "fully_decoupled"}, ValueError, "reference_lr=0.0"),
+        ("adaxw", {"b1": lambda count: 0.9}, TypeError, "b1=.*wrap in optax.inject_hyperparams"),
+        ("adaxw", {"eps": lambda count: 1e-8}, TypeError, "eps=.*wrap in optax.inject_hyperparams"),
+        ("adaxw", {"mu_dtype": "int8"}, TypeError, "mu_dtype='int8': must be one of bfloat16, float16"),
+        ("adaxw", {"nu_dtype": "float8_e4m3fn"}, TypeError, "nu_dtype=.*must be one of bfloat16"),
+        ("adaxw", {"seed": 1.0, "mu_dtype": "float16"}, TypeError, "seed=1.0: must be an int.*static_args"),
     ],
 )
 def test_what_is_not_allowed_is_said(name, options, error, message):

@@ -17,7 +17,8 @@ Mask = Any | Callable[[Any], Any] | None
 
 _SHARED = """
     Args:
-        learning_rate: a number or an optax schedule of the count of steps done.
+        learning_rate: a number or an optax schedule of the count of steps done (so may `weight_decay` be; a schedule of
+            another number goes by way of `optax.inject_hyperparams`).
         b1, b2: b2 is a *growth rate*, not Adam's decay: 1e-4 in the paper. What matters is b2*T over T steps.
         eps: added to v**p before v is normalised, as Algorithm 3 does (`eps_placement="paper"`: 100*eps at the first
             step, then vanishing); `"plain"` adds it after, as optax's Adam does.
@@ -202,9 +203,13 @@ def _chain(
     parts = [direction(row, options, dtypes["mu_dtype"], dtypes["nu_dtype"], seed)]
     if not (isinstance(weight, (int, float)) and weight == 0):
         if decay == "fully_decoupled":
-            weight = weight / _reference(lr, reference)
+            weight = _measured(weight, _reference(lr, reference))
         parts.insert(0 if decay == "l2" else 1, optax.add_decayed_weights(weight, mask))
     return optax.chain(*parts, optax.scale_by_learning_rate(lr))
+
+
+def _measured(weight: Schedule, reference: Schedule) -> Schedule:
+    return (lambda count: weight(count) / reference) if callable(weight) else weight / reference
 
 
 def _reference(lr: Schedule, given: float | None) -> Schedule:

@@ -15,6 +15,7 @@ from adaxopt.rule import Numbers, step
 from adaxopt.zoo import Method, method
 
 LOW = (jnp.bfloat16, jnp.float16)
+KEPT = ("bfloat16", "float16", "float32", "float64")
 
 
 class ScaleByMethodState(NamedTuple):
@@ -64,6 +65,7 @@ def direction(
     row: Method, o: Mapping[str, Any], mu_dtype: Any, nu_dtype: Any, seed: int
 ) -> optax.GradientTransformation:
     """`scale_by_method` of options that are complete and checked."""
+    _check_fixed(o, {"mu_dtype": mu_dtype, "nu_dtype": nu_dtype}, seed)
 
     def init(params: Any) -> ScaleByMethodState:
         for leaf in jax.tree.leaves(params):
@@ -94,7 +96,7 @@ def direction(
             work = jnp.result_type(jnp.float32, g, *(x for x in (m, v) if x is not None))
             if work not in known:
                 known[work] = _numbers(row, count, o, work)
-            wide = [x if x is None else x.astype(work) for x in (g, m, v, top)]
+            wide = [x if x is None else jnp.asarray(x, work) for x in (g, m, v, top)]
             results.append(_leaf(wide, (m, v, top), window, known[work], o, count, (seed, place)))
         columns = list(zip(*results, strict=True)) or [()] * 5
         new, *parts = (
@@ -104,6 +106,22 @@ def direction(
         return new, ScaleByMethodState(count, *parts)
 
     return optax.GradientTransformation(init, update)
+
+
+def _check_fixed(o: Mapping[str, Any], dtypes: Mapping[str, Any], seed: Any) -> None:
+    """Raise TypeError for what a step could only stumble over: schedules, types that hold no moment, traced seeds."""
+    static = "under optax.inject_hyperparams name it in static_args"
+    for name, value in {**dict(zip(("b1", "b2"), o["betas"], strict=True)), **o}.items():
+        if name in ("b1", "b2", "eps", "clip_update") and callable(value):
+            raise TypeError(
+                f"{name}={value!r}: must be a number; for a schedule of it wrap in optax.inject_hyperparams"
+            )
+    asked = {name: value for name, value in dtypes.items() if value is not None}
+    for name, value in asked.items():
+        if isinstance(value, jax.Array) or jnp.dtype(value).name not in KEPT:
+            raise TypeError(f"{name}={value!r}: must be one of {', '.join(KEPT)}, or None; {static}")
+    if any(jnp.dtype(value) in LOW for value in asked.values()) and not isinstance(seed, int):
+        raise TypeError(f"seed={seed!r}: must be an int where state is rounded by chance; {static}")
 
 
 def _stored(x: Any, asked: Any) -> Any:
