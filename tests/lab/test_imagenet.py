@@ -382,6 +382,10 @@ def test_what_a_run_refuses(data):
         training(data, precision="fp8")
     with pytest.raises(LabError, match="channels_last on a CPU with width=4: must be >= 16"):
         training(data, channels_last=True)
+    with pytest.raises(
+        LabError, match="groups=5: the last batch of 18 pictures has 4, fewer than the parts in 1"
+    ):
+        training(data, recipe=replace(SMALL, groups=5))
     with pytest.raises(LabError, match="size=65: must be <= stored=64"):
         Recipe(size=65)
 

@@ -71,7 +71,7 @@ def about(measure, rule, margin=0.0, b="b"):
         (about("seconds", "ratio", 0.05), runs("a", *LOW, seconds=120.0), runs("b", *LOW), "not held", "= 1.200"),
         (about("final", "above"), runs("a", *HIGH[:2]), runs("b", *LOW), "undecided", "2 usable seeds"),
         (about("final", "above"), runs("a", 0.5, *HIGH), runs("b", *LOW, 57.0), "not held", "1 of 4 runs of a failed"),
-        (about("final", "above"), runs("a", *HIGH), runs("b", 0.5, *LOW[1:]), "undecided", "2 usable seeds"),
+        (about("final", "above"), runs("a", *HIGH), runs("b", 0.5, *LOW[1:]), "undecided", "2 usable seeds; 1 of 3"),
         (about("final", "above"), runs("a", *HIGH, loss=None), runs("b", *LOW), "not held", "3 of 3 runs of a failed"),
         (about("final", "above"), [], runs("b", *LOW), "undecided", "not run (study imagenet/tiny)"),
     ],

@@ -75,8 +75,9 @@ def judge(claim: Claim, lines: Sequence[Line]) -> dict[str, Any]:
         for s in seeds
         if not failed(a[s]) and not (claim.b and failed(b[s]))
     ]
-    lost = sum(failed(a[s]) for s in seeds)
-    gone = f"; {lost} of {len(seeds)} runs of {claim.a} failed" if lost else ""
+    lost, others = (sum(failed(runs[s]) for s in seeds if s in runs) for runs in (a, b))
+    told = ((lost, claim.a), (others, claim.b))
+    gone = "".join(f"; {count} of {len(seeds)} runs of {name} failed" for count, name in told if count)
     if len(pairs) < LEAST:
         verdict = "not held" if lost >= LEAST else "undecided"
         return {**row, "ours": f"{len(pairs)} usable seeds{gone}", "n": len(seeds), "verdict": verdict}

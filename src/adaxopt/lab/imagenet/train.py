@@ -66,6 +66,12 @@ class Training:
             raise unknown("precision", precision, PRECISIONS)
         if train.pictures.side != recipe.stored:
             raise LabError(f"pictures of {train.pictures.side} pixels; the recipe asks for {recipe.stored}")
+        least = (len(train) - 1) % recipe.batch + 1
+        if least < recipe.groups * ranks.world:
+            raise LabError(
+                f"groups={recipe.groups}: the last batch of {len(train)} pictures has {least}, fewer than the parts in "
+                f"{ranks.world} processes; choose another batch"
+            )
         self.run, self.recipe, self.train, self.test, self.ranks = run, recipe, train, test, ranks
         self.precision = precision
         device, cuda = ranks.device, ranks.device.type == "cuda"
