@@ -271,6 +271,7 @@ def test_hyper_parameters_can_be_injected_and_changed_without_a_new_trace():
 
 @pytest.mark.parametrize("decay", ["l2", "decoupled", "fully_decoupled"])
 def test_weight_decay_takes_a_schedule_in_every_form(decay):
+    import jax
     import jax.numpy as jnp
 
     from adaxopt.jax import adaxw
@@ -278,15 +279,21 @@ def test_weight_decay_takes_a_schedule_in_every_form(decay):
     def wanted(count):
         return 0.1 / (1 + count)
 
-    def fixed(count):
-        return adaxw(1e-2, weight_decay=float(wanted(count)), decay=decay)
+    def optimizer(weight):
+        return adaxw(1e-2, weight_decay=weight, decay=decay, mask={"a": True, "b": False})
 
-    scheduled, x, g = adaxw(1e-2, weight_decay=wanted, decay=decay), jnp.array([1.0, -3.0]), jnp.ones(2)
-    state, other = scheduled.init(x), fixed(0).init(x)
+    x = {"a": jnp.array([1.0, -3.0]), "b": jnp.ones(2)}
+    g = jax.tree.map(jnp.ones_like, x)
+    scheduled = optimizer(wanted)
+    state, other = scheduled.init(x), optimizer(0.1).init(x)
+    step = jax.jit(scheduled.update)
     for t in range(3):
-        found, state = scheduled.update(g, state, x)
-        expected, other = fixed(t).update(g, other, x)
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        found, state = step(g, state, x)
+        expected, other = optimizer(wanted(t)).update(g, other, x)
+        for name in x:
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-6)
+    with pytest.raises(ValueError, match="params"):
+        scheduled.update(g, state)
 
 
 def test_sixteen_bit_updates_are_wide_until_cast_for_wrappers_that_choose():

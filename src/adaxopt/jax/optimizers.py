@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from adaxopt.checks import check
@@ -204,8 +205,23 @@ def _chain(
     if not (isinstance(weight, (int, float)) and weight == 0):
         if decay == "fully_decoupled":
             weight = _measured(weight, _reference(lr, reference))
-        parts.insert(0 if decay == "l2" else 1, optax.add_decayed_weights(weight, mask))
+        added = _scheduled_decay if callable(weight) else optax.add_decayed_weights
+        parts.insert(0 if decay == "l2" else 1, added(weight, mask))
     return optax.chain(*parts, optax.scale_by_learning_rate(lr))
+
+
+def _scheduled_decay(weight: Callable[[Any], Any], mask: Mask) -> optax.GradientTransformation:
+    """`optax.add_decayed_weights` of a schedule, which the oldest optax that is admitted does not take itself."""
+
+    def init(params: Any) -> optax.ScaleByScheduleState:
+        return optax.ScaleByScheduleState(jnp.zeros([], jnp.int32))
+
+    def update(updates: Any, state: optax.ScaleByScheduleState, params: Any = None) -> tuple[Any, Any]:
+        now = optax.add_decayed_weights(weight(state.count), mask)
+        updates, _ = now.update(updates, now.init(updates), params)
+        return updates, optax.ScaleByScheduleState(optax.safe_increment(state.count))
+
+    return optax.GradientTransformation(init, update)
 
 
 def _measured(weight: Schedule, reference: Schedule) -> Schedule:
