@@ -64,7 +64,8 @@ class _Method(keras.optimizers.Optimizer):
             **given,
             "weight_decay": wd or 0.0,
         }
-        check({**own, "lr": lr if isinstance(lr, float) else 0.0}, self.method.rule, stacklevel=4)
+        plain = {**own, "lr": lr if isinstance(lr, float) else 0.0}
+        check(plain, self.method.rule, names=("beta_1", "beta_2"), stacklevel=4)
         super().__init__(lr, weight_decay=wd, **base)
         self._own, self._written = own, tuple(given)
         if own["decay"] == "fully_decoupled" and wd:

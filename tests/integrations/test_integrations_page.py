@@ -54,7 +54,7 @@ def test_a_block_runs_as_it_stands(block, tmp_path):
         },
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,  # a stop where something hangs; a loaded machine has time
     )
     assert done.returncode == 0, done.stderr[-4000:]
 
