@@ -231,6 +231,21 @@ def test_a_killed_worker_costs_time_and_nothing_else(nodes, calm, tmp_path, shar
     assert runs(tmp_path) == runs(calm)
 
 
+def test_what_fails_on_a_node_is_named_and_not_called_lost(nodes):
+    """Such as adaxopt that is not installed there, which Ray tells as an error of the task."""
+    from adaxopt.lab import cluster
+    from adaxopt.lab.errors import RunError
+
+    def run():
+        raise ModuleNotFoundError("No module named 'adaxopt'")
+
+    with cluster._connected(cluster.Cluster(nodes.address)) as ray, pytest.raises(RunError) as error:
+        cluster._result(ray, ray.remote(run).remote(), {"optimizer": "adaxw"}, cluster.Cluster())
+    assert str(error.value).endswith(
+        "of adaxw failed on a node: ModuleNotFoundError: No module named 'adaxopt'"
+    )
+
+
 @feature("Ray", "one line where no cluster answers")
 @pytest.mark.parametrize(
     ("on", "line"),

@@ -23,6 +23,7 @@ import adaxopt
 from adaxopt.extras import need
 from adaxopt.lab import compare as comparing
 from adaxopt.lab import options, train
+from adaxopt.lab import task as tasks
 from adaxopt.lab.errors import Interrupted, LabError, RunError, unknown
 from adaxopt.lab.settings import Settings
 from adaxopt.lab.signals import listening
@@ -172,6 +173,12 @@ def compare(
 def _result(ray: Any, task: Any, spec: Mapping[str, Any], cluster: Cluster) -> dict[str, Any]:
     try:
         result = ray.get(task)
+    except ray.exceptions.RayTaskError as error:  # adaxopt missing on a node, say: not a worker that was lost
+        cause = error.cause
+        raise RunError(
+            f"run {digest(dict(spec))} of {spec['optimizer']} failed on a node: {type(cause).__name__}: "
+            f"{tasks.first_line(cause)}"
+        ) from error
     except ray.exceptions.RayError as error:
         raise RunError(
             f"run {digest(dict(spec))} of {spec['optimizer']} was lost {cluster.retries + 1} times on the cluster "
