@@ -59,14 +59,15 @@ def finish(process):
 
 
 def workers(launcher):
-    """Processes of train.py that the launcher has started."""
+    """Processes of train.py that the launcher has started (from /proc: not every image has `ps`)."""
     found = []
-    for line in subprocess.run(
-        ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True
-    ).stdout.splitlines():
-        pid, parent, args = line.split(None, 2)
-        if int(parent) == launcher.pid and "train.py" in args:
-            found.append(int(pid))
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == launcher.pid and b"train.py" in (path / "cmdline").read_bytes():
+                found.append(int(path.name))
+        except OSError:  # it has ended
+            continue
     return sorted(found)
 
 
