@@ -13,11 +13,12 @@ import torch
 import torch.nn.functional as F
 from cifar_sets import binary, make
 
-from adaxopt.lab.cifar import order, shelf
+from adaxopt.lab.cifar import drive, order, shelf
 from adaxopt.lab.cifar.feed import MEAN, STD, Feed, Images
 from adaxopt.lab.cifar.plain import PlainNetwork
 from adaxopt.lab.cifar.stack import Recipe, Run, Stack
 from adaxopt.lab.data import cifar10
+from adaxopt.lab.errors import StoreError
 from adaxopt.lab.models import make as make_net
 from adaxopt.lab.optimizers import build
 
@@ -213,6 +214,27 @@ def test_the_shelf_keeps_bits_in_small_files(tmp_path, monkeypatch):
     assert back["c"].isnan().all()
     shelf.drop(tmp_path / "s")
     assert shelf.load(tmp_path / "s") is None
+
+
+def test_a_damaged_shelf_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(shelf, "PIECE", 4_000)
+    shelf.save(tmp_path / "s", {"x": torch.randn(5_000)})
+    parts = sorted(tmp_path.glob("s.*.part"))
+    assert len(parts) > 3
+    shelf.save(tmp_path / "s", {"x": torch.randn(2_000)})  # fewer pieces take the place of more
+    assert shelf.load(tmp_path / "s")["x"].shape == (2_000,)
+    (tmp_path / "s.1.part").unlink()
+    with pytest.raises(StoreError, match=r"s\.\*\.part: damaged, or one of them is missing"):
+        shelf.load(tmp_path / "s")
+
+
+def test_a_line_that_was_cut_off_does_not_count(tmp_path):
+    path = tmp_path / "study.jsonl"
+    drive.add(path, [{"row": "a"}, {"row": "b"}])
+    path.write_text(path.read_text()[:-4])
+    assert drive.records(path) == [{"row": "a"}]
+    drive.add(path, [{"row": "b"}])
+    assert drive.records(path) == [{"row": "a"}, {"row": "b"}]
 
 
 def test_resnet20_learns_from_files_of_the_real_layout(tmp_path):

@@ -137,7 +137,7 @@ def test_a_table_from_records(tmp_path):
 
 
 def test_a_best_rate_at_the_edge_is_said(tmp_path):
-    best = {"sgdm": 0.1, "adamw": 1e-4, "amsgradw": 1e-3, "adaxw": 1e-2}
+    best = {"sgdm": 0.1, "adamw": 1e-4, "amsgradw": 1e-3, "adaxw": 5e-2, "adaxw-b2T50": 5e-3}
     tried = [
         {**line(f"{method} lr {lr:g}", 0, 40.0 + (lr == best[method])), "options": {"lr": lr}}
         for method, rates in book.RATES.items()

@@ -65,6 +65,7 @@ def test_the_recipe_is_the_papers():
     assert (r18.recipe.size, r18.recipe.batch, r18.recipe.stem) == (224, 256, "imagenet")
 
 
+@pytest.mark.filterwarnings("ignore:betas")  # b2*T = 50 in a look of a third of the length
 @pytest.mark.parametrize("name", book.STUDIES)
 def test_every_row_can_be_built(name):
     study = book.STUDIES[name]
@@ -74,6 +75,17 @@ def test_every_row_can_be_built(name):
         p.grad = torch.ones(3)
         build(row.optimizer, [p], row.options).step()
         assert torch.isfinite(p).all()
+
+
+def test_tuning_has_the_memory_of_the_full_length():
+    steps = {"look": 7 * -(-90_000 // 256), "full": 20 * -(-100_000 // 256)}
+    for row in book.TUNING.rows:
+        if row.name.startswith("adaxw"):
+            want = 50.0 if "b2T50" in row.name else 1e-4 * steps["full"]
+            assert row.options["betas"][1] * steps["look"] == pytest.approx(want, rel=1e-5), row.name
+    for rates in book.RATES.values():
+        assert rates[0] / rates[2] == pytest.approx(10)
+        assert rates[2] / rates[4] == pytest.approx(10)
 
 
 def test_names_are_the_same_everywhere():
@@ -154,14 +166,20 @@ def test_tuned_rows_come_from_tuning_and_runs_are_not_made_twice(folder, tmp_pat
         LabError, match=r"sgdm was not tuned at lr 1, 0\.3, 0\.1, 0\.03, 0\.01; run imagenet/tuning first"
     ):
         studies.run("imagenet/tuned", tmp_path, **options)
-    best = {"sgdm": 0.1, "adamw": 3e-3, "amsgradw": 1e-3, "adaxw": 5e-3}  # the paper's for all but AdamW
+    best = {
+        "sgdm": 0.1,
+        "adamw": 3e-3,
+        "amsgradw": 1e-3,
+        "adaxw": 5e-3,
+        "adaxw-b2T50": 5e-3,
+    }  # the paper's for all but AdamW
     (tmp_path / "tuning.jsonl").write_text("".join(json.dumps(line) + "\n" for line in tried(best)))
     said = []
     studies.run("imagenet/tiny", tmp_path, **options)
     studies.run("imagenet/tuned", tmp_path, **options, tell=said.append)
     lines = drive.records(tmp_path / "tuned.jsonl")
     assert {r["row"]: r["options"]["lr"] for r in lines} == best
-    assert [r.get("copied_from") for r in lines] == ["tiny", None, "tiny", "tiny"]
+    assert [r.get("copied_from") for r in lines] == ["tiny", None, "tiny", "tiny", "tiny"]
     assert "| AdamW | 0.003 |" in said[-1]
 
 
@@ -218,7 +236,13 @@ def test_tuning_keeps_a_tenth_from_training(folder):
 
 
 def test_of_equal_rates_the_papers_is_taken():
-    assert book.best_rates(tried({})) == {"sgdm": 0.1, "adamw": 1e-3, "amsgradw": 1e-3, "adaxw": 5e-3}
+    assert book.best_rates(tried({})) == {
+        "sgdm": 0.1,
+        "adamw": 1e-3,
+        "amsgradw": 1e-3,
+        "adaxw": 5e-3,
+        "adaxw-b2T50": 5e-3,
+    }
 
 
 @pytest.mark.parametrize(

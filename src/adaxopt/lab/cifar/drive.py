@@ -10,14 +10,14 @@ import functools
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from adaxopt.lab import environment
+from adaxopt.lab import environment, files
 from adaxopt.lab.cifar import shelf
 from adaxopt.lab.cifar.adopt import adopt
 from adaxopt.lab.cifar.book import Study
@@ -30,8 +30,15 @@ Say = Callable[[str], None]
 
 
 def records(path: Path) -> list[dict[str, Any]]:
-    """The lines of a record file; none if it is not there."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    """The lines of a record file; none if it is not there. A last line that was cut off is none: it is run again."""
+    text = path.read_text() if path.is_file() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def add(path: Path, found: Iterable[Mapping[str, Any]]) -> None:
+    """Append lines: all of them, or none that count."""
+    whole = "".join(json.dumps(line) + "\n" for line in [*records(path), *found])
+    files.write(path, whole.encode())
 
 
 def carry_out(
@@ -57,8 +64,7 @@ def carry_out(
     known = [line for path in reuse for line in records(path)]
     adopted = adopt(study, todo, known, len(train), precision if train.labels.is_cuda else "fp32")
     if adopted:
-        with open(lines, "a") as file:
-            file.writelines(json.dumps(line) + "\n" for line in adopted)
+        add(lines, adopted)
         tell(f"{study.name}: {len(adopted)} runs are {adopted[0]['same_run_as'].split(':')[0]}'s own")
         todo = _left(study, lines, len(train))
     began = time.monotonic()
@@ -81,11 +87,11 @@ def carry_out(
             slowest = took if slowest == 0 else max(min(slowest, 2 * took), took)
             if stack.epoch % 10 == 0 or stack.epoch <= 2:
                 tell(f"{study.name} {_summary(stack)} {took:.2f} s an epoch")
-        with open(lines, "a") as file:
-            for run, curve in zip(stack_runs, stack.history, strict=True):
-                file.write(
-                    json.dumps(_record(study, run, curve, spent, len(stack_runs), precision, train)) + "\n"
-                )
+        ended = zip(stack_runs, stack.history, strict=True)
+        add(
+            lines,
+            [_record(study, run, curve, spent, len(stack_runs), precision, train) for run, curve in ended],
+        )
         shelf.drop(kept)
     return True
 

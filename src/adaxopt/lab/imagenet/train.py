@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
@@ -114,7 +115,9 @@ class Training:
         if self.ranks.device.type == "cuda":
             options["lr"] = torch.tensor(float(options["lr"]), device=self.ranks.device)
             options |= ON_GPU.get(self.run.optimizer, {"capturable": True})
-        return optimizers.build(self.run.optimizer, self.network.parameters(), options)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="betas")  # b2*T was chosen: a short run has a large b2
+            return optimizers.build(self.run.optimizer, self.network.parameters(), options)
 
     @property
     def diverged(self) -> bool:
