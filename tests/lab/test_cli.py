@@ -55,6 +55,13 @@ BAD = [
     (["compare", "digits", "--jobs", "0"], "jobs=0: must be >= 1"),
     (["compare", "digits", "--device", "cuda:99"], "device='cuda:99'"),
     (["compare", "digits", "--task-option", "depth=3"], "cannot be made with options {'depth': 3}"),
+    (["compare", "digits", "--task-option", "depth=3"], "its options are width"),
+    (["compare", "voc", "--task-option", "steps=many"], "--task-option steps=many: must be a whole number"),
+    (
+        ["compare", "imagenet", "--task-option", "width=big"],
+        "--task-option width=big: must be a whole number",
+    ),
+    (["compare", "language", "--task-option", "dropout=no"], "--task-option dropout=no: must be a number"),
     (["compare", "digits", "--task-option", "depth"], "'depth': must be name=value"),
     (["compare", "digits", "--confidence", "95"], "confidence=95.0: must be in (0, 1)"),
     (["compare", "digits", "--baseline", "adam"], "unknown baseline 'adam'"),
@@ -67,6 +74,7 @@ BAD = [
     (["reproduce", "imagenet/tiny", "--set", "graph=1"], "--set graph=1: must be true or false or none"),
     (["reproduce", "voc/camvid", "--set", "seeds=1.5"], "--set seeds=1.5: must be a whole number"),
     (["reproduce", "cifar10/table2", "--set", "data=2012"], "--set data=2012: must be a text"),
+    (["reproduce", "language/late-wakers", "--set", "steps=35"], "steps=35: must be > 35, because b2*T = 35"),
     (["reproduce", "gpt", "--set", "data=nowhere"], "nowhere: no such file or folder; name a file"),
     (["data", "get", "mnist"], "unknown data set 'mnist'; known are cifar10"),
 ]

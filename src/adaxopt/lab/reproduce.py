@@ -7,9 +7,10 @@ import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from adaxopt.extras import LAB
+from adaxopt.lab import kinds
 from adaxopt.lab.errors import LabError, unknown
 
 THEORY = ("synthetic", "reddi", "theory")
@@ -43,29 +44,11 @@ def _check(name: str, function: Callable[..., Any], options: Mapping[str, Any]) 
         for key in options:
             if key not in known:
                 raise unknown(f"override of study {name}", key, known or ["(none)"])
-    hints = get_type_hints(function)
-    for key in set(options) & set(known):
-        kinds = get_args(hints[key]) or (hints[key],)
-        given = options[key]
-        wanted = [word for kind, (word, _) in KINDS.items() if kind in kinds]
-        if wanted and not any(kind in kinds and fits(given) for kind, (_, fits) in KINDS.items()):
-            raise LabError(f"--set {key}={given}: must be {' or '.join(wanted)}")
-
-
-def _number(given: object) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool)
+    kinds.check(function, {key: given for key, given in options.items() if key in known}, "--set")
 
 
 INNER = ("tell", "watcher")
 """What a study takes from Python alone."""
-KINDS: dict[type, tuple[str, Callable[[object], bool]]] = {
-    int: ("a whole number", lambda given: isinstance(given, int) and not isinstance(given, bool)),
-    float: ("a number", _number),
-    bool: ("true or false", lambda given: isinstance(given, bool)),
-    str: ("a text (of a folder called 2012: ./2012)", lambda given: isinstance(given, str)),
-    type(None): ("none", lambda given: given is None),
-}
-"""What a value of the command line may be, where a study's `run` says so in its annotations."""
 
 
 def _studies() -> dict[str, Callable[..., Any]]:

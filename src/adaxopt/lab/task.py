@@ -41,6 +41,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from adaxopt.lab import kinds
 from adaxopt.lab.errors import LabError, unknown
 
 BUILT_IN = {
@@ -75,11 +76,15 @@ def load(name: str, options: Mapping[str, Any] | None = None) -> Task:
     >>> load("digits").metric
     'accuracy'
     """
-    cls = find(name)
+    cls, given = find(name), dict(options or {})
+    known = list(inspect.signature(cls).parameters)
+    if name in BUILT_IN:
+        kinds.check(cls.__init__, given, "--task-option")
     try:
-        task = cls(**dict(options or {}))
+        task = cls(**given)
     except TypeError as error:
-        raise LabError(f"task {name}: cannot be made with options {dict(options or {})}: {error}") from error
+        has = f"its options are {', '.join(known)}" if known else "it has no options"
+        raise LabError(f"task {name}: cannot be made with options {given}: {error}; {has}") from error
     return check(task, name)
 
 

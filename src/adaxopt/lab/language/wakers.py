@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from adaxopt.lab import environment, loop, optimizers, randomness, schedule, task
+from adaxopt.lab.errors import LabError
 from adaxopt.lab.settings import choose_device
 
 SMALL = {"batch": 32, "embedding": 32, "projection": 32, "hidden": 64, "layers": 1, "samples": 256}
@@ -120,6 +121,8 @@ def run(
     text: str = "ptb",
 ) -> Path:
     """Measure every row of ROWS with one seed and write the record; `out` is not used, the record is all there is."""
+    if steps <= B2_STEPS:
+        raise LabError(f"steps={steps}: must be > {B2_STEPS:g}, because b2*T = {B2_STEPS:g} and b2 < 1")
     rows = []
     for label, (method, options, sparse) in ROWS.items():
         chosen = dict(options)
