@@ -12,7 +12,8 @@ from adaxopt.lab.errors import LabError
 
 LEAD = (
     "The paper's CIFAR-10 experiments, run again. SGDM, AdamW and AMSGrad(W) are PyTorch's, AdaX-W is this library's. "
-    "Accuracy is that of the last epoch; rules were written before the runs."
+    "Accuracy is that of the last epoch; rules were written before the runs, but where a claim says that it was asked "
+    "for after."
 )
 
 
