@@ -391,7 +391,9 @@ def test_what_a_run_refuses(data):
 
 
 def test_speed_of_input_and_training(data):
-    found = speed.measure(data, SMALL, ALONE, drive.How("fp32"), batches=2)
+    said: list[str] = []
+    found = speed.measure(data, SMALL, ALONE, drive.How("fp32"), batches=2, tell=said.append)
+    assert [line.split(":")[0] for line in said] == [row["what"] for row in found["rows"]]
     assert [r["what"] for r in found["rows"]] == ["read, no network", "read and crop, no network", "training"]
     assert all(r["images_per_second"] > 0 for r in found["rows"])
     assert "| read and crop, no network |" in tables.speed_table(found)

@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("verify").add_argument("place")
     speed = commands.add_parser("speed")
     speed.add_argument("--study", choices=STUDIES, default="tiny")
-    speed.add_argument("--batches", type=int, default=100)
+    speed.add_argument("--batches", type=int, default=100, help="of each row; on a CPU a few are enough")
     speed.add_argument("--record", default="")
     studies = [commands.add_parser(name) for name in STUDIES]
     for one in (speed, *studies):
@@ -114,7 +114,7 @@ def measure(given: argparse.Namespace) -> int:
     with joined(given.device) as ranks:
         data = studies.load(study, given.data, ranks, tell=say, **_loading(given))
         how = drive.How(given.precision, False if given.contiguous else None, compiled=given.compiled)
-        found = speed.measure(data, study.recipe, ranks, how, given.batches)
+        found = speed.measure(data, study.recipe, ranks, how, given.batches, say)
     say(tables.speed_table(found))
     if given.record:
         Path(given.record).parent.mkdir(parents=True, exist_ok=True)

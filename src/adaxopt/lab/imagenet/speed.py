@@ -21,11 +21,23 @@ from adaxopt.lab.imagenet.train import WARM, Training
 RUN = Run("adaxw", "adaxw", dict(lr=5e-3, weight_decay=5e-2, wake=False), 0)
 
 
-def measure(data: Data, recipe: Recipe, ranks: Ranks, how: How, batches: int = 100) -> dict[str, Any]:
-    """Pictures a second: gathered, gathered and cropped, and trained on, by the graph and without it."""
+def measure(
+    data: Data,
+    recipe: Recipe,
+    ranks: Ranks,
+    how: How,
+    batches: int = 100,
+    tell: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Pictures a second: gathered, gathered and cropped, and trained on, by the graph and without it.
+
+    `tell` gets a line before each row, which on a CPU takes minutes.
+    """
     rows = []
 
     def row(what: str, work: Callable[[Batch], object], warm: int = WARM + 2) -> None:
+        if ranks.first:
+            tell(f"{what}: {warm} + {batches} batches of {recipe.batch} ...")
         ready = _endless(data, recipe, ranks)
         for batch in islice(ready, warm):
             work(batch)
