@@ -180,7 +180,8 @@ class DeepLab(nn.Module):
         height, width = pixels.shape[-2:]
         x = (pixels - self.mean) * self.scale
         x = F.pad(x, (0, -(width - 1) % STRIDE, 0, -(height - 1) % STRIDE))
-        x = x.contiguous(memory_format=torch.channels_last)
+        if x.is_cuda:
+            x = x.contiguous(memory_format=torch.channels_last)
         return self.aspp(self.backbone(x))
 
     def forward(self, pixels: Tensor, autocast: bool = False) -> Tensor:
