@@ -7,6 +7,7 @@ Rank 0 writes <folder>/<scenario>_<world size>.pt. Every scenario trains `model(
 of a batch is its share, so the mean of the gradients over processes is the gradient of the whole.
 """
 
+import copy
 import gc
 import os
 import sys
@@ -21,6 +22,7 @@ from torch.distributed.checkpoint.state_dict import (
     get_model_state_dict,
     get_optimizer_state_dict,
     get_state_dict,
+    set_model_state_dict,
     set_optimizer_state_dict,
     set_state_dict,
 )
@@ -104,11 +106,11 @@ def ddp():
     return {"params": full(net), "replicas_equal": all(torch.equal(every[0], other) for other in every)}
 
 
-def sharded(net=None):
+def sharded(net=None, **options):
     net = net or model()
-    fully_shard(net[0])
-    fully_shard(net[2])
-    return fully_shard(net)
+    fully_shard(net[0], **options)
+    fully_shard(net[2], **options)
+    return fully_shard(net, **options)
 
 
 def fsdp2():
@@ -296,6 +298,26 @@ def full_state():
     train(net, optimizer, batches()[STEPS // 2 :])
     model_state = get_model_state_dict(net, options=StateDictOptions(full_state_dict=True))
     return {"params": full(net), "names": sorted(model_state)}
+
+
+def hybrid():
+    """Sharded within halves and copied across them; then rank 0's whole state goes to all, sharded in one dimension."""
+    mesh = init_device_mesh(DEVICE.type, (2, dist.get_world_size() // 2), mesh_dim_names=("copies", "parts"))
+    net = sharded(mesh=mesh)
+    optimizer = adaxopt.AdaXW(net.parameters(), **OPTIONS)
+    train(net, optimizer, batches()[: STEPS // 2])
+    parts = get_state_dict(net, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    parts = copy.deepcopy(parts)  # on CPU `step` is the optimizer's own tensor, as it is with torch's optimizers
+    first = dist.get_rank() == 0
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    flat = sharded()
+    other = adaxopt.AdaXW(flat.parameters(), lr=1.0)
+    set_model_state_dict(flat, parts[0] if first else {}, options=options)
+    set_optimizer_state_dict(flat, other, parts[1] if first else {}, options=options)
+    for pair in ((net, optimizer), (flat, other)):
+        train(*pair, batches()[STEPS // 2 :])
+    placements = str(net[0].weight.placements)
+    return {"params": full(net), "placements": placements, "broadcast": full(flat)}
 
 
 def offload():

@@ -55,7 +55,7 @@ def ran(scenario, processes):
         names = (
             (*FIRST, "resume")
             if processes == 2
-            else ("resume", "stochastic", "fsdp2")
+            else ("resume", "stochastic", "fsdp2", "hybrid")
             if processes == 4
             else ("resume",)
         )
@@ -179,6 +179,14 @@ def test_a_state_dict_of_one_process_goes_into_a_sharded_optimizer():
     found = ran("full_state", 2)
     same(found["params"], program.reference())
     assert found["names"] == sorted(name for name, _ in program.model().named_parameters())
+
+
+@feature(TORCH, "hybrid sharding (a mesh of two dimensions); whole state broadcast from rank 0")
+def test_copies_of_shards_match_one_process_and_rank_0_gives_its_state_to_all():
+    found = ran("hybrid", 4)
+    assert found["placements"] == "(Replicate(), Shard(dim=0))"
+    same(found["params"], program.reference())
+    same(found["broadcast"], program.reference())
 
 
 @feature(TORCH, "state offloaded to the host and brought back")
