@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adaxopt.lab.imagenet import book, claims, page, tables
+from adaxopt.lab.imagenet import book, claims, page, studies, tables
 from adaxopt.lab.imagenet.recipe import Recipe
 from adaxopt.lab.imagenet.rules import CLAIMS, Claim
 
@@ -149,6 +149,12 @@ def test_a_best_rate_at_the_edge_is_said(tmp_path):
         (place / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in lines))
     assert tables.table("tuned", tmp_path).endswith("Best at the edge of the five rates: AdamW, AdaX-W.")
     assert "edge" not in tables.table("tiny", tmp_path)
+
+
+@pytest.mark.parametrize(("epochs", "said"), [(0, False), (1, True)])
+def test_a_shortened_study_says_so_under_its_table(epochs, said):
+    study = studies.changed(studies.find("tiny"), epochs=epochs)
+    assert ("Changed from the study's own length" in tables.show(study, [])) is said
 
 
 def test_the_table_of_speeds(tmp_path):

@@ -43,7 +43,14 @@ def show(study: Study, found: Lines) -> str:
         interval = f"{seen.low:.2f} to {seen.high:.2f}" if seen.n > 1 else "–"
         lost = f" ({len(mine) - len(good)} failed)" if len(mine) > len(good) else ""
         lines.append(f"{head} {seen.n}{lost} | {seen.mean:.2f} | {interval} | {trained:.2f} | {paper} |")
-    return "\n".join(lines) + "\n\n" + caption(study, found) + edges(study)
+    return "\n".join(lines) + "\n\n" + caption(study, found) + edges(study) + strange(study)
+
+
+def strange(study: Study) -> str:
+    """A sentence on a study that was shortened or changed: a row's name says what b2*T is at the full length."""
+    if study.name not in STUDIES or study.recipe == STUDIES[study.name].recipe:
+        return ""
+    return " Changed from the study's own length or sizes: b2·T is the column's, and nothing here judges a claim."
 
 
 def edges(study: Study) -> str:
