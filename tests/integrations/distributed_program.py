@@ -307,7 +307,7 @@ def hybrid():
     optimizer = adaxopt.AdaXW(net.parameters(), **OPTIONS)
     train(net, optimizer, batches()[: STEPS // 2])
     parts = get_state_dict(net, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
-    parts = copy.deepcopy(parts)  # on CPU `step` is the optimizer's own tensor, as it is with torch's optimizers
+    parts = copy.deepcopy(parts)  # on CPU they are the optimizer's own tensors, as with torch's optimizers
     first = dist.get_rank() == 0
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
     flat = sharded()

@@ -88,7 +88,10 @@ def test_the_hugging_face_trainer_resumes_to_the_same_parameters(tmp_path):
             model=GPT2LMHeadModel(config),
             args=arguments,
             train_dataset=rows,
-            optimizer_cls_and_kwargs=(adaxopt.AdaXW, {"lr": 1e-3, "betas": (0.9, 1e-3)}),
+            optimizer_cls_and_kwargs=(
+                adaxopt.AdaXW,
+                {"lr": 2e-3, "weight_decay": 0.7, "betas": (0.9, 1e-3)},
+            ),
         )
 
     straight = trainer(tmp_path / "a", 10)
@@ -96,7 +99,11 @@ def test_the_hugging_face_trainer_resumes_to_the_same_parameters(tmp_path):
     optimizer = straight.optimizer
     inner = getattr(optimizer, "optimizer", optimizer)
     assert type(inner) is adaxopt.AdaXW
-    assert sorted(group["weight_decay"] for group in inner.param_groups) == [0.0, 0.1]
+    assert sorted(group["weight_decay"] for group in inner.param_groups) == [
+        0.0,
+        0.1,
+    ]  # not 0.7: see the page
+    assert {group["initial_lr"] for group in inner.param_groups} == {2e-3}  # not the arguments' 1e-3
     assert inner.param_groups[0]["betas"] == (0.9, 1e-3)
     resumed = trainer(tmp_path / "b", 10)
     resumed.train(resume_from_checkpoint=str(tmp_path / "a" / "checkpoint-5"))
