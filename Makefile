@@ -31,6 +31,7 @@ check: setup  ## ruff, types, import rules
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
 
+# The tables are written after failures too (they name them): records and page never part.
 INTEGRATIONS = .venv-integrations
 FRAMEWORKS = torch numpy jax optax keras tensorflow-cpu transformers accelerate lightning peft ray triton tyro rich pillow pytest pytest-xdist build
 
@@ -46,14 +47,14 @@ test-integrations: $(INTEGRATIONS)/.ready  ## JAX, Keras, trainers, many process
 	PYTHONPATH=src OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= ADAXOPT_REQUIRE_INTEGRATIONS=1 \
 	    ADAXOPT_INTEGRATIONS_RECORD=records/integrations.json \
 	    $(INTEGRATIONS)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not gpu" tests/integrations \
-	    --ignore=tests/integrations/test_ray.py
-	$(INTEGRATIONS)/bin/python tests/integrations/render.py
+	    --ignore=tests/integrations/test_ray.py; \
+	    code=$$?; $(INTEGRATIONS)/bin/python tests/integrations/render.py && exit $$code
 
 test-ray: $(INTEGRATIONS)/.ready  ## runs of a study on a local Ray cluster of two nodes (needs free ports)
 	PYTHONPATH=src OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= ADAXOPT_REQUIRE_INTEGRATIONS=1 \
 	    ADAXOPT_INTEGRATIONS_RECORD=records/integrations.json \
-	    $(INTEGRATIONS)/bin/python -m pytest -q tests/integrations/test_ray.py
-	$(INTEGRATIONS)/bin/python tests/integrations/render.py
+	    $(INTEGRATIONS)/bin/python -m pytest -q tests/integrations/test_ray.py; \
+	    code=$$?; $(INTEGRATIONS)/bin/python tests/integrations/render.py && exit $$code
 
 OLDEST = .venv-oldest
 
@@ -71,8 +72,8 @@ test-oldest: $(OLDEST)/.ready  ## the oldest releases that the extras admit (not
 	    ADAXOPT_INTEGRATIONS_RECORD=records/integrations_oldest.json \
 	    $(OLDEST)/bin/python -m pytest -q -m "not gpu" -k "(jax or keras or timm or ray) and not tensorflow" \
 	    tests/integrations/test_jax.py tests/integrations/test_jax_parity.py tests/integrations/test_keras.py \
-	    tests/integrations/test_trainers.py tests/integrations/test_ray.py
-	$(OLDEST)/bin/python tests/integrations/render.py
+	    tests/integrations/test_trainers.py tests/integrations/test_ray.py; \
+	    code=$$?; $(OLDEST)/bin/python tests/integrations/render.py && exit $$code
 
 bench: setup  ## CPU step time and memory beside torch's AdamW
 	$(BIN)/python benchmarks/cpu.py

@@ -99,10 +99,8 @@ def test_the_hugging_face_trainer_resumes_to_the_same_parameters(tmp_path):
     optimizer = straight.optimizer
     inner = getattr(optimizer, "optimizer", optimizer)
     assert type(inner) is adaxopt.AdaXW
-    assert sorted(group["weight_decay"] for group in inner.param_groups) == [
-        0.0,
-        0.1,
-    ]  # not 0.7: see the page
+    decays = [group["weight_decay"] for group in inner.param_groups]
+    assert sorted(decays) == [0.0, 0.1]  # not 0.7: see the page
     assert {group["initial_lr"] for group in inner.param_groups} == {2e-3}  # not the arguments' 1e-3
     assert inner.param_groups[0]["betas"] == (0.9, 1e-3)
     resumed = trainer(tmp_path / "b", 10)
