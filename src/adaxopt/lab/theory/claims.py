@@ -106,8 +106,10 @@ def page(records: Path) -> str:
         "",
         "*Held* and *not held* are a rule's outcome on what was computed, nothing more; a note says where a claim "
         "holds only",
-        "with a correction. Each interval stands for itself: where seeds decide, about one rule in twenty would decide by",
-        "chance alone, and nothing here is corrected for the number of claims. Numbers of theorems and lemmas follow the",
+        "with a correction. Each interval stands for itself: where seeds decide, about one rule in twenty would "
+        "decide by",
+        "chance alone, and nothing here is corrected for the number of claims. Numbers of theorems and lemmas follow "
+        "the",
         "counters of the paper's LaTeX source.",
         "",
         "Sections 2 to 4 need no data set: `adax reproduce reddi`, `adax reproduce synthetic` and `adax reproduce "
