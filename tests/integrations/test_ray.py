@@ -59,9 +59,13 @@ class Node:
         return self.log.read_text()
 
     def started(self):
-        """Wait until it runs (True) or has ended (False)."""
+        """Wait until it runs (True) or has ended, by itself or because it never said so (False)."""
+        late = time.monotonic() + 300
         while "Ray runtime started" not in self.said or "ray stop" not in self.said:
             if self.process.poll() is not None:
+                return False
+            if time.monotonic() > late:
+                self.end()
                 return False
             time.sleep(0.1)
         return True
