@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import subprocess
@@ -13,6 +14,7 @@ import torch
 from torch.nn import functional as F
 
 from adaxopt.lab import grid, optimizers, reproduce, schedule, spec, task, train
+from adaxopt.lab.data import enwik8
 from adaxopt.lab.errors import Interrupted, LabError
 from adaxopt.lab.gpt import studies
 from adaxopt.lab.gpt.model import Attention, Decoder, Swiglu, rotate
@@ -354,6 +356,9 @@ def test_a_grid_of_rates_from_end_to_end(book, tmp_path):
         small, tmp_path / "runs", record=str(tmp_path / "r" / "gpt.json"), data=str(book), device="cpu"
     )
     content = grid.json.loads(path.read_text())
+    splits = enwik8.as_bytes(book)
+    whole = b"".join(splits[part].tobytes() for part in ("train", "valid", "test"))
+    assert content["data"] == hashlib.sha256(whole).hexdigest()
     assert str(tmp_path) not in path.read_text()
     adamw, adaxw = content["rows"]
     for row in (adamw, adaxw):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import hashlib
 import importlib
 import json
 import math
@@ -141,6 +142,10 @@ def test_a_study_runs_to_its_record_and_resumes(tmp_path):
     assert [r.done for r in again] == [r.done for r in records]
     path = grid.write(small, records, tmp_path / "record.json", how)
     assert str(tmp_path) not in path.read_text()
+    found = text.load(root)
+    content = b"".join(part.astype("<i4").tobytes() for part in (found.train, found.valid, found.test))
+    digest = hashlib.sha256("\n".join(found.words).encode() + content).hexdigest()
+    assert json.loads(path.read_text())["data"] == digest
     adam, adax = grid.summary(small, records)
     assert (adam["n"], adax["n"]) == (3, 3)
     best = min(adax["trials"], key=lambda pair: pair[1])[0]

@@ -276,13 +276,15 @@ def _curve(record: RunRecord) -> list[list[float]]:
 
 
 def write(grid: Grid, records: list[RunRecord], path: Path, settings: Settings) -> Path:
-    """The committed record: the grid as it was fixed, where it ran, and its rows; not where the data lay."""
+    """The committed record: the grid as it was fixed, where it ran, and its rows; what the data were, not where."""
+    digest = getattr(task.load(grid.task, grid.task_options), "digest", None)
     kept = {key: value for key, value in grid.task_options.items() if key != "data"}
     grid = replace(grid, task_options=kept)
     content = {
         "study": grid.name,
         "title": grid.title,
         "grid": grid.data(),
+        "data": digest() if digest else None,
         "environment": environment.describe(choose_device(settings.device), settings.threads),
         "rows": summary(grid, records),
     }

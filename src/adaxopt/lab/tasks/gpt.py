@@ -11,6 +11,7 @@ log 2 for bits per byte. The batch is an option of the task (`batch=64`), not th
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,6 +91,14 @@ class Gpt:
         self.precision, self.compile = precision, compile
         self.eval_batch_size = batch
         self.schedule = {"name": "cosine", "warmup": 0.1, "final": 0.1}
+
+    def digest(self) -> str:
+        """sha256 of the three splits' bytes, one after the other: which text this is, wherever it lies."""
+        text = read(self.place)
+        whole = hashlib.sha256()
+        for part in ("train", "valid", "test"):
+            whole.update(np.ascontiguousarray(text[part]).tobytes())
+        return whole.hexdigest()
 
     def data(self) -> dict[str, Any]:
         text = read(self.place)

@@ -11,8 +11,10 @@ The metric is the mean of -log P(word) under the full softmax, in nats; its expo
 from __future__ import annotations
 
 import functools
+import hashlib
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 import adaxopt
@@ -93,6 +95,14 @@ class Language:
     def corpus(self) -> Corpus:
         """The text as numbers."""
         return corpus(*self.place)
+
+    def digest(self) -> str:
+        """sha256 of the words and of the three splits as numbers: which text this is, wherever it lies."""
+        found = self.corpus()
+        whole = hashlib.sha256("\n".join(found.words).encode())
+        for part in (found.train, found.valid, found.test):
+            whole.update(np.ascontiguousarray(part, dtype="<i4").tobytes())
+        return whole.hexdigest()
 
     def data(self) -> dict[str, Any]:
         found = self.corpus()
