@@ -290,3 +290,19 @@ def check_numbers(method: str, device: str = "cpu") -> None:
         want = dict(k=n.k, rate=n.lr * n.s, eps=n.eps, shrink=n.shrink, a=n.a, b=n.b, l2=n.l2)
         for name, value in want.items():
             assert abs(got[name] - value) <= 1e-12 * abs(value) + 1e-300, (method, t, name, got[name], value)
+
+
+def simple(shapes, method="adaxw", layout=torch.contiguous_format, capturable=False, **options):
+    params = [torch.randn(s, generator=torch.Generator().manual_seed(i)) for i, s in enumerate(shapes)]
+    params = [p.to(memory_format=layout) if p.dim() == 4 else p for p in params]
+    states = [
+        {
+            "step": torch.zeros((), dtype=F64),
+            **{k: torch.zeros_like(p) for k in ("exp_avg", "exp_avg_sq")},
+        }
+        for p in params
+    ]
+    n = len(params)
+    settings = dict(maximize=False, wake=True, rounding="nearest", seed=0, indices=range(n), offsets=[0] * n)
+    plan = fused_cuda.Plan(METHODS[method].rule, params, states, capturable=capturable, **settings)
+    return plan, params, states, {**METHODS[method].defaults, **options}

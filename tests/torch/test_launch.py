@@ -1,0 +1,185 @@
+"""The kernel's host side, interpreted on CPU tensors: slots, launches, what a graph keeps, what is refused."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the kernel needs Triton")
+
+import interpreter
+
+if not interpreter.HERE:
+
+    def test_table_in_the_interpreter():
+        interpreter.run(__file__)
+
+else:
+    import kernel_table as table
+    from kernel_table import Case, simple
+
+    from adaxopt import create
+    from adaxopt.torch import fused_cuda, launch
+    from adaxopt.torch.plans import GroupPlan
+
+    @pytest.mark.parametrize(("programs", "alone"), [(3, True), (2, False)])
+    def test_a_bucket_of_many_programs_takes_two_launches(monkeypatch, programs, alone):
+        monkeypatch.setattr(fused_cuda, "ALONE", programs)
+        plan, *_ = simple([(1025,), (7,)])
+        assert plan.buckets[0].programs == 3
+        assert plan.buckets[0].alone == alone
+
+    def test_valid_sees_moved_parameters():
+        plan, params, _, _ = simple([(5,), (7,)])
+        assert plan.valid()
+        params[0].data = torch.ones(5)
+        assert not plan.valid()
+
+    @pytest.mark.parametrize("alone", [1024, 0])
+    def test_a_kept_slot_is_never_written_again_and_still_works(alone, monkeypatch):
+        """What a graph replays: the same slot and mark, after many other steps have gone through the table."""
+        from adaxopt.torch import kernel_numbers as kernel
+
+        monkeypatch.setattr(fused_cuda, "ALONE", alone)
+        plan, params, states, hyper = simple([(40,)])
+        g = torch.ones(40)
+        plan.step(hyper, grads=[g])
+        bucket = plan.buckets[0]
+        bucket.slots.keep()
+        slot, mark = bucket.slots.current, bucket.slots.mark
+        words = bucket.slots.tensor(slot)[1:].clone()
+        for i in range(40):
+            plan.step({**hyper, "lr": 1e-3 * (i + 2)}, grads=[torch.zeros(40)])
+        assert torch.equal(bucket.slots.tensor(slot)[1:], words)
+        first, second = next(iter(bucket.launches.values()))
+        before = params[0].clone()
+        first.plainly(1, bucket.slots.tensor(slot), 1, mark, 7, *[bucket.rows] * 5)
+        if second is not None:
+            second.plainly(bucket.programs)
+        assert states[0]["step"] == 42
+        assert not torch.equal(params[0], before)
+        assert bucket.table[kernel.HEAD.value].item() == g.data_ptr()
+        now = params[0].clone()
+        plan.step(
+            {**hyper, "lr": 1e-3 * 41}, grads=[torch.zeros(40)]
+        )  # the eager table comes back by its mark
+        assert not torch.equal(params[0], now)
+
+    def test_slots_in_flight_are_not_taken():
+        plan, _, _, _ = simple([(4,)])
+        slots = plan.buckets[0].slots
+        for i in range(launch.SLOTS):
+            slots.tell((float(i),) * 13, [1], capturing=True)
+            slots.use()  # a launch that never runs: no answer comes
+        taken = slots.current
+        slots.tell((0.5,) * 13, [1], capturing=True)
+        assert slots.current >= launch.SLOTS  # a new slab, because under capture there is no waiting
+        assert len(slots.slabs) == 2
+        assert taken < launch.SLOTS
+
+    @pytest.mark.parametrize(
+        ("p", "state", "says"),
+        [
+            (torch.ones(0), {}, "empty"),
+            (torch.ones(2, dtype=torch.int32), {}, "torch.int32"),
+            (torch.ones(4, 4)[:, ::2], {}, "leave gaps"),
+            (torch.ones(1).expand(4), {}, "leave gaps or overlap"),
+            (torch.ones(4, 3), {"exp_avg": torch.ones(3, 4).t()}, "exp_avg is not laid out"),
+            (torch.ones(4), {"step": torch.zeros(())}, "must be torch.float64"),
+            (torch.ones(4, 3).t(), {"exp_avg": torch.ones(4, 3).t()}, None),
+        ],
+    )
+    def test_unsupported_says_why(p, state, says):
+        got = fused_cuda.unsupported(p, None, state)
+        assert (got is None) if says is None else says in got
+
+    def test_a_window_is_refused():
+        p = torch.nn.Parameter(torch.ones(3))
+        optimizer = create("adashift", [p])
+        with pytest.raises(ValueError, match="fused=True: the CUDA kernel keeps no window"):
+            GroupPlan(optimizer, {**optimizer.param_groups[0], "fused": True})
+
+    def test_a_captured_power_must_be_a_float(monkeypatch):
+        case = Case("nosadam", tensor_betas=True, sizes=((5,),))
+        plan, params, states, hyper = table.build(case)
+        monkeypatch.setattr(fused_cuda, "_capturing", lambda device: True)
+        with pytest.raises(
+            RuntimeError, match=r"betas\[1\] as a tensor under CUDA graph capture: .* give a float"
+        ):
+            plan.step(hyper, grads=[torch.ones_like(p) for p in params])
+        assert states[0]["step"] == 0
+
+    def test_a_scalar_is_brought_beside_the_bucket():
+        scale = torch.tensor(2.0)
+        assert fused_cuda._beside(scale, torch.device("cpu")) is scale
+        assert fused_cuda._beside(None, torch.device("cpu")) is None
+        assert fused_cuda._beside(scale, torch.device("meta")).device.type == "meta"
+
+    def test_a_dropped_ring_is_held_until_its_last_launch_has_answered(monkeypatch):
+        monkeypatch.setattr(launch, "_dropped", {})
+        device = torch.device("cpu")
+
+        def drop(answered):
+            slots = launch.Slots(14, 1, device)
+            slots.tell((0.0,) * 13, [1], capturing=False)
+            slot, _, _, ticket = slots.use()
+            if answered:
+                slots.tensor(slot)[0] = ticket
+
+        drop(answered=True)
+        assert not launch._dropped
+        drop(answered=False)
+        ((slabs, last, _, _),) = launch._dropped.values()
+        launch.Slots(14, 1, device)
+        assert len(launch._dropped) == 1
+        slabs[0][0][last.index(1), 0] = 1  # the device's answer
+        launch.Slots(14, 1, device)
+        assert not launch._dropped
+        for _ in range(3 * launch.DROPPED):  # launches that failed
+            drop(answered=False)
+        assert len(launch._dropped) <= launch.DROPPED + 1
+
+    def test_a_graph_keeps_tables_and_slots_but_no_parameter(monkeypatch):
+        monkeypatch.setattr(fused_cuda, "_captured", {})
+        plan, params, states, hyper = simple([(40,), (3,)], capturable=True)
+        plan.step(hyper, grads=[torch.ones_like(p) for p in params])
+        monkeypatch.setattr(fused_cuda, "_capturing", lambda device: True)
+        for _ in range(2):
+            plan.step(hyper, grads=[torch.ones_like(p) for p in params])
+        bucket = plan.buckets[0]
+        read = [
+            weakref.ref(t) for t in (bucket.rows, bucket.table, bucket.numbers, bucket.owners, bucket.slots)
+        ]
+        model = [weakref.ref(t) for t in (*params, *(t for s in states for t in s.values()), bucket, plan)]
+        del plan, bucket, params, states
+        gc.collect()
+        assert [r() for r in model] == [None] * len(model)
+        assert all(r() is not None for r in read)
+        assert len(fused_cuda._captured) == 1
+
+    @pytest.mark.parametrize("failure", [TypeError("takes 20 arguments"), RuntimeError("invalid argument")])
+    def test_a_launch_that_fails_at_first_goes_the_plain_way_ever_after(failure):
+        plan, params, states, hyper = simple([(40,)])
+        want, others, _, _ = simple([(40,)])
+        grads = [torch.ones(40)]
+        plan.step(hyper, grads=grads), want.step(hyper, grads=grads)
+        calls = []
+
+        def fail(*arguments):
+            calls.append(arguments)
+            raise failure
+
+        pair = next(iter(plan.buckets[0].launches.values()))
+        for one in pair:
+            one.run, one.head = fail, ()
+        for _ in range(2):
+            plan.step(hyper, grads=grads), want.step(hyper, grads=grads)
+        assert len(calls) == 2  # each of the two kernels, once
+        assert states[0]["step"] == 3
+        assert torch.equal(params[0], others[0])
+        pair[0].run, pair[0].proven = fail, True
+        with pytest.raises(type(failure), match=str(failure)):
+            plan.step(hyper, grads=grads)
