@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from picture_sets import make, tiny
+from picture_sets import SMALL, small
 from PIL import Image
 
 from adaxopt.lab import spec, task, train
@@ -29,17 +29,12 @@ from adaxopt.lab.models.imagenet import GroupedBatchNorm2d, resnet, seeded
 
 CPU = torch.device("cpu")
 ALONE = Ranks(CPU)
-SMALL = Recipe(epochs=2, batch=7, size=16, stored=16, width=4)
 SRC = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """18 training and 12 validation pictures of 16x16 in Tiny-ImageNet's layout, with their cache beside them."""
-    place = tmp_path_factory.mktemp("pictures") / "set"
-    tiny(place, make())
-    cache.obtain(place, 16, workers=1)
-    return place
+    return small(tmp_path_factory.mktemp("pictures") / "set")
 
 
 @pytest.fixture

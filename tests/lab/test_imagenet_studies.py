@@ -14,29 +14,24 @@ from pathlib import Path
 
 import pytest
 import torch
-from picture_sets import make, tiny
+from picture_sets import SMALL, small
 
 from adaxopt.lab.cifar.stack import Recipe as CifarRecipe
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.imagenet import __main__ as command
-from adaxopt.lab.imagenet import book, cache, drive, studies
+from adaxopt.lab.imagenet import book, drive, studies
 from adaxopt.lab.imagenet.ranks import Ranks
 from adaxopt.lab.imagenet.recipe import Recipe
 from adaxopt.lab.imagenet.train import Training
 from adaxopt.lab.optimizers import build
 from adaxopt.lab.schedule import factor
 
-SMALL = Recipe(epochs=2, batch=7, size=16, stored=16, width=4)
 SRC = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """18 training and 12 validation pictures of 16x16 in Tiny-ImageNet's layout, with their cache beside them."""
-    place = tmp_path_factory.mktemp("pictures") / "set"
-    tiny(place, make())
-    cache.obtain(place, 16, workers=1)
-    return place
+    return small(tmp_path_factory.mktemp("pictures") / "set")
 
 
 def bits(trained):

@@ -375,7 +375,7 @@ def test_camvid_is_fetched_with_git_and_checked(tmp_path, monkeypatch):
         subprocess.run(["git", *words], cwd=made, check=True)
     monkeypatch.setattr(camvid.fetch, "__defaults__", (made.as_uri(),))
     heard = []
-    with pytest.raises(LabError, match=r"decodes to sha256 .* not used"):
+    with pytest.raises(LabError, match=r"CamVid there has sha256 .*; not used"):
         data.get("camvid", tmp_path / "data", heard.append)
     monkeypatch.setattr(camvid, "DIGEST", camvid.digest(made))
     found = data.get("camvid", tmp_path / "data", heard.append)
@@ -403,7 +403,7 @@ def test_weights_are_checked_by_what_they_decode_to(tmp_path, monkeypatch):
         )
     )
     (tmp_path / "a.bin").write_bytes(np.array([1, 2], dtype="<f4").tobytes())
-    with pytest.raises(LabError, match=r"decodes to sha256 .*, the published weights are"):
+    with pytest.raises(LabError, match=r"the network there has sha256 .*, the published one"):
         data.get("resnet50-weights", tmp_path, lambda line: None)
     monkeypatch.setattr(resnet50, "DIGEST", resnet50.digest(tmp_path))
     assert data.get("resnet50-weights", tmp_path, lambda line: None).folder == tmp_path

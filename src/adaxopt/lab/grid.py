@@ -327,6 +327,48 @@ def run(
     return write(grid, records, path.with_stem(path.stem + "-changed") if changed else path, settings)
 
 
+def runner(grids: Mapping[str, Grid], place: str, default: str = "") -> Callable[..., Path | bool]:
+    """The `run` of a module of grids. `place` is where records go, `{}` the study's short name; `default` is a name
+    by which the first of the grids may be called as well."""
+
+    def study(
+        name: str,
+        out: str | Path = "runs",
+        *,
+        data: str = "",
+        record: str = "",
+        device: str = "auto",
+        threads: int = 1,
+        seconds: float = 0.0,
+        seeds: int = 0,
+        tune: int = 0,
+        epochs: int = 0,
+    ) -> Path | bool:
+        """Carry out the study `name`; its record, or False when `seconds` were over before.
+
+        The same call goes on then. `seeds`, `tune` and `epochs` other than 0 replace the study's own, and such runs
+        have another name.
+        """
+        known = {**({default: next(iter(grids.values()))} if default else {}), **grids}
+        if name not in known:
+            raise unknown("study", name, tuple(known))
+        chosen = known[name]
+        return run(
+            chosen,
+            out,
+            record=record or place.format(chosen.name.rpartition("-")[2]),
+            data=data,
+            device=device,
+            threads=threads,
+            seconds=seconds,
+            seeds=seeds,
+            tune=tune,
+            epochs=epochs,
+        )
+
+    return study
+
+
 def main(study: Callable[..., Path | bool], names: Iterable[str], program: str) -> int:
     """`python -m PROGRAM STUDY --data PLACE --out FOLDER`: a study on a bare machine, torch and numpy only.
 

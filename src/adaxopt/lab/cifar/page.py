@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from adaxopt.lab.cifar import claims, drive, runs, tables
 from adaxopt.lab.cifar.book import STUDIES
+from adaxopt.lab.data import fetch
 from adaxopt.lab.errors import LabError
 
 LEAD = (
@@ -33,18 +35,25 @@ def write(records: Path, out: Path) -> Path:
     return write_report(runs.as_runs(found), out, title="CIFAR-10", claims=rows, lead=lead)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Write the page."""
-    parser = argparse.ArgumentParser(description="Write the CIFAR-10 page from the records.")
+def command(
+    what: str, out: Path, write: Callable[[Path, Path], Path], arguments: list[str] | None = None
+) -> int:
+    """`python -m MODULE [--records FOLDER] [--out FILE]`: write a page from records, or say why not."""
+    parser = argparse.ArgumentParser(description=f"Write {what} from the records.")
     parser.add_argument("--records", type=Path, default=Path("records"))
-    parser.add_argument("--out", type=Path, default=Path("cifar10.html"))
+    parser.add_argument("--out", type=Path, default=out)
     options = parser.parse_args(arguments)
     try:
-        write(options.records, options.out)
+        fetch.say(f"written: {write(options.records, options.out)}")
     except LabError as error:
         print(error, file=sys.stderr)
         return 2
     return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the page."""
+    return command("the CIFAR-10 page", Path("cifar10.html"), write, arguments)
 
 
 if __name__ == "__main__":

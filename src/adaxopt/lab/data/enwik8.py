@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from adaxopt.lab.data.published import published
 from adaxopt.lab.data.text import SPLITS, Piece, Pieces
 from adaxopt.lab.errors import LabError
 
@@ -140,15 +141,12 @@ def digest(folder: str | Path) -> str:
 
 def obtain(base: Path, tell: Callable[[str], None]) -> tuple[Path, str]:
     """(folder, digest) of the set in `base` or `base`/enwik8/, fetched if it is not there."""
-    for place in (base, base / "enwik8"):
-        if (place / "enwik8").is_file():
-            tell(f"checking {place}")
-            if (found := digest(place)) == DIGEST:
-                return place, found
-            if place == base:
-                raise LabError(f"{place}: enwik8 has sha256 {found}, the published file {DIGEST}")
-            tell(f"{place}: is not the published file: fetching it again")
-    place = fetch(base / "enwik8", tell)
-    if (found := digest(place)) != DIGEST:
-        raise LabError(f"{place}: enwik8 has sha256 {found}, the published file {DIGEST}; not used")
-    return place, found
+    return published(
+        "enwik8",
+        (base, base / "enwik8"),
+        lambda place: (place / "enwik8").is_file(),
+        digest,
+        DIGEST,
+        lambda: fetch(base / "enwik8", tell),
+        tell,
+    )

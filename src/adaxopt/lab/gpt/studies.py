@@ -16,11 +16,9 @@ A row whose best lr is the first or the last of its six is marked: its tuning di
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from adaxopt.lab import grid
-from adaxopt.lab.errors import unknown
 from adaxopt.lab.grid import Grid, Row
 
 RATES = (3e-4, 6e-4, 1.2e-3, 2.4e-3, 4.8e-3, 9.6e-3)
@@ -56,38 +54,4 @@ GPT = Grid(
 
 GRIDS = {"gpt": GPT}
 NAMES = tuple(GRIDS)
-
-
-def run(
-    name: str,
-    out: str | Path = "runs",
-    *,
-    data: str = "",
-    record: str = "",
-    device: str = "auto",
-    threads: int = 1,
-    seconds: float = 0.0,
-    seeds: int = 0,
-    tune: int = 0,
-    epochs: int = 0,
-) -> Path | bool:
-    """Carry out the study `name`; its record, or False when `seconds` were over before.
-
-    The same call goes on then. `seeds`, `tune` and `epochs` other than 0 replace the study's own, and such runs have
-    another name.
-    """
-    chosen = GRIDS.get(name)
-    if chosen is None:
-        raise unknown("study", name, NAMES)
-    return grid.run(
-        chosen,
-        out,
-        record=record or "records/gpt/gpt.json",
-        data=data,
-        device=device,
-        threads=threads,
-        seconds=seconds,
-        seeds=seeds,
-        tune=tune,
-        epochs=epochs,
-    )
+run = grid.runner(GRIDS, "records/gpt/{}.json")

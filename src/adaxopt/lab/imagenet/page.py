@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Iterable, Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxopt.lab.cifar.drive import records
+from adaxopt.lab.cifar.page import command
 from adaxopt.lab.cifar.runs import method
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.imagenet import claims
@@ -99,16 +99,7 @@ def write(root: Path, out: Path) -> Path:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the page."""
-    parser = argparse.ArgumentParser(description="Write the ImageNet page from the records.")
-    parser.add_argument("--records", type=Path, default=Path("records"))
-    parser.add_argument("--out", type=Path, default=Path("imagenet.html"))
-    options = parser.parse_args(arguments)
-    try:
-        write(options.records, options.out)
-    except LabError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    return command("the ImageNet page", Path("imagenet.html"), write, arguments)
 
 
 if __name__ == "__main__":

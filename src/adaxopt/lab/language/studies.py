@@ -16,10 +16,8 @@ paper's other tasks), because b2 = 1e-4 on Penn Treebank would be b2*T = 0.2, an
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from adaxopt.lab import grid
-from adaxopt.lab.errors import unknown
 from adaxopt.lab.grid import Grid, Row
 
 SPARSE, DENSE = {"sparse": True}, {"sparse": False}
@@ -61,38 +59,4 @@ ENWIK8 = replace(
 
 GRIDS = {"language/ptb": PTB, "language/enwik8": ENWIK8}
 NAMES = ("language", *GRIDS)
-
-
-def run(
-    name: str,
-    out: str | Path = "runs",
-    *,
-    data: str = "",
-    record: str = "",
-    device: str = "auto",
-    threads: int = 1,
-    seconds: float = 0.0,
-    seeds: int = 0,
-    tune: int = 0,
-    epochs: int = 0,
-) -> Path | bool:
-    """Carry out the study `name` ("language" is language/ptb); its record, or False when `seconds` were over before.
-
-    The same call goes on then. `seeds`, `tune` and `epochs` other than 0 replace the study's own, and such runs have
-    another name.
-    """
-    chosen = GRIDS.get("language/ptb" if name == "language" else name)
-    if chosen is None:
-        raise unknown("study", name, NAMES)
-    return grid.run(
-        chosen,
-        out,
-        record=record or f"records/language/{chosen.name.removeprefix('language-')}.json",
-        data=data,
-        device=device,
-        threads=threads,
-        seconds=seconds,
-        seeds=seeds,
-        tune=tune,
-        epochs=epochs,
-    )
+run = grid.runner(GRIDS, "records/language/{}.json", default="language")
