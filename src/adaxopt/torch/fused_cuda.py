@@ -1,4 +1,4 @@
-"""The kernel's host side: one launch for all tensors of a bucket, from tables that stay on the device.
+"""The kernel's host side: two launches for all tensors of a bucket, from tables that stay on the device.
 
 A bucket is tensors of one device and the same dtypes. Its tables hold the addresses of parameters and state, written
 once; a step looks at gradient addresses and hyper-parameters only, and tells the device what is new (`launch.py`).
