@@ -8,9 +8,8 @@ scratch, and T = 2,000 steps of 10 crops instead of 20,000. All else is the reci
              has b2 = 1e-4 itself, b2*T = 0.2. Three seeds, judged on the test split.
     tuning   the paper's learning rates fit a head that is nearly trained and ten times as many steps. So every method
              may try five, half a decade apart, on the validation split with one seed; three fresh seeds of the best are
-             judged on the test split. Weight decay is the paper's. Looks at 16 steps of 4 crops on a CPU placed the
-             five, around the rate whose loss fell best: SGDM 2.5e-4 (at 1e-3 it swings, at 2e-3 it explodes), AdamW and
-             AMSGrad(W) 3e-5 (AdamW: 6.4e-5 was best, 2.6e-4 stalls), AdaX-W 1e-4 (1.6e-4 was best, 6.4e-4 swings).
+             judged on the test split. Weight decay is the paper's. The five lie around SGDM's own lr, 3e-5 for AdamW
+             and AMSGrad(W), 1e-4 for AdaX-W: chosen after short looks, before the study, of which no record was kept.
 
 Seeds of a number share the head's first weights and every crop, so methods are compared seed by seed.
 """
