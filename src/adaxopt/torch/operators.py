@@ -41,8 +41,9 @@ def differentiable_step(
     if method.rule.mean == "window":
         slot = ((state["step"] - 1) % group["window"]).long().reshape(1)
         old = state["window"].index_select(0, slot)[0]
-        kept = g + n.l2 * p.clone() if group["weight_decay"] else g
-        state["window"] = state["window"].index_copy(0, slot, kept.unsqueeze(0).to(state["window"].dtype))
+        wide = state["window"].dtype
+        kept = g.to(wide) + n.l2 * p.clone().to(wide) if group["weight_decay"] else g.to(wide)
+        state["window"] = state["window"].index_copy(0, slot, kept.unsqueeze(0))
     m, v = state.get("exp_avg"), state.get("exp_avg_sq")
     x, m, v, top, d = step(
         _real(p.clone()).to(dtype),  # a copy: the graph keeps it, and p is written below
