@@ -37,11 +37,13 @@ def feeds(found, device, kind=Resident.of):
     return drive.Data(train, test, 3, found.digest)
 
 
-def trained(found, row, graph, kind=Resident.of, precision="fp32", cut=None):
+def trained(found, row, graph, kind=Resident.of, precision="fp32", cut=None, part=0.1):
+    """A whole run, at `part` of the lr: the paper's magnifies the last digits, which differ, within an epoch."""
     device = torch.device("cuda:0")
     data = feeds(found, device, kind)
     chosen = next(r for r in book.TINY.rows if r.name == row)
-    run = book.Run(chosen.name, chosen.optimizer, chosen.options, 0)
+    options = {**chosen.options, "lr": chosen.options["lr"] * part}
+    run = book.Run(chosen.name, chosen.optimizer, options, 0)
 
     def fresh():
         return Training(
@@ -84,10 +86,12 @@ def test_a_graph_goes_on_from_a_checkpoint(found, monkeypatch):
         assert a["train_loss"] == pytest.approx(b["train_loss"], rel=2e-2)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "tf32"])
-def test_other_precisions_are_near(precision, found):
-    exact, low = (trained(found, "sgdm", True, precision=p) for p in ("fp32", precision))
-    assert low.history[0]["train_loss"] == pytest.approx(exact.history[0]["train_loss"], rel=5e-2)
+@pytest.mark.parametrize(("precision", "near"), [("bf16", 2e-2), ("tf32", 5e-3)])
+def test_other_precisions_are_near(precision, near, found):
+    """Of weights that do not move: the loss of every batch, forward and by the graph."""
+    exact, low = (trained(found, "sgdm", True, precision=p, part=0.0) for p in ("fp32", precision))
+    assert low.history[0]["train_loss"] == pytest.approx(exact.history[0]["train_loss"], rel=near)
+    assert low.history[0]["train_loss"] != exact.history[0]["train_loss"]
 
 
 def test_reading_ahead_gives_the_same_batches(found):

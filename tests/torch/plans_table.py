@@ -4,15 +4,16 @@ Whatever is done between steps, the default path (the kernel) goes on as the for
 """
 
 import sys
+from itertools import product
 
 import torch
 
 import adaxopt
 
 
-def make(**options):
+def make(last=torch.float32, **options):
     generator = torch.Generator().manual_seed(0)
-    shapes = [((5, 3), torch.float32), ((7,), torch.float32), ((2,), torch.complex64)]
+    shapes = [((5, 3), torch.float32), ((7,), torch.float32), ((2,), last)]
     params = [torch.nn.Parameter(torch.randn(s, generator=generator, dtype=d)) for s, d in shapes]
     return params, adaxopt.AdaXW(params, lr=1e-2, **options)
 
@@ -37,6 +38,26 @@ def swap_storage(params, optimizer):
     for entry in optimizer.state.values():
         for tensor in entry.values():
             tensor.data = tensor.data.clone()
+
+
+def swap_one_count(params, optimizer):
+    step = optimizer.state[params[0]]["step"]
+    step.data = step.data + 5
+
+
+def replace_entry(params, optimizer):
+    old = optimizer.state[params[0]]
+    optimizer.state[params[0]] = {key: tensor.clone() for key, tensor in old.items()}
+    for tensor in old.values():
+        tensor.fill_(float("nan"))
+
+
+def forget_one(params, optimizer):
+    optimizer.state[params[0]] = {}
+
+
+def drop_one(params, optimizer):
+    del optimizer.state[params[0]]
 
 
 def move_parameters(params, optimizer):
@@ -83,6 +104,10 @@ CHANGES = (
     nothing,
     replace_state,
     swap_storage,
+    swap_one_count,
+    replace_entry,
+    forget_one,
+    drop_one,
     move_parameters,
     forget,
     new_options,
@@ -108,6 +133,8 @@ def inside_backward() -> bool:
                 model(torch.full((2, 4), 1.0 + t)).square().sum().backward()
                 if t == 2:
                     move_parameters(list(model.parameters()), optimizer)
+                if t == 3:
+                    replace_entry(list(model.parameters()), optimizer)
         hooks.remove()
         ends.append((torch.cat([p.detach().flatten() for p in model.parameters()]), optimizer))
     (ours, optimizer), (theirs, _) = ends
@@ -121,8 +148,8 @@ def inside_backward() -> bool:
 def main() -> int:
     failed = int(not inside_backward())
     for change in CHANGES:
-        for without in ((), (1,)):
-            kernel, foreach = make(), make(foreach=True)
+        for without, last in product(((), (1,)), (torch.float32, torch.complex64)):
+            kernel, foreach = make(last), make(last, foreach=True)
             for params, optimizer in (kernel, foreach):
                 walk(params, optimizer, seed=1, without=without)
                 change(params, optimizer)
@@ -139,7 +166,7 @@ def main() -> int:
             times = [[float(o.state[p]["step"]) for p in params] for params, o in (kernel, foreach)]
             right = served > 0 and worst < 2e-6 and times[0] == times[1]
             failed += not right
-            print(f"{'ok' if right else 'WRONG'} {change.__name__} {without} {worst:.1e} {times}")
+            print(f"{'ok' if right else 'WRONG'} {change.__name__} {without} {last} {worst:.1e} {times}")
     return failed
 
 

@@ -170,6 +170,7 @@ def test_a_graph_replays_with_another_lr_between_eager_steps(launches):
     assert states(optimizers[1], "step")[0].item() == 63
 
 
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
 def test_capture_with_an_lr_on_the_host_says_what_to_do():
     params = parameters(SHAPES)
     optimizer = AdaXW(params, lr=torch.tensor(1e-3), capturable=True)
@@ -245,7 +246,8 @@ def test_a_captured_step_does_not_keep_the_model():
     assert [r() for r in model] == [None] * len(model)
 
 
-def test_a_changed_launch_goes_the_plain_way():
+@BOTH
+def test_a_changed_launch_goes_the_plain_way(launches):
     """As if Triton took other arguments: the first use says so, and the step is taken all the same."""
 
     def refuse(*arguments):
@@ -256,7 +258,7 @@ def test_a_changed_launch_goes_the_plain_way():
         plan, params, states, hyper = table.build(table.Case("adaxw"), "cuda")
         grads = [torch.ones_like(p) for p in params]
         plan.step(hyper, grads=grads)
-        for one in next(iter(plan.buckets[0].launches.values())) if broken else ():
+        for one in filter(None, next(iter(plan.buckets[0].launches.values())) if broken else ()):
             one.run, one.proven = refuse, False
         plan.step(hyper, grads=grads)
         assert [s["step"].item() for s in states] == [2] * len(states)

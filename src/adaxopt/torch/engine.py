@@ -14,6 +14,7 @@ import functools
 import warnings
 from collections.abc import Callable, Iterable
 from itertools import chain
+from operator import is_
 from typing import Any, ClassVar
 
 import torch
@@ -138,6 +139,7 @@ class Engine(Optimizer):
     def _forget_caches(self) -> None:
         self._guarded: dict[Tensor, bool] = {}
         self._plans: dict[int, GroupPlan] = {}
+        self._entries: list[dict[str, Any]] = []
         self._places: dict[Tensor, int] = {}
         self._singles: dict[Tensor, dict[str, Any]] = {}
 
@@ -217,6 +219,7 @@ class Engine(Optimizer):
         if not compiling:
             if not self.state and self._only_prepares():
                 return loss
+            self._forget_replaced()
             self._refuse_first()
         for group in self.param_groups:
             if compiling:
@@ -235,6 +238,13 @@ class Engine(Optimizer):
                 "a compiled step takes no scale: leave fused=None, and GradScaler unscales first"
             )
         dispatch.on_device(self, group, None, None)
+
+    def _forget_replaced(self) -> None:
+        """Plans know a parameter's state by its dict: `optimizer.state[p] = {...}` puts another in its place."""
+        now = list(self.state.values())
+        if len(now) < len(self._entries) or not all(map(is_, self._entries, now)):
+            self._plans.clear()
+        self._entries = now
 
     def _refuse_first(self) -> None:
         """Say what cannot be done in any group before anything is done in one."""

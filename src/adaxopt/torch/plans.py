@@ -7,7 +7,7 @@ gradient, a layout that is not flat memory) is handed back to the engine.
 from __future__ import annotations
 
 from itertools import chain
-from operator import is_
+from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -70,10 +70,13 @@ class GroupPlan:
             self.plans.append((params, plain, kernel))
         self.options = _options(group)
         self.state = optimizer.state
-        self.known = len(optimizer.state)
         self.entries = [optimizer.state[p] for params, _, _ in self.plans for p in params]
-        self.kept = _tensors(self.entries)
-        self.parts = self._where()
+        self.held = [entry.values() for entry in self.entries]  # they follow the entries
+        self.kept = list(chain.from_iterable(self.held))  # alive, so that nothing else can lie where these do
+        self.plain = all(plain for _, plain, _ in self.plans) and all(
+            isinstance(t, Tensor) for t in self.kept
+        )
+        self.places = self._places() if self.plain else self._where()
 
     @staticmethod
     def _impossible(optimizer: Engine, fused_cuda: Any) -> str | None:
@@ -91,14 +94,24 @@ class GroupPlan:
             return False
         if self.waiting and any(p.grad is not None for p in self.waiting):
             return False
-        if optimizer.state is not self.state or len(self.state) != self.known:
+        if optimizer.state is not self.state:
             return False
-        now = _tensors(self.entries)
+        if len(self.entries) == 1 and self.state.get(self.plans[0][0][0]) is not self.entries[0]:
+            return False  # an entry of many that was replaced is seen by `Engine.step`, once for all groups
+        if self.plain:
+            try:
+                return self._places() == self.places
+            except (TypeError, RuntimeError):  # what was put into the state is no tensor, or has no address
+                return False
+        now = list(chain.from_iterable(self.held))
         if len(now) != len(self.kept) or not all(map(is_, now, self.kept)):
             return False
-        if self._where() != self.parts:
-            return False
-        return all(kernel.valid() for _, _, kernel in self.plans)
+        return self._where() == self.places and all(kernel.valid() for _, _, kernel in self.plans)
+
+    def _places(self) -> list[int]:
+        """Where parameters and state lie: a step must not go on writing to a tensor that was moved or replaced."""
+        mine = (params for params, _, _ in self.plans)
+        return list(map(Tensor.data_ptr, chain(*mine, chain.from_iterable(self.held))))
 
     def _where(self) -> list[int]:
         """Addresses of parameters that the kernel knows by a view: the view would not see them move."""
@@ -114,18 +127,13 @@ class GroupPlan:
         return rest
 
 
-def _tensors(entries: list[dict[str, Tensor]]) -> list[Tensor]:
-    """What the state holds: a step must not go on writing to a tensor that was replaced."""
-    return list(chain.from_iterable(map(dict.values, entries)))
-
-
 def _offset(p: Tensor, group: dict[str, Any], entry: dict[str, Tensor]) -> int:
     drawn = group["rounding"] == "stochastic" or any(t.dtype in state.LOW for t in entry.values())
     return state.first_element(p) if drawn else 0
 
 
-def _options(group: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(group[k] for k in ("maximize", "wake", "rounding", "seed", "capturable", "state_dtype"))
+_options = itemgetter("maximize", "wake", "rounding", "seed", "capturable", "state_dtype")
+"""What the tables and kernels of a group were made for."""
 
 
 def _real(t: Tensor) -> Tensor:

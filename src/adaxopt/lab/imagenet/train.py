@@ -14,8 +14,8 @@ import inspect
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -105,9 +105,6 @@ class Training:
         self._static: Batch | None = None
         self._eager = 0
         self._stream = torch.cuda.Stream(device) if cuda else None
-        if cuda:
-            torch.backends.cudnn.benchmark = True
-            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         """The optimizer over all parameters; on a GPU its lr is a tensor there, fit for a graph."""
@@ -143,12 +140,24 @@ class Training:
                 on_epoch()
         return True
 
-    def _on_stream(self) -> AbstractContextManager[Any]:
-        """One stream for all steps, in a graph or not, as autograd wants it."""
+    @contextmanager
+    def _on_stream(self) -> Iterator[None]:
+        """One stream for all steps, in a graph or not, as autograd wants it; cuDNN and TF32 as this run wants them."""
         if self._stream is None:
-            return nullcontext()
+            yield
+            return
+        matmul, cudnn, tf32 = torch.backends.cuda.matmul, torch.backends.cudnn, self.precision == "tf32"
+        before = matmul.allow_tf32
         self._stream.wait_stream(torch.cuda.current_stream())
-        return torch.cuda.stream(self._stream)
+        try:
+            matmul.allow_tf32 = tf32
+            with (
+                cudnn.flags(enabled=True, benchmark=True, deterministic=cudnn.deterministic, allow_tf32=tf32),
+                torch.cuda.stream(self._stream),
+            ):
+                yield
+        finally:
+            matmul.allow_tf32 = before
 
     def _epoch(self, stop: Callable[[], bool], on_look: Callable[[], None]) -> bool:
         self.model.train()
