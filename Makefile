@@ -87,7 +87,8 @@ docs: setup  ## write the tables of README.md and docs/ anew from records/
 
 # Only the files that have such tests: a GPU machine may have less installed than the others ask for.
 test-gpu:  ## the GPU part of the test suite (uses the python on the PATH when there is no .venv)
-	PYTHONPATH=src $$(test -x $(BIN)/python && echo $(BIN)/python || echo $(PYTHON)) -m pytest -m gpu \
+	PYTHONPATH=src ADAXOPT_INTEGRATIONS_RECORD=records/integrations_gpu.json \
+	    $$(test -x $(BIN)/python && echo $(BIN)/python || echo $(PYTHON)) -m pytest -m gpu \
 	    $$(grep -rl --include='*.py' 'mark\.gpu' tests)
 
 bench-gpu:  ## GPU step time and memory beside torch's fused AdamW; writes records/

@@ -84,7 +84,10 @@ def pytest_sessionfinish(session):
             "versions": {p: metadata.version(p) for p in cell["packages"]},
         }
         for (framework, what), cell in _cells.items()
+        if set(cell["outcomes"]) != {"skipped"}
     ]
+    if not rows:
+        return  # nothing was run: what an earlier run left stays
     run = {row["framework"] for row in rows}
     before = json.loads(Path(path).read_text()) if Path(path).exists() else []
     rows += [row for row in before if row["framework"] not in run]  # those that another command tests

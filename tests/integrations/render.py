@@ -1,4 +1,4 @@
-"""Write the tables of docs/integrations.md from the records that `make test-integrations` and `make test-oldest` leave.
+"""Write the tables of docs/integrations.md from the records of `make test-integrations`, `test-oldest` and `test-gpu`.
 
 python tests/integrations/render.py [--check]
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "integrations.md"
-RECORDS = ("integrations.json", "integrations_oldest.json")
+RECORDS = ("integrations.json", "integrations_oldest.json", "integrations_gpu.json")
 BEGIN = "<!-- table: begin (written by tests/integrations/render.py from records/{}) -->\n"
 END = "<!-- table: end -->\n"
 
