@@ -404,3 +404,22 @@ def test_on_a_bare_machine_an_error_is_one_line_and_the_end_of_the_time_is_said(
     monkeypatch.setattr("sys.argv", words)
     assert grid.main(lambda *args, **options: False, studies.NAMES, "adaxopt.lab.gpt") == 3
     assert "the same command goes on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("took", "code", "done"), [(0.0, 0, ["one", "two"]), (9.0, 3, ["one"])])
+def test_several_studies_share_the_time(took, code, done, monkeypatch, tmp_path, capsys):
+    now, seen = [0.0], []
+
+    def study(name, out, *, seconds, **options):
+        assert out == str(tmp_path)
+        assert seconds == pytest.approx(5.0 - now[0])
+        seen.append(name)
+        now[0] += took
+        return tmp_path / f"{name}.json"
+
+    monkeypatch.setattr(grid.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("sys.argv", ["x", "one", "two", "--out", str(tmp_path), "--seconds", "5"])
+    assert grid.main(study, ("one", "two"), "program") == code
+    assert seen == done
+    said = capsys.readouterr().err
+    assert ("time is up before two is complete" in said) == (code == 3)

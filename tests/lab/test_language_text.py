@@ -59,19 +59,29 @@ def test_the_vocabulary_goes_by_frequency_and_then_by_the_alphabet(tmp_path):
     assert rare.counts.tolist() == [3, 2, 2, 2]
 
 
+@pytest.mark.parametrize(("limit", "words"), [(0, 10), (1, 3), (3, 3), (4, 7), (7, 7), (8, 10), (99, 10)])
+def test_a_limit_ends_the_training_text_with_a_line(limit, words, tmp_path):
+    for name, lines in {"train": "a b\n\nc d e\nf g\n", "valid": "a\n", "test": "b f\n"}.items():
+        (tmp_path / f"{name}.txt").write_text(lines)
+    found = task.load("language", {"text": "folder", "data": str(tmp_path), "limit": limit}).corpus()
+    assert len(found.train) == words
+    assert set(found.words) == {*"abcdefg"[: words - words // 3], "</s>", "<unk>"}
+    assert [found.words[i] for i in found.test] == ["b", "f" if words == 10 else "<unk>", "</s>"]
+
+
 def test_a_file_that_is_not_utf8_is_named_or_skipped_and_counted(tmp_path, capsys):
     root = text_sets.benchmark(tmp_path)
     bad = root / text_sets.TRAINING / "news.en-00002-of-00004"
     bad.write_bytes(b"fine\nso far\ncaf\xe9 noir\n")
     with pytest.raises(
-        LabError, match=r"news.en-00002-of-00004: is not UTF-8 \(byte 0xe9 in line 3\).*on_bad=skip"
+        LabError, match=r"news.en-00002-of-00004: is not UTF-8 \(byte 0xe9 in line 3\).*on_error=skip"
     ):
         text.load(root)
-    read = text.load(root, on_bad="skip")
+    read = text.load(root, on_error="skip")
     assert read.skipped == (str(bad),)
     words = Counter(w for i in (1, 3) for line in text_sets.sentences(80, i) for w in line.split())
     assert read.counts[read.index["w0"]] == words["w0"]
-    made = task.load("language", {"text": "folder", "data": str(root), "on_bad": "skip"})
+    made = task.load("language", {"text": "folder", "data": str(root), "on_error": "skip"})
     assert made.corpus().skipped == (str(bad),)
     assert "skipped 1 files that are not UTF-8" in capsys.readouterr().err
 

@@ -13,6 +13,7 @@ import argparse
 import json
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -297,7 +298,7 @@ def run(
     grid: Grid,
     out: Path | str,
     *,
-    record: str,
+    record: str = "",
     data: str = "",
     device: str = "auto",
     threads: int = 1,
@@ -307,8 +308,8 @@ def run(
     epochs: int = 0,
     watcher: compare.Watcher | None = None,
 ) -> Path | bool:
-    """Carry the grid out and write its record; False when the time was up. Values that are given replace the grid's,
-    and such a grid has another name, so that its runs are not taken for the study's."""
+    """Carry the grid out and write its record (OUT/NAME.json unless said); False when the time was up. Values that
+    are given replace the grid's, and such a grid has another name, so that its runs are not taken for the study's."""
     asked: dict[str, Any] = {"seeds": seeds, "epochs": epochs, "tune": tune}
     changed = {key: value for key, value in asked.items() if value and value != getattr(grid, key)}
     if changed:
@@ -323,13 +324,11 @@ def run(
     records = carry_out(grid, out, settings, seconds, watcher or Lines())
     if records is None:
         return False
-    path = Path(record)
-    return write(grid, records, path.with_stem(path.stem + "-changed") if changed else path, settings)
+    return write(grid, records, Path(record) if record else Path(out) / f"{grid.name}.json", settings)
 
 
-def runner(grids: Mapping[str, Grid], place: str, default: str = "") -> Callable[..., Path | bool]:
-    """The `run` of a module of grids. `place` is where records go, `{}` the study's short name; `default` is a name
-    by which the first of the grids may be called as well."""
+def runner(grids: Mapping[str, Grid], default: str = "") -> Callable[..., Path | bool]:
+    """The `run` of a module of grids; `default` is a name by which the first of them may be called as well."""
 
     def study(
         name: str,
@@ -346,8 +345,8 @@ def runner(grids: Mapping[str, Grid], place: str, default: str = "") -> Callable
     ) -> Path | bool:
         """Carry out the study `name`; its record, or False when `seconds` were over before.
 
-        The same call goes on then. `seeds`, `tune` and `epochs` other than 0 replace the study's own, and such runs
-        have another name.
+        The same call goes on then. `record` is the file to write (OUT/STUDY.json unless said). `seeds`, `tune` and
+        `epochs` other than 0 replace the study's own, and such runs have another name.
         """
         known = {**({default: next(iter(grids.values()))} if default else {}), **grids}
         if name not in known:
@@ -356,7 +355,7 @@ def runner(grids: Mapping[str, Grid], place: str, default: str = "") -> Callable
         return run(
             chosen,
             out,
-            record=record or place.format(chosen.name.rpartition("-")[2]),
+            record=record,
             data=data,
             device=device,
             threads=threads,
@@ -370,12 +369,12 @@ def runner(grids: Mapping[str, Grid], place: str, default: str = "") -> Callable
 
 
 def main(study: Callable[..., Path | bool], names: Iterable[str], program: str) -> int:
-    """`python -m PROGRAM STUDY --data PLACE --out FOLDER`: a study on a bare machine, torch and numpy only.
+    """`python -m PROGRAM STUDY ... --data PLACE --out FOLDER`: studies on a bare machine, torch and numpy only.
 
-    Exits with 0 when the study is complete, 3 when time was up before.
+    Several are carried out one after the other. Exits with 0 when all are complete, 3 when time was up before.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=main.__doc__)
-    parser.add_argument("study", choices=list(names))
+    parser.add_argument("studies", nargs="+", choices=list(names), metavar="STUDY")
     for name in ("data", "record"):
         parser.add_argument(f"--{name}", default="")
     parser.add_argument("--out", default="runs")
@@ -384,13 +383,19 @@ def main(study: Callable[..., Path | bool], names: Iterable[str], program: str) 
     for name in ("seeds", "tune", "epochs"):
         parser.add_argument(f"--{name}", type=int, default=0)
     given = vars(parser.parse_args())
-    try:
-        done = study(given.pop("study"), given.pop("out"), **given)
-    except LabError as error:
-        say(f"{program}: {error}")
-        return error.exit_code
-    if done is False:
-        say(f"{program}: time is up before the study is complete; the same command goes on with it")
-        return 3
-    say(f"record: {done}")
+    studies, out, seconds = (given.pop(key) for key in ("studies", "out", "seconds"))
+    if given["record"] and len(studies) > 1:
+        parser.error("--record names one file: give one study, or leave it out (OUT/STUDY.json)")
+    end = time.monotonic() + seconds
+    for name in studies:
+        left = end - time.monotonic() if seconds else 0.0
+        try:
+            done = (left > 0 or not seconds) and study(name, out, seconds=left, **given)
+        except LabError as error:
+            say(f"{program}: {error}")
+            return error.exit_code
+        if done is False:
+            say(f"{program}: time is up before {name} is complete; the same command goes on with it")
+            return 3
+        say(f"record: {done}")
     return 0

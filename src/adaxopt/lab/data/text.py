@@ -16,6 +16,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy as np
 from adaxopt.lab.errors import LabError, unknown
 
 END, UNKNOWN = "</s>", "<unk>"
-ON_BAD = ("error", "skip")
+ON_ERROR = ("raise", "skip")
 SPLITS = ("train", "valid", "test")
 TRAINING, HELDOUT = (f"{part}-monolingual.tokenized.shuffled" for part in ("training", "heldout"))
 Words = Callable[[str], list[str]]
@@ -57,14 +58,14 @@ class Corpus:
 
 
 def load(
-    folder: str | Path, *, on_bad: str = "error", min_count: int = 1, words: Words = str.split
+    folder: str | Path, *, on_error: str = "raise", min_count: int = 1, words: Words = str.split
 ) -> Corpus:
     """The text in `folder`, whatever its layout, as numbers.
 
     Words seen fewer than `min_count` times in training become <unk> (the benchmark's own vocabulary has 3). A file
-    that is not UTF-8 is an error that names it, or, with on_bad="skip", left out and counted in `skipped`.
+    that is not UTF-8 is an error that names it, or, with on_error="skip", left out and counted in `skipped`.
     """
-    return encode(pieces(folder), on_bad=on_bad, min_count=min_count, words=words)
+    return encode(pieces(folder), on_error=on_error, min_count=min_count, words=words)
 
 
 def pieces(folder: str | Path) -> Pieces:
@@ -138,7 +139,7 @@ def lines_of(piece: Piece, bad: list[str] | None) -> Iterator[str]:
         if bad is None:
             raise LabError(
                 f"{piece.name}: is not UTF-8 (byte {raw[error.start]:#04x} in line {line}); convert it, or leave "
-                "such files out with on_bad=skip"
+                "such files out with on_error=skip"
             ) from error
         if piece.name not in bad:
             bad.append(piece.name)
@@ -146,22 +147,33 @@ def lines_of(piece: Piece, bad: list[str] | None) -> Iterator[str]:
     yield from decoded.split("\n")
 
 
-def encode(given: Pieces, *, on_bad: str = "error", min_count: int = 1, words: Words = str.split) -> Corpus:
-    """One pass over the text numbers the words as they come; then they are numbered anew by frequency."""
-    if on_bad not in ON_BAD:
-        raise unknown("on_bad", on_bad, ON_BAD)
-    if min_count < 1:
-        raise LabError(f"min_count={min_count}: must be >= 1")
-    bad: list[str] | None = [] if on_bad == "skip" else None
+def encode(
+    given: Pieces,
+    *,
+    on_error: str = "raise",
+    min_count: int = 1,
+    words: Words = str.split,
+    limit: int = 0,
+) -> Corpus:
+    """One pass over the text numbers the words as they come; then they are numbered anew by frequency.
+
+    `limit` (0: none) ends the training split with the line that brings it to so many words.
+    """
+    if on_error not in ON_ERROR:
+        raise unknown("on_error", on_error, ON_ERROR)
+    if min_count < 1 or limit < 0:
+        raise LabError(f"min_count={min_count}, limit={limit}: must be >= 1 and >= 0")
+    bad: list[str] | None = [] if on_error == "skip" else None
     met = _Numbers({END: 0, UNKNOWN: 1})
     raw = {}
     for split in SPLITS:
         stream = array("i")  # four bytes a word: the benchmark has 800 million
-        for piece in given[split]:
-            for line in lines_of(piece, bad):
-                if found := words(line):
-                    stream.extend(map(met.__getitem__, found))
-                    stream.append(0)
+        for line in chain.from_iterable(lines_of(piece, bad) for piece in given[split]):
+            if found := words(line):
+                stream.extend(map(met.__getitem__, found))
+                stream.append(0)
+                if limit and split == "train" and len(stream) >= limit:
+                    break
         if not stream:
             left = f" ({len(bad)} files that are not UTF-8 were skipped)" if bad else ""
             raise LabError(f"the {split} split has no word{left}; see to its files")

@@ -1,6 +1,6 @@
 """The transformer study as data: `adax reproduce gpt`. Our own experiment, not the paper's; written before the runs.
 
-21.2 million parameters, bytes of enwik8, context 512, batch 64, 2,000 steps, warmup 200, cosine to 10%, gradient norm
+21.2 million parameters, bytes of enwik8, context 512, batch 32, 2,000 steps, warmup 200, cosine to 10%, gradient norm
 clipped to 1, bf16. Each row may try six learning rates with one seed on the validation split (a factor of 2 apart; 3
 for SGDM, whose scale is unknown); lr*weight_decay is 1e-4 at every lr, so that a larger lr is not a larger decay.
 Three fresh seeds of the best lr are judged on the test split.
@@ -46,6 +46,7 @@ GPT = Grid(
     baseline="adamw",
     epochs=20,
     tune=len(RATES),
+    task_options={"batch": 32, "eval_bytes": 2**19, "compile": True},
     schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
     target=1.25,
     title="Bytes of enwik8, 21 million parameters, 2,000 steps",
@@ -54,4 +55,4 @@ GPT = Grid(
 
 GRIDS = {"gpt": GPT}
 NAMES = tuple(GRIDS)
-run = grid.runner(GRIDS, "records/gpt/{}.json")
+run = grid.runner(GRIDS)

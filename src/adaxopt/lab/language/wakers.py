@@ -115,12 +115,12 @@ def binned(lines: list[dict[str, float]], steps: int, bins: int = BINS) -> list[
 def run(
     name: str = "language/late-wakers",
     out: str | Path = "runs",
-    record: str = "records/language/late_wakers.json",
+    record: str = "",
     steps: int = 600,
     data: str = "",
     text: str = "ptb",
 ) -> Path:
-    """Measure every row of ROWS with one seed and write the record; `out` is not used, the record is all there is."""
+    """Measure every row of ROWS with one seed and write the record (OUT/late_wakers.json unless said)."""
     if steps <= B2_STEPS:
         raise LabError(f"steps={steps}: must be > {B2_STEPS:g}, because b2*T = {B2_STEPS:g} and b2 < 1")
     rows = []
@@ -148,7 +148,7 @@ def run(
         "environment": environment.describe(choose_device("cpu"), 1),
         "rows": rows,
     }
-    path = Path(record)
+    path = Path(record) if record else Path(out) / "late_wakers.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
     return path

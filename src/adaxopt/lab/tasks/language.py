@@ -30,16 +30,17 @@ EVAL_ROWS = 32
 
 
 @functools.lru_cache(maxsize=2)
-def corpus(name: str, folder: str, on_bad: str, min_count: int) -> text.Corpus:
+def corpus(name: str, folder: str, on_error: str, min_count: int, limit: int) -> text.Corpus:
     """The text as numbers; kept, because a study asks for the same one again and again."""
+    how: dict[str, Any] = {"on_error": on_error, "min_count": min_count, "limit": limit}
     if name == "enwik8":
         place = folder or str(default_root() / "enwik8")
-        return text.encode(enwik8.pieces(place), on_bad=on_bad, min_count=min_count, words=enwik8.words)
+        return text.encode(enwik8.pieces(place), words=enwik8.words, **how)
     if name == "ptb" and not folder:
-        return text.encode(ptb.pieces(), on_bad=on_bad, min_count=min_count)
+        return text.encode(ptb.pieces(), **how)
     if not folder:
         raise LabError("text=folder: name the folder as well, data=FOLDER")
-    found = text.load(folder, on_bad=on_bad, min_count=min_count)
+    found = text.encode(text.pieces(folder), **how)
     if found.skipped:
         names = ", ".join(found.skipped[:3]) + (", ..." if len(found.skipped) > 3 else "")
         fetch.say(f"language: skipped {len(found.skipped)} files that are not UTF-8: {names}")
@@ -47,7 +48,8 @@ def corpus(name: str, folder: str, on_bad: str, min_count: int) -> text.Corpus:
 
 
 class Language:
-    """Sizes default to the paper's; `sparse` asks for gradients that name only the words that were met."""
+    """Sizes default to the paper's; `sparse` asks for gradients that name only the words that were met; `limit` is the
+    most words to train on (0: all)."""
 
     metric = "nats per word"
     higher_is_better = False
@@ -68,7 +70,8 @@ class Language:
         sparse: bool = True,
         clip: float = 1.0,
         min_count: int = 0,
-        on_bad: str = "error",
+        limit: int = 0,
+        on_error: str = "raise",
     ) -> None:
         if text not in TEXTS:
             raise unknown("text", text, TEXTS)
@@ -79,7 +82,7 @@ class Language:
             if not value > 0:
                 raise LabError(f"{key}={value!r}: must be > 0")
         self.text, self.batch_size, self.bptt, self.clip = text, batch, bptt, clip
-        self.place = (text, str(data), on_bad, min_count or TEXTS[text])
+        self.place = (text, str(data), on_error, min_count or TEXTS[text], limit)
         self.sizes: dict[str, Any] = dict(
             batch=batch,
             embedding=embedding,
