@@ -37,7 +37,7 @@ def runs(count: int) -> list[Run]:
 
 def measure(count: int, precision: str, train: Images, test: Images, epochs: int) -> dict[str, Any]:
     """Seconds per model of an epoch and of its evaluation."""
-    stack = drive._stack(TABLE2, runs(count), train, test, precision, None)
+    stack = drive.make_stack(TABLE2.recipe, runs(count), train, test, precision)
     stack.run_epoch()
     whole, tested = [], []
     for _ in range(epochs):

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from cifar_sets import binary, make
 
+from adaxopt.lab import files
 from adaxopt.lab.cifar import drive, order, shelf
 from adaxopt.lab.cifar.feed import MEAN, STD, Feed, Images
 from adaxopt.lab.cifar.plain import PlainNetwork
@@ -219,13 +220,39 @@ def test_the_shelf_keeps_bits_in_small_files(tmp_path, monkeypatch):
 def test_a_damaged_shelf_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(shelf, "PIECE", 4_000)
     shelf.save(tmp_path / "s", {"x": torch.randn(5_000)})
-    parts = sorted(tmp_path.glob("s.*.part"))
+    parts = sorted(tmp_path.glob("s.0.*.part"))
     assert len(parts) > 3
     shelf.save(tmp_path / "s", {"x": torch.randn(2_000)})  # fewer pieces take the place of more
+    assert not any(part.exists() for part in parts)
     assert shelf.load(tmp_path / "s")["x"].shape == (2_000,)
-    (tmp_path / "s.1.part").unlink()
+    assert shelf.names(tmp_path) == ["s"]
+    (tmp_path / "s.1.1.part").unlink()
     with pytest.raises(StoreError, match=r"s\.\*\.part: damaged, or one of them is missing"):
         shelf.load(tmp_path / "s")
+
+
+def test_a_writing_that_was_cut_off_leaves_the_one_before(tmp_path, monkeypatch):
+    """Killed after any number of pieces: the old checkpoint is there, until the new one is whole."""
+    monkeypatch.setattr(shelf, "PIECE", 4_000)
+    shelf.save(tmp_path / "s", {"x": torch.zeros(5_000)})
+    write, left = files.write, []
+
+    def cut(path, data):
+        if not left:
+            raise OSError("killed")
+        left.pop()
+        write(path, data)
+
+    monkeypatch.setattr(files, "write", cut)
+    for pieces in range(4):
+        left[:] = [None] * pieces
+        with pytest.raises(OSError, match="killed"):
+            shelf.save(tmp_path / "s", {"x": torch.randn(5_000)})
+        assert not shelf.load(tmp_path / "s")["x"].any()
+    left[:] = [None] * 100
+    shelf.save(tmp_path / "s", {"x": torch.ones(5_000)})
+    assert shelf.load(tmp_path / "s")["x"].all()
+    assert len({path.name.split(".")[1] for path in tmp_path.iterdir()}) == 1
 
 
 def test_a_line_that_was_cut_off_does_not_count(tmp_path):
@@ -255,7 +282,7 @@ def test_resnet20_learns_from_files_of_the_real_layout(tmp_path):
 def test_trace_is_the_mean_root_of_the_second_moment():
     train, test = images(20)
     some = [Run("adamw", "torch:AdamW", {"lr": 1e-3, "weight_decay": 0.1}, 0), Run("adaxw", *ADAXW, 0)]
-    stack = Stack(some, train, test, Recipe(epochs=2, batch=10), trace=True)
+    stack = Stack(some, train, test, Recipe(epochs=2, batch=10), trace=[True, True])
     for _ in range(2):
         stack.run_epoch()
     for i, optimizer in enumerate(stack.optimizers):

@@ -1,4 +1,7 @@
-"""`python -m adaxopt.lab.cifar table2 --data FOLDER --out FOLDER`: a study on a bare machine, torch and numpy only."""
+"""Studies on a bare machine, torch and numpy only: `python -m adaxopt.lab.cifar table2 --data FOLDER --out FOLDER`.
+
+Several names (`trace beta1 beta2`) are carried out together, in common stacks where recipe and data are the same.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,19 @@ from adaxopt.lab.cifar import studies
 
 
 def main() -> int:
-    """Parse the arguments, run, and exit with 0 when the study is complete, 3 when time was up before."""
+    """Parse the arguments, run, and exit with 0 when the studies are complete, 3 when time was up before."""
     parser = argparse.ArgumentParser(prog="python -m adaxopt.lab.cifar", description=__doc__)
-    parser.add_argument("study", choices=[name.split("/")[1] for name in studies.NAMES])
+    parser.add_argument("study", nargs="+", choices=[name.split("/")[1] for name in studies.NAMES])
     parser.add_argument("--data", required=True)
     parser.add_argument("--out", default="runs")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--checkpoint-seconds", type=float, default=120.0)
     parser.add_argument("--per-stack", type=int, default=25)
     parser.add_argument("--precision", choices=studies.PRECISIONS, default="bf16")
     parser.add_argument("--reuse", default="")
     given = vars(parser.parse_args())
-    name = given.pop("study")
-    complete = studies.carry(f"cifar10/{name}", tell=lambda text: print(text, flush=True), **given)
+    complete = studies.carry(given.pop("study"), tell=lambda text: print(text, flush=True), **given)
     return 0 if complete else 3
 
 

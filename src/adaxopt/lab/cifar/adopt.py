@@ -35,11 +35,16 @@ def whole(optimizer: str, options: Mapping[str, Any]) -> str:
     return json.dumps([optimizer, {**defaults, **options}], sort_keys=True, default=str)
 
 
+def may_adopt(study: Study) -> bool:
+    """Not where times or traces are wanted, nor for a part of the training set, which lines do not name."""
+    return not (study.alone or study.trace or study.holdout)
+
+
 def adopt(
     study: Study, runs: Sequence[Run], lines: Iterable[Mapping[str, Any]], images: int, precision: str
 ) -> list[dict[str, Any]]:
-    """The lines of `runs` that can be had from other studies' `lines`: none where times or traces are wanted."""
-    if study.alone or study.trace or study.holdout:
+    """The lines of `runs` that can be had from other studies' `lines`."""
+    if not may_adopt(study):
         return []
     recipe = json.dumps(asdict(study.recipe))
     known = {
@@ -56,5 +61,5 @@ def adopt(
         if line is not None:
             source = f"{line['study']}: {line['row']}"
             mine = {"study": study.name, "row": run.row, "options": dict(run.options), "same_run_as": source}
-            found.append({**line, **mine})
+            found.append({k: v for k, v in {**line, **mine}.items() if k != "trace"})
     return found

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adaxopt.lab.cifar.stack import Recipe, Run
+from adaxopt.zoo import METHODS
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ def adaxw(name: str = "adaxw", paper: tuple[float, float] | None = None, **optio
 
 
 def ours(name: str, method: str, **options: Any) -> Row:
-    """Any method of the zoo in the library's engine."""
-    return Row(name, method, options)
+    """Any method of the zoo in the library's engine, at its documented lr unless another is given."""
+    return Row(name, method, {"lr": METHODS[method].defaults["lr"], **options})
 
 
 TABLE2 = Study(

@@ -1,7 +1,8 @@
-"""Carry a study out in stacks, over as many bookings of a GPU as it takes.
+"""Carry studies out in stacks, over as many bookings of a GPU as it takes.
 
-Each finished run is one JSON line at once. What is unfinished when the time is up is a checkpoint, and the next call
-goes on from it: the same call, here or on another machine, until every run has its line.
+Each finished run is one JSON line at once, in the file of its study. What is unfinished is a checkpoint now and then
+and when the time is up, and the next call goes on from it: the same call, here or on another machine, until every run
+has its line.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from typing import Any
 import torch
 
 from adaxopt.lab import environment, files
-from adaxopt.lab.cifar import shelf
+from adaxopt.lab.cifar import plan, shelf
 from adaxopt.lab.cifar.adopt import adopt
 from adaxopt.lab.cifar.book import Study
 from adaxopt.lab.cifar.feed import Images
 from adaxopt.lab.cifar.plain import PlainNetwork
-from adaxopt.lab.cifar.stack import Network, Run, Stack
+from adaxopt.lab.cifar.stack import Network, Recipe, Run, Stack
 from adaxopt.lab.errors import StoreError
 
 Say = Callable[[str], None]
@@ -42,62 +43,143 @@ def add(path: Path, found: Iterable[Mapping[str, Any]]) -> None:
 
 
 def carry_out(
-    study: Study,
-    train: Images,
-    test: Images,
+    studies: Sequence[Study],
+    images: Callable[[int], tuple[Images, Images]],
     out: Path,
     *,
     per_stack: int = 25,
     seconds: float = math.inf,
+    checkpoint_seconds: float = 120.0,
     precision: str = "bf16",
     network: Callable[..., Network] | None = None,
     reuse: Sequence[Path] = (),
     tell: Say = lambda text: None,
 ) -> bool:
-    """Run what `out` does not hold yet; True when the study is complete, False when the time was up before.
+    """Run what `out` does not hold yet; True when the studies are complete, False when the time was up before.
 
-    `reuse` are record files of other studies: a run that is there under another name is taken from there.
+    `images(holdout)` gives what is trained on and tested with. Runs of studies with the same recipe and data train in
+    common stacks of `per_stack`. `reuse` are record files of other studies: a run that is there under another name is
+    taken from there.
     """
     out.mkdir(parents=True, exist_ok=True)
-    lines = out / f"{study.name}.jsonl"
-    todo = _left(study, lines, len(train))
+    data = {holdout: images(holdout) for holdout in dict.fromkeys(study.holdout for study in studies)}
     known = [line for path in reuse for line in records(path)]
-    adopted = adopt(study, todo, known, len(train), precision if train.labels.is_cuda else "fp32")
-    if adopted:
-        add(lines, adopted)
-        tell(f"{study.name}: {len(adopted)} runs are {adopted[0]['same_run_as'].split(':')[0]}'s own")
-        todo = _left(study, lines, len(train))
-    began = time.monotonic()
-    for stack_runs in stacks(todo, per_stack, alone=study.alone):
-        stack = _stack(study, stack_runs, train, test, precision, network)
-        kept = out / f"{study.name}-{stack_runs[0].row}-{stack_runs[0].seed}-{len(stack_runs)}"
-        if saved := shelf.load(kept):
-            stack.load(saved)
-            tell(f"{study.name}: {len(stack_runs)} runs go on from epoch {stack.epoch}")
-        spent, slowest = float((saved or {}).get("seconds", 0.0)), 0.0
-        while stack.epoch < study.recipe.epochs:
-            started = time.monotonic()
-            if started - began + 1.2 * slowest + 5 > seconds:
-                shelf.save(kept, {**stack.state(), "seconds": spent})
-                tell(f"{study.name}: time is up at epoch {stack.epoch}; the same call goes on from here")
-                return False
-            stack.run_epoch()
-            took = time.monotonic() - started
-            spent += took
-            slowest = took if slowest == 0 else max(min(slowest, 2 * took), took)
-            if stack.epoch % 10 == 0 or stack.epoch <= 2:
-                tell(f"{study.name} {_summary(stack)} {took:.2f} s an epoch")
-        ended = zip(stack_runs, stack.history, strict=True)
-        add(
-            lines,
-            [_record(study, run, curve, spent, len(stack_runs), precision, train) for run, curve in ended],
+    clock = Clock(seconds, checkpoint_seconds)
+    _take(studies, data, out, known, precision, tell)
+    jobs = [
+        plan.Job(study, run) for study in studies for run in _left(study, out, len(data[study.holdout][0]))
+    ]
+    parts = [part for group in plan.groups(plan.leaders(jobs)) for part in plan.stacks(group, per_stack)]
+    for part in parts:
+        train, test = data[part[0].study.holdout]
+        stack = make_stack(
+            part[0].study.recipe,
+            [job.run for job in part],
+            train,
+            test,
+            precision,
+            network,
+            [job.study.trace for job in part],
         )
-        shelf.drop(kept)
+        lines = _train(part, stack, out, clock, _precision(precision, train), tell)
+        if lines is None:
+            return False
+        _take(studies, data, out, lines, precision, tell)
     return True
 
 
-def _left(study: Study, lines: Path, images: int) -> list[Run]:
+class Clock:
+    """What is left of the time, and when to write a checkpoint."""
+
+    def __init__(self, seconds: float, checkpoint_seconds: float) -> None:
+        self.seconds, self.checkpoint_seconds = seconds, checkpoint_seconds
+        self.began = self.saved = time.monotonic()
+        self.saving = 2.5
+        """Seconds that the slowest checkpoint took."""
+
+    def up(self, epoch: float) -> bool:
+        """Is there no time for another `epoch` of so many seconds, and to write a checkpoint after it?"""
+        return time.monotonic() - self.began + 1.2 * epoch + 2 * self.saving > self.seconds
+
+    def due(self) -> bool:
+        """Has the last checkpoint been long enough ago?"""
+        return time.monotonic() - self.saved >= self.checkpoint_seconds
+
+    def save(self, name: Path, state: dict[str, Any]) -> None:
+        began = time.monotonic()
+        shelf.save(name, state)
+        self.saved = time.monotonic()
+        self.saving = max(self.saving, self.saved - began)
+
+
+def _train(
+    part: Sequence[plan.Job], stack: Stack, out: Path, clock: Clock, precision: str, tell: Say
+) -> list[dict[str, Any]] | None:
+    """Train the stack to its end, and write its lines; None, and a checkpoint, when the time was up before."""
+    images = len(stack.train)
+    of, kept = plan.identity(part, images, precision), out / plan.name(part, images, precision)
+    called = "+".join(dict.fromkeys(job.study.name for job in part))
+    saved = shelf.load(kept)
+    if saved:
+        if saved["of"] != of:
+            raise StoreError(f"{kept}.*.part: a checkpoint of other runs; move it away to start these anew")
+        stack.load(saved)
+        tell(f"{called}: {len(part)} runs go on from epoch {stack.epoch}")
+    elif others := shelf.names(out):
+        tell(
+            f"{called}: {len(part)} runs start anew; {', '.join(others)} are checkpoints of other stacks, which go on "
+            "when the call that left them is repeated"
+        )
+    spent, slowest = float((saved or {}).get("seconds", 0.0)), 0.0
+    clock.saved = time.monotonic()
+    while stack.epoch < stack.recipe.epochs:
+        if clock.up(slowest):
+            clock.save(kept, {**stack.state(), "seconds": spent, "of": of})
+            tell(f"{called}: time is up at epoch {stack.epoch}; the same call goes on from here")
+            return None
+        started = time.monotonic()
+        stack.run_epoch()
+        took = time.monotonic() - started
+        spent += took
+        slowest = took if slowest == 0 else max(min(slowest, 2 * took), took)
+        if stack.epoch % 10 == 0 or stack.epoch <= 2:
+            tell(f"{called} {_summary(part, stack)} {took:.2f} s an epoch")
+        if stack.epoch < stack.recipe.epochs and clock.due():
+            clock.save(kept, {**stack.state(), "seconds": spent, "of": of})
+    lines = [_record(job, stack, i, spent, precision) for i, job in enumerate(part)]
+    for study in dict.fromkeys(line["study"] for line in lines):
+        add(out / f"{study}.jsonl", [line for line in lines if line["study"] == study])
+    shelf.drop(kept)
+    return lines
+
+
+def _take(
+    studies: Sequence[Study],
+    data: Mapping[int, tuple[Images, Images]],
+    out: Path,
+    lines: Sequence[Mapping[str, Any]],
+    precision: str,
+    tell: Say,
+) -> None:
+    """Write what the studies can have from `lines` of others."""
+    for study in studies:
+        train = data[study.holdout][0]
+        todo = _left(study, out, len(train))
+        found = adopt(study, todo, lines, len(train), _precision(precision, train))
+        if found:
+            add(out / f"{study.name}.jsonl", found)
+            whose = dict.fromkeys(line["same_run_as"].split(":")[0] for line in found)
+            tell(f"{study.name}: {len(found)} runs are {' and '.join(whose)}'s own")
+
+
+def _precision(asked: str, train: Images) -> str:
+    """A CPU computes in float32, whatever is asked."""
+    return asked if train.labels.is_cuda else "fp32"
+
+
+def _left(study: Study, out: Path, images: int) -> list[Run]:
     """The runs that have no line yet; lines of other lengths or other data (imagenet/tuning's, say) are refused."""
+    lines = out / f"{study.name}.jsonl"
     found = records(lines)
     wanted = json.loads(json.dumps({**asdict(study.recipe), "images": images}))
     for line in found:
@@ -112,31 +194,17 @@ def _left(study: Study, lines: Path, images: int) -> list[Run]:
     return [run for run in study.runs() if (run.row, run.seed) not in done]
 
 
-def stacks(runs: Sequence[Run], size: int, *, alone: bool = False) -> list[list[Run]]:
-    """Cut the runs into stacks: whole seeds first, so that a study cut short is balanced over its rows.
-
-    `alone` keeps rows apart instead, for a comparison of their times.
-    """
-    if alone:
-        rows_of = [
-            [run for run in runs if run.row == name] for name in dict.fromkeys(run.row for run in runs)
-        ]
-        return [part[k : k + size] for part in rows_of for k in range(0, len(part), size)]
-    rows = len({run.row for run in runs})
-    each = size // rows * rows if rows and size >= rows else size
-    by_seed = sorted(range(len(runs)), key=lambda i: runs[i].seed)
-    return [[runs[i] for i in sorted(by_seed[k : k + each])] for k in range(0, len(runs), each)]
-
-
-def _stack(
-    study: Study,
+def make_stack(
+    recipe: Recipe,
     runs: Sequence[Run],
     train: Images,
     test: Images,
     precision: str,
-    network: Callable[..., Network] | None,
+    network: Callable[..., Network] | None = None,
+    trace: Sequence[bool] = (),
 ) -> Stack:
-    if network is None and study.recipe.model != "resnet20":
+    """A stack with the fused kernels on a GPU, where the model has them, and in plain PyTorch elsewhere."""
+    if network is None and recipe.model != "resnet20":
         network = functools.partial(PlainNetwork, autocast=train.labels.is_cuda and precision == "bf16")
     elif network is None and train.labels.is_cuda:
         from adaxopt.lab.cifar.fused import FusedNetwork
@@ -146,45 +214,38 @@ def _stack(
             FusedNetwork, dtype=dtype, precision="tf32x3" if precision == "fp32" else "tf32"
         )
     extra: Mapping[str, Any] = {} if network is None else {"make_network": network}
-    return Stack(runs, train, test, study.recipe, trace=study.trace, **extra)
+    return Stack(runs, train, test, recipe, trace=trace, **extra)
 
 
-def _summary(stack: Stack) -> str:
-    parts = []
-    rows = list(dict.fromkeys(run.row for run in stack.runs))
-    for row in rows:
-        tests = [
-            c[-1]["test_accuracy"] for r, c in zip(stack.runs, stack.history, strict=True) if r.row == row
-        ]
-        parts.append(f"{row} {sum(t or 0 for t in tests) / len(tests):.2f}")
-    return f"epoch {stack.epoch}: " + ", ".join(parts)
+def _summary(part: Sequence[plan.Job], stack: Stack) -> str:
+    """Accuracies of the last epoch, a mean for each row; rows of several studies have their study before them."""
+    several = len({job.study.name for job in part}) > 1
+    tests: dict[str, list[float]] = {}
+    for job, curve in zip(part, stack.history, strict=True):
+        row = f"{job.study.name}/{job.run.row}" if several else job.run.row
+        tests.setdefault(row, []).append(curve[-1]["test_accuracy"] or 0.0)
+    means = (f"{row} {sum(found) / len(found):.2f}" for row, found in tests.items())
+    return f"epoch {stack.epoch}: " + ", ".join(means)
 
 
-def _record(
-    study: Study,
-    run: Run,
-    curve: list[dict[str, Any]],
-    seconds: float,
-    together: int,
-    precision: str,
-    train: Images,
-) -> dict[str, Any]:
+def _record(job: plan.Job, stack: Stack, i: int, seconds: float, precision: str) -> dict[str, Any]:
     """One run's line: what it was, how it ended, its curves, and where it ran."""
-    device = train.labels.device
-    return {
+    study, run, curve = job.study, job.run, stack.history[i]
+    line = {
         "study": study.name,
         "row": run.row,
         "seed": run.seed,
         "optimizer": run.optimizer,
         "options": dict(run.options),
         "recipe": asdict(study.recipe),
-        "images": len(train),
-        "precision": precision if device.type == "cuda" else "fp32",
+        "images": len(stack.train),
+        "precision": precision,
         "test_accuracy": curve[-1]["test_accuracy"],
         "train_accuracy": curve[-1]["train_accuracy"],
         "train_loss": curve[-1]["train_loss"],
         "curve": {key: [point[key] for point in curve] for key in curve[0]},
         "seconds": round(seconds, 1),
-        "together": together,
-        "environment": environment.describe(device, torch.get_num_threads()),
+        "together": len(stack.runs),
+        "environment": environment.describe(stack.train.labels.device, torch.get_num_threads()),
     }
+    return line | ({"trace": stack.traces.of(i)} if study.trace and stack.traces else {})

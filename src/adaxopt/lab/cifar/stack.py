@@ -80,8 +80,8 @@ class Stack:
     test_batch: int = 1000
     graphs: bool | None = None
     """Capture steps in CUDA graphs; None: where the data are on a GPU and the network allows it."""
-    trace: bool = False
-    """Keep the mean of sqrt(v-hat) of every step (see `Trace`)."""
+    trace: Sequence[bool] = ()
+    """For each run, whether the mean of sqrt(v-hat) of its steps is kept (see `Trace`); empty: for none."""
 
     def __post_init__(self) -> None:
         device = self.train.labels.device
@@ -97,7 +97,7 @@ class Stack:
         self._loss, self._right, self._tested = zeros, zeros.clone(), zeros.clone()
         self.optimizers = self._make_optimizers(device)
         batches = math.ceil(len(self.train) / self.recipe.batch)
-        self.traces = Trace(batches, len(self.runs), self.recipe, device) if self.trace else None
+        self.traces = Trace(batches, self.trace, self.recipe, device) if any(self.trace) else None
 
     def _make_optimizers(self, device: torch.device) -> list[torch.optim.Optimizer]:
         out = []
@@ -109,7 +109,7 @@ class Stack:
             p.grad = self.network.gradient[first:last]
             extra = ON_GPU.get(name, {"capturable": True}) if device.type == "cuda" else {}
             out.append(optimizers.build(name, [p], {**options, **extra}))
-            self._lr.append(float(options["lr"]))
+            self._lr.append(float(out[-1].param_groups[0]["lr"]))
             first = last
         return out
 

@@ -1,8 +1,9 @@
-"""The CIFAR-10 studies by name, each one call: `adax reproduce cifar10/table2`."""
+"""The CIFAR-10 studies by name: one in a call (`adax reproduce cifar10/table2`), or several, stacked together."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ PRECISIONS = ("bf16", "tf32", "fp32")
 
 
 def run(
-    name: str,
+    name: str | Sequence[str],
     out: str = "runs",
     *,
     data: str = "",
@@ -29,16 +30,19 @@ def run(
     epochs: int = 0,
     per_stack: int = 25,
     seconds: float = math.inf,
+    checkpoint_seconds: float = 120.0,
     precision: str = "bf16",
     reuse: str = "",
     tell: drive.Say = fetch.say,
 ) -> Path | bool:
     """Carry out the study `name` as far as `seconds` allow: the record's path, or False when more is to be done.
 
-    Results are lines of `out`/<study>.jsonl, and `tell` gets their table at the end. `data` is a folder with CIFAR-10
-    (default: where `adax data get` puts it);
+    Results are lines of `out`/<study>.jsonl, and `tell` gets their table at the end. Several names are carried out
+    together, their runs in common stacks where recipe and data allow it, and the path is that of the folder. `data` is
+    a folder with CIFAR-10 (default: where `adax data get` puts it);
     `seeds` and `epochs` other than 0 replace the study's own, and the records say so; runs that another study in `out`,
-    or a record in the folder `reuse`, has under another name are taken from there.
+    or a record in the folder `reuse`, has under another name are taken from there. At least every
+    `checkpoint_seconds`, when an epoch ends, a checkpoint is written: the same call goes on from it.
     """
     complete = carry(
         name,
@@ -49,19 +53,21 @@ def run(
         epochs=epochs,
         per_stack=per_stack,
         seconds=seconds,
+        checkpoint_seconds=checkpoint_seconds,
         precision=precision,
         reuse=reuse,
         tell=tell,
     )
     if not complete:
         return False
-    study, path = find(name), Path(out) / f"{find(name).name}.jsonl"
-    tell(tables.show(study, drive.records(path)))
-    return path
+    paths = {study.name: Path(out) / f"{study.name}.jsonl" for study in _studies(name)}
+    for study in _studies(name):
+        tell(tables.show(study, drive.records(paths[study.name])))
+    return paths[find(name).name] if isinstance(name, str) else Path(out)
 
 
 def carry(
-    name: str,
+    name: str | Sequence[str],
     out: str,
     *,
     data: str = "",
@@ -70,34 +76,41 @@ def carry(
     epochs: int = 0,
     per_stack: int = 25,
     seconds: float = math.inf,
+    checkpoint_seconds: float = 120.0,
     precision: str = "bf16",
     reuse: str = "",
     tell: drive.Say = fetch.say,
 ) -> bool:
-    """The work of `run`; True when the study is complete, False when the time was up before."""
-    study = find(name)
+    """The work of `run`; True when the studies are complete, False when the time was up before."""
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
+    chosen = _studies(name)
     if seeds:
-        study = replace(study, seeds=seeds)
+        chosen = [replace(study, seeds=seeds) for study in chosen]
     if epochs:
-        study = replace(study, recipe=replace(study.recipe, epochs=epochs))
+        chosen = [replace(study, recipe=replace(study.recipe, epochs=epochs)) for study in chosen]
     train, test = images(data, choose_device(device))
-    if study.holdout:
-        train, test = hold_out(train, study.holdout)
     return drive.carry_out(
-        study,
-        train,
-        test,
+        chosen,
+        lambda holdout: hold_out(train, holdout) if holdout else (train, test),
         Path(out),
         per_stack=per_stack,
         seconds=seconds,
+        checkpoint_seconds=checkpoint_seconds,
         precision=precision,
         reuse=[
             path for folder in (out, *filter(None, [reuse])) for path in sorted(Path(folder).glob("*.jsonl"))
         ],
         tell=tell,
     )
+
+
+def _studies(name: str | Sequence[str]) -> list[Study]:
+    """The study or studies of that name, each once."""
+    names = [name] if isinstance(name, str) else list(name)
+    if not names:
+        raise LabError(f"no study is named; known are {', '.join(NAMES)}")
+    return list({study.name: study for study in map(find, names)}.values())
 
 
 def find(name: str) -> Study:

@@ -6,7 +6,7 @@ torch's second moments are corrected here (v / (1 - b2^t)); the library's are ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,17 +18,23 @@ PER_DECADE = 40
 
 
 class Trace:
-    """A buffer of one epoch's traces, [steps, runs], and the points that are kept of all epochs."""
+    """A buffer of one epoch's traces, [steps, runs], and the points that are kept of all epochs.
 
-    def __init__(self, steps: int, runs: int, recipe: Any, device: torch.device) -> None:
+    `wanted` says which runs of the stack are traced; optimizers that none of these belongs to need no second moment.
+    """
+
+    def __init__(self, steps: int, wanted: Sequence[bool], recipe: Any, device: torch.device) -> None:
         self.steps = steps
-        self.kept: list[list[tuple[int, float]]] = [[] for _ in range(runs)]
-        self._values = torch.zeros(steps, runs, device=device)
+        self.wanted = list(wanted)
+        self.kept: list[list[tuple[int, float]]] = [[] for _ in self.wanted]
+        self._values = torch.zeros(steps, len(self.wanted), device=device)
         self._place = torch.zeros(1, dtype=torch.int64, device=device)
         self._parameters = sum(p.numel() for p in make(recipe.model, 0).parameters())
         total = steps * recipe.epochs
-        self._wanted = {round(10 ** (i / PER_DECADE)) for i in range(1000) if 10 ** (i / PER_DECADE) <= total}
-        self._wanted |= {1000, total}
+        self._iterations = {
+            round(10 ** (i / PER_DECADE)) for i in range(1000) if 10 ** (i / PER_DECADE) <= total
+        }
+        self._iterations |= {1000, total}
 
     def start(self) -> None:
         """Begin an epoch."""
@@ -36,23 +42,33 @@ class Trace:
 
     def note(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         """Write this step's row. Padding in a flat row is zero and adds nothing to the sum."""
-        parts = [_second_moment(o).sqrt().sum(1) / self._parameters for o in optimizers]
-        self._values.index_copy_(0, self._place, torch.cat(parts)[None].float())
+        for first, last, optimizer in self._traced(optimizers):
+            row = _second_moment(optimizer).sqrt().sum(1) / self._parameters
+            self._values[:, first:last].index_copy_(0, self._place, row[None].float())
         self._place.add_(1)
 
     def finish(self, epoch: int, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         """Keep the wanted iterations of the epoch that has just ended."""
         values = self._values.cpu()
-        run = 0
-        for optimizer in optimizers:
+        for first, last, optimizer in self._traced(optimizers):
             corrected = type(optimizer).__module__.startswith("torch.")
-            for _ in range(len(optimizer.param_groups[0]["params"][0])):
+            b2 = optimizer.param_groups[0]["betas"][1] if corrected else 0.0
+            for run in (run for run in range(first, last) if self.wanted[run]):
                 for step in range(self.steps):
                     t = epoch * self.steps + step + 1
-                    if t in self._wanted:
-                        b2 = optimizer.param_groups[0]["betas"][1] if corrected else 0.0
+                    if t in self._iterations:
                         self.kept[run].append((t, float(values[step, run]) / (1 - b2**t) ** 0.5))
-                run += 1
+
+    def _traced(
+        self, optimizers: Sequence[torch.optim.Optimizer]
+    ) -> Iterator[tuple[int, int, torch.optim.Optimizer]]:
+        """The optimizers of traced runs, with the range of runs that each has."""
+        first = 0
+        for optimizer in optimizers:
+            last = first + len(optimizer.param_groups[0]["params"][0])
+            if any(self.wanted[first:last]):
+                yield first, last, optimizer
+            first = last
 
     def of(self, run: int) -> dict[str, list[float]]:
         """One run's trace as a record holds it."""
