@@ -161,12 +161,27 @@ def test_a_crop_is_pillows(side, out):
     """Cut by numpy, resized and flipped by Pillow, whose bytes are rounded twice."""
     raw = np.random.default_rng(0).integers(0, 256, (24, side, side, 3), dtype=np.uint8)
     box, flip = augment.boxes(some_keys(24), side)
-    got = augment.resample(torch.from_numpy(raw), box, flip, out, torch.float64)
+    span = augment.spans(some_keys(24), side)
+    got = augment.resample(torch.from_numpy(raw).transpose(2, 3).double(), span, out)
     for picture, (top, left, height, width), turned, ours in zip(raw, box.tolist(), flip, got, strict=True):
         cut = Image.fromarray(picture[top : top + height, left : left + width])
         wanted = np.asarray(cut.resize((out, out), Image.Resampling.BILINEAR)).astype(float)
         wanted = wanted[:, ::-1] if turned else wanted
         assert np.abs(ours.permute(1, 2, 0).numpy() - wanted).max() < 1.1
+
+
+def test_a_training_batch_is_the_crop_normalised(monkeypatch):
+    """float32 and its order of operations beside float64's; crops do not depend on how many are drawn at once."""
+    raw = torch.randint(
+        0, 256, (24, 40, 40, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    span = augment.spans(some_keys(24), 40)
+    wanted = augment.normalise(augment.resample(raw.transpose(2, 3).double(), span, 32))
+    torch.testing.assert_close(augment.crop_batch(raw, span, 32).double(), wanted, rtol=0, atol=1e-4)
+    assert (span[:, 0] >= 0).all()
+    assert 0 < (span[:, 1, 1] < 0).sum() < 24
+    monkeypatch.setattr(augment, "CHUNK", 7)
+    assert torch.equal(augment.spans(some_keys(24), 40), span)
 
 
 def test_crops_are_distributed_as_they_should_be():
@@ -217,13 +232,13 @@ def test_normalisation_by_hand():
 def test_every_picture_once_and_the_same_order_for_any_number_of_processes(world, folder):
     part = cache.load(f"{folder}-16px").parts["train"]
     alone = [
-        torch.cat((b.raw.flatten(1), b.keys[:, None] % 251), 1)
+        torch.cat((b.raw.flatten(1), b.span.flatten(1)), 1)
         for b in Feed(Resident.of(part, CPU)).epoch(3, 1, 5, 0, ALONE)
     ]
     assert [len(b) for b in alone] == [5, 5, 5, 3]
     shares = [
         [
-            torch.cat((b.raw.flatten(1), b.keys[:, None] % 251), 1)
+            torch.cat((b.raw.flatten(1), b.span.flatten(1)), 1)
             for b in Feed(Mapped(part, CPU)).epoch(3, 1, 5, 0, Ranks(CPU, rank, world))
         ]
         for rank in range(world)
@@ -231,11 +246,11 @@ def test_every_picture_once_and_the_same_order_for_any_number_of_processes(world
     for batch, *parts in zip(alone, *shares, strict=True):
         assert torch.equal(torch.cat(parts), batch)
     rows = torch.cat(alone)
-    assert len(torch.unique(rows[:, :-1], dim=0)) == 18
+    assert len(torch.unique(rows[:, :-4], dim=0)) == 18
     later = list(Feed(Resident.of(part, CPU)).epoch(3, 1, 5, 2, ALONE))
-    assert torch.equal(later[0].raw.flatten(1), alone[2][:, :-1])
+    assert torch.equal(later[0].raw.flatten(1), alone[2][:, :-4])
     other = next(Feed(Resident.of(part, CPU)).epoch(3, 2, 5, 0, ALONE))
-    assert not torch.equal(other.raw.flatten(1), alone[0][:, :-1])
+    assert not torch.equal(other.raw.flatten(1), alone[0][:, :-4])
 
 
 def test_a_last_batch_smaller_than_the_processes_is_refused(data):
@@ -279,8 +294,8 @@ def test_a_step_is_the_gradient_of_the_mean_loss_of_the_batch(data):
     mine = training(data, run=book.Run("sgdm", "torch:SGD", options, 5), precision="fp64")
     net = seeded(5, "resnet18", 3, stem="small", width=4).double()
     batch = next(data.train.epoch(5, 0, 7, 0, ALONE))
-    box, flip = augment.boxes(batch.keys, 16)
-    x = augment.normalise(augment.resample(batch.raw, box, flip, 16, torch.float64))
+    assert torch.equal(batch.span, augment.spans(order.keys([5], 0, 18, 2, CPU)[0][:7], 16))
+    x = augment.normalise(augment.resample(batch.raw.transpose(2, 3).double(), batch.span, 16))
     scores = net(x)
     loss = (torch.logsumexp(scores, 1) - scores[torch.arange(7), batch.labels]).mean()
     grads = torch.autograd.grad(loss, list(net.parameters()))
@@ -353,7 +368,7 @@ def test_a_graphs_inputs_are_the_batches(data, monkeypatch):
     """In the place of a graph, which a CPU has not, the step itself on the tensors that a graph would read."""
 
     def capture(self, batch):
-        self._static = type(batch)(batch.raw.clone(), batch.labels.clone(), batch.keys.clone(), batch.total)
+        self._static = type(batch)(batch.raw.clone(), batch.labels.clone(), batch.span.clone(), batch.total)
         self._graph = types.SimpleNamespace(
             replay=lambda: replays.append(self.step) or self._compute(self._static)
         )
@@ -369,8 +384,14 @@ def test_a_graphs_inputs_are_the_batches(data, monkeypatch):
 def test_what_a_run_refuses(data):
     mine = training(data)
     mine.advance(stop=lambda: True)
-    with pytest.raises(LabError, match="checkpoint of a run with other settings"):
+    with pytest.raises(LabError, match=r"checkpoint of a run with other settings \(run\)"):
         training(data, run=a_run(seed=1)).load(mine.state())
+    with pytest.raises(
+        LabError, match="checkpoint of a run on other pictures: '', now 'abc'; finish that one"
+    ):
+        training(data, digest="abc").load(mine.state())
+    with pytest.raises(LabError, match="graph=True with 2 processes: a CUDA graph is for one process alone"):
+        Training(a_run(), SMALL, data.train, data.test, 3, Ranks(CPU, 0, 2), graph=True)
     with pytest.raises(LabError, match="pictures of 16 pixels; the recipe asks for 64"):
         training(data, recipe=Recipe())
     with pytest.raises(LabError, match="unknown precision 'fp8'"):

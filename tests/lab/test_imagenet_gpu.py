@@ -107,7 +107,8 @@ def test_crops_are_those_of_a_cpu():
     keys = order.keys([0], 0, 32, 2, torch.device("cpu"))[0]
     boxes = [augment.boxes(k, 64) for k in (keys, keys.cuda())]
     assert all(torch.equal(a, b.cpu()) for a, b in zip(*boxes, strict=True))
-    here, there = augment.crop_batch(raw, keys, 64), augment.crop_batch(raw.cuda(), keys.cuda(), 64)
+    span = augment.spans(keys, 64)
+    here, there = augment.crop_batch(raw, span, 64), augment.crop_batch(raw.cuda(), span.cuda(), 64)
     torch.testing.assert_close(there.cpu(), here, rtol=1e-4, atol=1e-4)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from picture_sets import SMALL, small
+from picture_sets import SMALL, make, small, tiny
 
 from adaxopt.lab.cifar.stack import Recipe as CifarRecipe
 from adaxopt.lab.errors import LabError
@@ -144,6 +145,108 @@ def test_a_study_end_to_end_in_one_go_and_in_pieces(folder, tmp_path, monkeypatc
     assert not list((tmp_path / "two").glob("*.pt"))
 
 
+def options_of(folder, out):
+    words = [
+        "--data",
+        str(folder),
+        "--device",
+        "cpu",
+        "--seeds",
+        "1",
+        "--precision",
+        "fp32",
+        "--workers",
+        "1",
+    ]
+    return [*words, "--out", str(out)]
+
+
+def repeated(arguments, seconds):
+    """The command again and again until it is complete; its exit codes."""
+    codes = []
+    while not codes or codes[-1] == 3:
+        codes.append(command.main([*arguments, "--seconds", str(seconds)]))
+    return codes
+
+
+def test_several_studies_in_one_command_in_one_go_and_in_pieces(folder, tmp_path, monkeypatch):
+    """tuned follows tuning; cut at any step, the records are those of one go, and each picture is opened once."""
+    tinier(monkeypatch, epochs=1)
+    monkeypatch.chdir(tmp_path)
+    read = []
+    kept = studies.pictures
+    monkeypatch.setattr(studies, "pictures", lambda part, *rest: read.append(0) or kept(part, *rest))
+    names = ["tiny", "tuning", "tuned", "tiny"]
+    assert command.main([*names, *options_of(folder, tmp_path / "one")]) == 0
+    assert len(read) == 2  # train and val
+    monkeypatch.setattr(drive, "time", types.SimpleNamespace(monotonic=itertools.count().__next__))
+    codes = repeated([*names, *options_of(folder, tmp_path / "two")], 60)
+    assert codes[-1] == 0
+    assert len(codes) > 4
+    for name, count in (("tiny", 5), ("tuning", 25), ("tuned", 5)):
+        whole, pieces = (drive.records(tmp_path / out / f"{name}.jsonl") for out in ("one", "two"))
+        assert len(whole) == count
+        said = [[(r["row"], r["seed"], r["options"], r["curve"]) for r in found] for found in (whole, pieces)]
+        assert said[0] == said[1]
+    best = book.best_rates(drive.records(tmp_path / "two" / "tuning.jsonl"))
+    assert {r["row"]: r["options"]["lr"] for r in pieces} == best
+    assert {path.suffix for path in (tmp_path / "two").iterdir()} == {".jsonl", ".lock"}
+
+
+def test_a_study_that_does_not_exist_is_named(capsys):
+    with pytest.raises(SystemExit):
+        command.main(["tiny", "tunning"])
+    assert "unknown study 'tunning'; known are tiny, tuning, tuned" in capsys.readouterr().err
+    with pytest.raises(LabError, match="no study is named"):
+        studies.run([])
+
+
+def test_a_study_has_one_writer(folder, tmp_path, monkeypatch, capsys):
+    """While a process is at a study, another one in the same folder is told who has it."""
+    tinier(monkeypatch, epochs=1)
+    others = []
+
+    def tell(text):
+        if not others and "epoch 1 of" in text:
+            environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
+            call = [sys.executable, "-c", SECOND, str(folder), str(tmp_path)]
+            others.append(subprocess.run(call, env=environment, capture_output=True, text=True))
+
+    studies.run("tiny", tmp_path, data=str(folder), device="cpu", seeds=1, precision="fp32", tell=tell)
+    assert others[0].stdout.strip() == (
+        f"{tmp_path / 'tiny.jsonl'}: process {os.getpid()} on {platform.node()} writes this study; wait for it, "
+        "stop it, or choose another --out"
+    )
+    assert len(drive.records(tmp_path / "tiny.jsonl")) == 5
+    assert command.main(["tiny", *options_of(folder, tmp_path)]) == 0  # and it is free again
+
+
+SECOND = """
+import sys
+from adaxopt.lab.errors import Busy
+from adaxopt.lab.imagenet import book, studies
+from adaxopt.lab.imagenet.recipe import Recipe
+from dataclasses import replace
+book.STUDIES["tiny"] = replace(book.TINY, recipe=Recipe(epochs=1, batch=7, size=16, stored=16, width=4))
+try:
+    studies.run("tiny", sys.argv[2], data=sys.argv[1], device="cpu", precision="fp32", tell=lambda text: None)
+except Busy as error:
+    print(error)
+"""
+
+
+def test_a_checkpoint_of_other_pictures_is_refused(folder, tmp_path, monkeypatch, capsys):
+    tinier(monkeypatch)
+    monkeypatch.setattr(drive, "time", types.SimpleNamespace(monotonic=itertools.count().__next__))
+    assert command.main(["tiny", *options_of(folder, tmp_path / "out"), "--seconds", "14"]) == 3
+    assert (tmp_path / "out" / "tiny-sgdm-0.pt").is_file()
+    tiny(tmp_path / "others", make(seed=1))
+    assert command.main(["tiny", *options_of(tmp_path / "others", tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert "tiny-sgdm-0.pt: checkpoint of a run on other pictures" in said
+    assert said.count("\n") == 1
+
+
 def tried(best):
     """Lines of tuning in which each method's `best` lr is the best."""
     return [
@@ -225,7 +328,9 @@ def test_rates_are_judged_by_the_mean_over_seeds():
 
 
 def test_tuning_keeps_a_tenth_from_training(folder):
-    found = studies.load(replace(book.TUNING, recipe=SMALL), str(folder), Ranks(torch.device("cpu")))
+    found = studies.load(
+        replace(book.TUNING, recipe=SMALL), studies.Opened(str(folder)), Ranks(torch.device("cpu"))
+    )
     assert (len(found.train), len(found.test)) == (16, 2)
     assert found.train.pictures is found.test.pictures
 

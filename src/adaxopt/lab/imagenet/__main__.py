@@ -4,9 +4,10 @@
     decode PLACE OUT          a pack or folders as a memory-mapped cache of pixels, by all processors
     verify PLACE              compare a pack or a cache with its hashes
     speed --data PLACE        pictures a second, with and without the network
-    STUDY --data PLACE        tiny, tuning, tuned, tiny-resnet50, resnet18, resnet50; also under torchrun
+    STUDY ... --data PLACE    tiny, tuning, tuned, tiny-resnet50, resnet18, resnet50, one after the other; also under
+                              torchrun
 
-Exit code 3: the time (--seconds) was up before the study was complete; the same command goes on.
+Exit code 3: the time (--seconds) was up before the studies were complete; the same command goes on.
 """
 
 # What needs torch is imported where it is used: decoding starts processes, and each reads this file again.
@@ -18,7 +19,6 @@ import math
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from adaxopt.lab.errors import LabError
 
@@ -28,6 +28,12 @@ STUDIES = ("tiny", "tuning", "tuned", "tiny-resnet50", "resnet18", "resnet50")
 def say(text: str) -> None:
     """A line of progress."""
     print(text, flush=True)
+
+
+def _study(name: str) -> str:
+    if name not in STUDIES:
+        raise argparse.ArgumentTypeError(f"unknown study {name!r}; known are {', '.join(STUDIES)}")
+    return name
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
         for key in ("batch", "width", "groups"):
             one.add_argument(f"--{key}", type=int, default=0)
     for one in studies:
+        one.add_argument("then", nargs="*", type=_study, metavar="STUDY", help="studies that follow")
         one.add_argument("--out", default="runs")
         one.add_argument("--seconds", type=float, default=math.inf)
         one.add_argument("--checkpoint-seconds", type=float, default=60.0)
@@ -112,9 +119,14 @@ def measure(given: argparse.Namespace) -> int:
         studies.find(given.study), batch=given.batch, width=given.width, groups=given.groups
     )
     with joined(given.device) as ranks:
-        data = studies.load(study, given.data, ranks, tell=say, **_loading(given))
+        opened = studies.Opened(
+            given.data, given.cache, False if given.mapped else None, workers=given.workers
+        )
+        data = studies.load(study, opened, ranks, say if ranks.first else (lambda text: None))
         how = drive.How(given.precision, False if given.contiguous else None, compiled=given.compiled)
         found = speed.measure(data, study.recipe, ranks, how, given.batches, say)
+    if not ranks.first:
+        return 0
     say(tables.speed_table(found))
     if given.record:
         Path(given.record).parent.mkdir(parents=True, exist_ok=True)
@@ -122,13 +134,8 @@ def measure(given: argparse.Namespace) -> int:
     return 0
 
 
-def _loading(given: argparse.Namespace) -> dict[str, Any]:
-    resident = False if given.mapped else None
-    return {"cache_folder": given.cache, "resident": resident, "workers": given.workers}
-
-
 def carry(given: argparse.Namespace) -> int:
-    """A study."""
+    """Studies."""
     from adaxopt.lab.imagenet import studies
 
     options = {
@@ -146,7 +153,7 @@ def carry(given: argparse.Namespace) -> int:
     }
     sizes = {key: getattr(given, key) for key in ("seeds", "epochs", "batch", "width", "groups")}
     done = studies.run(
-        given.command,
+        [given.command, *given.then],
         given.out,
         channels_last=False if given.contiguous else None,
         graph=False if given.no_graph else None,

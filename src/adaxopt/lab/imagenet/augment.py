@@ -6,7 +6,10 @@ if none fits, the whole (square) picture. Then a flip with probability 1/2. The 
 (triangle filter, wider when it shrinks), written as two products with banded matrices; nothing is rounded to bytes.
 
 Keys are functions of (seed, epoch, place in the order): nothing to save, the same on every device and for any number of
-processes.
+processes. `spans` turns them into crops, an epoch at once; `crop_batch` is what is left to every step.
+
+A batch of 256 pictures of 64 pixels has 0.8 GFLOP of products, over 13 MB of pixels in float32 (read and written four
+times) and 8 MB of weights (ten times): 0.05 ms at a GPU's 4 TB/s, so the number of kernels is what counts.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ STD = (0.229, 0.224, 0.225)
 AREA = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 TRIES = 10
+CHUNK = 2**16
+"""Keys that are turned into crops at once: each has 23 numbers of eight bytes on the way."""
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 
 
@@ -52,31 +57,47 @@ def boxes(keys: Tensor, side: int, area: tuple[float, float] = AREA) -> tuple[Te
     return torch.stack((top, left, height, width), 1).long(), draws[:, -1] < 0.5
 
 
-def weights(start: Tensor, length: Tensor, side: int, out: int, dtype: torch.dtype) -> Tensor:
-    """[n, out, side]: row o of a picture's matrix averages the pixels start..start+length that fall on pixel o.
+def spans(keys: Tensor, side: int) -> Tensor:
+    """[n, 2, 2] int32: where each key's crop begins, and its length, along rows and columns.
 
-    w_j is max(0, 1 - |j + 1/2 - centre| / max(scale, 1)), within the crop, divided by its sum; scale = length/out,
-    centre = start + (o + 1/2) scale.
+    A flip is a length below 0, counted from the crop's other edge.
     """
-    device = start.device
-    start_, length_ = start[:, None, None].to(dtype), length[:, None, None].to(dtype)
-    scale = length_ / out
-    centre = start_ + (torch.arange(out, device=device, dtype=dtype)[None, :, None] + 0.5) * scale
-    place = torch.arange(side, device=device, dtype=dtype)[None, None, :] + 0.5
-    found = (1 - (place - centre).abs() / scale.clamp(min=1.0)).clamp(min=0.0)
-    found = found * ((place > start_) & (place < start_ + length_))
-    return found / found.sum(2, keepdim=True)
+    found = torch.empty((len(keys), 2, 2), dtype=torch.int32, device=keys.device)
+    for into, some in zip(found.split(CHUNK), keys.split(CHUNK), strict=True):
+        box, flip = boxes(some, side)
+        top, left, height, width = box.unbind(1)
+        turned = torch.where(flip, left + width, left), torch.where(flip, -width, width)
+        into.copy_(torch.stack((top, height, *turned), 1).view(-1, 2, 2))
+    return found
 
 
-def resample(raw: Tensor, box: Tensor, flip: Tensor, out: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """[n, side, side, 3] uint8 and a crop of each to [n, 3, out, out] in 0..255."""
-    n, side = raw.shape[:2]
-    rows = weights(box[:, 0], box[:, 2], side, out, dtype)
-    columns = weights(box[:, 1], box[:, 3], side, out, dtype)
-    columns = torch.where(flip[:, None, None], columns.flip(1), columns)
-    half = torch.bmm(rows, raw.to(dtype).reshape(n, side, side * 3)).view(n, out, side, 3)
-    turned = half.permute(0, 2, 1, 3).reshape(n, side, out * 3)
-    return torch.bmm(columns, turned).view(n, out, out, 3).permute(0, 3, 2, 1)
+def weights(span: Tensor, side: int, out: int) -> Tensor:
+    """[..., out, side]: row o of a matrix averages the pixels of the span [..., 2] that fall on pixel o.
+
+    w_j is max(0, 1 - |j + 1/2 - centre| / wide), within the crop, divided by its sum; wide = max(|scale|, 1), scale =
+    length/out, centre = start + (o + 1/2) scale. A pixel beyond the crop is put infinitely far away.
+    """
+    start, length = span[..., :1], span[..., 1:]
+    scale = length / out
+    wide = scale.abs().clamp(min=1.0)
+    centre = torch.addcmul(start, _halves(out, span.dtype, span.device), scale)
+    place = _halves(side, span.dtype, span.device)
+    beyond = (place - (start + length / 2)).abs() > length.abs() / 2
+    place = (place / wide).masked_fill_(beyond, math.inf)
+    found = place[..., None, :] - (centre / wide)[..., None]
+    found = found.abs_().neg_().add_(1).clamp_(min=0)
+    return found.div_(found.sum(-1, keepdim=True))
+
+
+def resample(planes: Tensor, span: Tensor, out: int) -> Tensor:
+    """[n, side, 3, side], the colours between rows and columns, and a crop of each to [n, 3, out, out].
+
+    In this order of the axes both products are plain, with nothing to be moved between them.
+    """
+    n, side = planes.shape[:2]
+    rows, columns = weights(span.to(planes.dtype), side, out).unbind(1)
+    half = torch.bmm(planes.reshape(n, side * 3, side), columns.mT)
+    return torch.bmm(rows, half.view(n, side, 3 * out)).view(n, out, 3, out).transpose(1, 2)
 
 
 def normalise(pixels: Tensor) -> Tensor:
@@ -92,9 +113,22 @@ def _constants(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor
     return mean, std
 
 
-def crop_batch(raw: Tensor, keys: Tensor, out: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A training batch: crop, flip, normalise."""
-    return normalise(resample(raw, *boxes(keys, raw.shape[1]), out, dtype))
+@functools.cache
+def _halves(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """1/2, 3/2, ...: the middles of pixels."""
+    return torch.arange(count, dtype=dtype, device=device) + 0.5
+
+
+def crop_batch(raw: Tensor, span: Tensor, out: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A training batch: normalise, crop, flip. Weights sum to 1, so the order of the two makes no difference.
+
+    raw [n, side, side, 3] uint8, span from `spans`; [n, 3, out, out].
+    """
+    n, side = raw.shape[:2]
+    mean, std = (value[:, 0] for value in _constants(dtype, raw.device))
+    planes = torch.empty((n, side, 3, side), dtype=dtype, device=raw.device)
+    torch.sub(raw.transpose(2, 3), mean, out=planes).div_(std)
+    return resample(planes, span, out)
 
 
 def middle_batch(raw: Tensor, out: int, dtype: torch.dtype = torch.float32) -> Tensor:

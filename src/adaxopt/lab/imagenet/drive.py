@@ -10,9 +10,12 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
+import platform
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,7 @@ import torch
 from adaxopt.lab import environment, files
 from adaxopt.lab.cifar.drive import records
 from adaxopt.lab.cifar.stack import Run
-from adaxopt.lab.errors import StoreError
+from adaxopt.lab.errors import Busy, LabError, StoreError
 from adaxopt.lab.imagenet.book import Study
 from adaxopt.lab.imagenet.feed import Feed
 from adaxopt.lab.imagenet.ranks import Ranks
@@ -73,15 +76,48 @@ def carry_out(
 ) -> bool:
     """Run what `out` does not hold yet; True when the study is complete, False when the time was up before.
 
-    `seconds` are counted from `began` (a value of `now`; the call itself if None).
+    `seconds` are counted from `began` (a value of `now`; the call itself if None). A study that another process writes
+    into `out` at this time raises Busy.
     """
     out.mkdir(parents=True, exist_ok=True)
-    lines = out / f"{study.name}.jsonl"
     start = now() if began is None else began
 
     def over() -> bool:
         return now() - start > seconds - MARGIN
 
+    with _alone(out, study.name, ranks):
+        return _all(study, data, out, ranks, how, over, tell)
+
+
+@contextmanager
+def _alone(out: Path, name: str, ranks: Ranks) -> Iterator[None]:
+    """Hold the study's lock in the first process; who holds it stands in the file. The kernel frees it with a death."""
+    path = out / f".{name}.lock"
+    with ExitStack() as held:
+        failed: LabError | None = None
+        if ranks.first:
+            try:
+                held.enter_context(files.locked(path))
+                path.write_text(f"process {os.getpid()} on {platform.node()}")
+            except Busy:
+                holder = path.read_text() or "another process"
+                failed = Busy(
+                    f"{out / name}.jsonl: {holder} writes this study; wait for it, stop it, or choose another --out"
+                )
+            except LabError as error:
+                failed = error
+            except OSError as error:
+                failed = files.failed(path, error)
+        if not ranks.agree(failed is None):
+            raise failed or LabError("the first process could not begin the study; its message says why")
+        yield
+
+
+def _all(
+    study: Study, data: Data, out: Path, ranks: Ranks, how: How, over: Callable[[], bool], tell: Say
+) -> bool:
+    """Every run that has no line yet, one after the other."""
+    lines = out / f"{study.name}.jsonl"
     for run in study.runs():
         _refuse_others(lines, study, run, data, how, ranks)
         place = out / f"{study.name}-{re.sub(r'[^a-z0-9.-]+', '-', run.row)}-{run.seed}.pt"
@@ -109,6 +145,7 @@ def carry_out(
             channels_last=how.channels_last,
             graph=how.graph,
             compiled=how.compiled,
+            digest=data.digest,
         )
         if not _one(study, training, place, how, over, tell):
             return False
@@ -125,7 +162,10 @@ def _one(
     """One run, from its checkpoint if there is one, to its end or to the end of the time."""
     run, ranks = training.run, training.ranks
     if saved := _load(place):
-        training.load(saved)
+        try:
+            training.load(saved)
+        except LabError as error:
+            raise StoreError(f"{place}: {error}") from error
         tell(f"{study.name} {run.row} seed {run.seed}: goes on from step {training.step} of {training.steps}")
     last = time.monotonic()
 

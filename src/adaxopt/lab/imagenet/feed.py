@@ -18,6 +18,7 @@ from torch import Tensor
 
 from adaxopt.lab.cifar import order
 from adaxopt.lab.errors import LabError
+from adaxopt.lab.imagenet import augment
 from adaxopt.lab.imagenet.cache import Part
 from adaxopt.lab.imagenet.ranks import Ranks
 from adaxopt.lab.imagenet.source import check_hash
@@ -114,11 +115,11 @@ def pictures(part: Part, device: torch.device, resident: bool | None = None) -> 
 
 @dataclass
 class Batch:
-    """This process's share of one batch of `total` pictures; `keys` decide the crops."""
+    """This process's share of one batch of `total` pictures; `span` is the crop of each (`augment.spans`)."""
 
     raw: Tensor
     labels: Tensor
-    keys: Tensor
+    span: Tensor
     total: int
 
 
@@ -146,12 +147,12 @@ class Feed:
                 f"{ranks.world} processes; choose another batch"
             )
         mixed = order.permutations([seed], number, n, device)[0].long()
-        keys = order.keys([seed], number, n, 2, device)[0]
+        span = augment.spans(order.keys([seed], number, n, 2, device)[0], self.pictures.side)
         places = [(a + begin, a + end) for a, b in cuts[skip:] for begin, end in (ranks.share(b - a),)]
         rows = [self._rows(mixed[a:b]) for a, b in places]
         found = self.pictures.batches(rows)
         for (a, b), (first, last), chosen, raw in zip(cuts[skip:], places, rows, found, strict=True):
-            yield Batch(raw, self.pictures.labels.index_select(0, chosen), keys[first:last], b - a)
+            yield Batch(raw, self.pictures.labels.index_select(0, chosen), span[first:last], b - a)
 
     def in_order(self, batch: int, ranks: Ranks) -> Iterator[tuple[Tensor, Tensor]]:
         """This process's share of all pictures, in order."""

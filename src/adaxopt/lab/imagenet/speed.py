@@ -52,8 +52,8 @@ def measure(
         )
 
     row("read, no network", lambda batch: None)
-    row("read and crop, no network", lambda batch: augment.crop_batch(batch.raw, batch.keys, recipe.size))
-    graphs = (False, True) if ranks.device.type == "cuda" else (False,)
+    row("read and crop, no network", lambda batch: augment.crop_batch(batch.raw, batch.span, recipe.size))
+    graphs = (False, True) if ranks.device.type == "cuda" and ranks.world == 1 else (False,)
     for compiled, graph in product((False, True) if how.compiled else (False,), graphs):
         training = Training(
             RUN,

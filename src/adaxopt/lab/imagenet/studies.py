@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from adaxopt.lab.data import default_root, fetch
 from adaxopt.lab.errors import LabError, unknown
-from adaxopt.lab.imagenet import cache, drive, tables
+from adaxopt.lab.imagenet import cache as caches
+from adaxopt.lab.imagenet import drive, tables
 from adaxopt.lab.imagenet.book import STUDIES, Study, best_rates, tuned_rows
 from adaxopt.lab.imagenet.feed import Feed, hold_out, pictures
 from adaxopt.lab.imagenet.ranks import Ranks, joined
@@ -19,7 +21,7 @@ NAMES = tuple(f"imagenet/{name}" for name in STUDIES)
 
 
 def run(
-    name: str,
+    name: str | Sequence[str],
     out: str | Path = "runs",
     *,
     data: str = "",
@@ -42,7 +44,8 @@ def run(
     tell: drive.Say = fetch.say,
 ) -> Path | bool:
     """Carry out the study `name` as far as `seconds` (decoding included) allow: the record's path, or False when more
-    is to be done.
+    is to be done. Several names are several studies, one after the other: `tuned` may follow `tuning`, whose best rates
+    it takes; the path is the last one's.
 
     Results are lines of `out`/<study>.jsonl, and `tell` gets their table at the end. `data` is a cache, a pack or a
     folder with train/ and val/ (default: where `adax data get tiny-imagenet` puts it), decoded once into `cache`
@@ -53,26 +56,25 @@ def run(
     began = drive.now()
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
-    study = changed(find(name), seeds=seeds, epochs=epochs, batch=batch, groups=groups, width=width)
+    sizes = dict(seeds=seeds, epochs=epochs, batch=batch, groups=groups, width=width)
+    names = dict.fromkeys([name] if isinstance(name, str) else name)
+    chosen = [changed(find(one), **sizes) for one in names]
+    if not chosen:
+        raise LabError("no study is named; known are " + ", ".join(NAMES))
+    how = drive.How(precision, channels_last, graph, checkpoint_seconds, compiled)
+    opened = Opened(data, cache, resident, on_error, workers)
     with joined(device) as ranks:
         say: drive.Say = tell if ranks.first else (lambda text: None)
-        if study.name == "tuned":
-            study = _tuned(study, Path(out))
-        given = load(
-            study,
-            data,
-            ranks,
-            cache_folder=cache,
-            resident=resident,
-            on_error=on_error,
-            workers=workers,
-            tell=say,
-        )
-        how = drive.How(precision, channels_last, graph, checkpoint_seconds, compiled)
-        if not drive.carry_out(study, given, Path(out), ranks, how, seconds=seconds, began=began, tell=say):
-            return False
-        path = Path(out) / f"{study.name}.jsonl"
-        say(tables.show(study, drive.records(path)))
+        for study in chosen:
+            if study.name == "tuned":
+                study = _tuned(study, Path(out))
+            given = load(study, opened, ranks, say)
+            if not drive.carry_out(
+                study, given, Path(out), ranks, how, seconds=seconds, began=began, tell=say
+            ):
+                return False
+            path = Path(out) / f"{study.name}.jsonl"
+            say(tables.show(study, drive.records(path)))
     return path
 
 
@@ -115,35 +117,61 @@ def place_of(data: str) -> Path:
     )
 
 
-def load(
-    study: Study,
-    data: str,
-    ranks: Ranks,
-    *,
-    cache_folder: str = "",
-    resident: bool | None = None,
-    on_error: str = "raise",
-    workers: int = 0,
-    tell: drive.Say = lambda text: None,
-) -> drive.Data:
-    """The pictures on the device, decoded first if need be (by the first process; the others wait)."""
-    found = None
-    options = dict(cache=cache_folder, on_error=on_error, workers=workers, tell=tell)
-    failed: LabError | None = None
-    if ranks.first:
-        try:
-            found = cache.obtain(place_of(data), study.recipe.stored, **options)  # type: ignore[arg-type]
-        except LabError as error:
-            failed = error
-    if not ranks.agree(failed is None):
-        raise failed or LabError("the first process could not read the pictures; its message says why")
-    if found is None:  # the first process has seen to it: thousands of files need not be looked at again
-        found = cache.load(cache.folder_of(place_of(data), study.recipe.stored, cache_folder))
-    train = Feed(pictures(found.parts["train"], ranks.device, resident))
+@dataclass
+class Opened:
+    """Where pictures are and how they are read; what was read is kept for the next study of the same size."""
+
+    data: str = ""
+    cache_folder: str = ""
+    resident: bool | None = None
+    on_error: str = "raise"
+    workers: int = 0
+    _found: dict[int, caches.Cache] = field(default_factory=dict)
+    _feeds: dict[tuple[int, str], Feed] = field(default_factory=dict)
+
+    def found(self, stored: int, ranks: Ranks, tell: drive.Say) -> caches.Cache:
+        """The cache of this size, made first if need be (by the first process; the others wait)."""
+        if stored in self._found:
+            return self._found[stored]
+        failed: LabError | None = None
+        if ranks.first:
+            try:
+                self._found[stored] = caches.obtain(
+                    place_of(self.data),
+                    stored,
+                    cache=self.cache_folder,
+                    on_error=self.on_error,
+                    workers=self.workers,
+                    tell=tell,
+                )
+            except LabError as error:
+                failed = error
+        if not ranks.agree(failed is None):
+            raise failed or LabError("the first process could not read the pictures; its message says why")
+        if not ranks.first:  # the first has seen to it: thousands of files need not be looked at again
+            self._found[stored] = caches.load(
+                caches.folder_of(place_of(self.data), stored, self.cache_folder)
+            )
+        return self._found[stored]
+
+    def feed(self, stored: int, split: str, ranks: Ranks) -> Feed:
+        """A split on the device."""
+        key = (stored, split)
+        if key not in self._feeds:
+            part = self._found[stored].parts[split]
+            self._feeds[key] = Feed(pictures(part, ranks.device, self.resident))
+        return self._feeds[key]
+
+
+def load(study: Study, opened: Opened, ranks: Ranks, tell: drive.Say = lambda text: None) -> drive.Data:
+    """The pictures that the study trains and tests on."""
+    stored = study.recipe.stored
+    found = opened.found(stored, ranks, tell)
+    train = opened.feed(stored, "train", ranks)
     if study.holdout:
         train, test = hold_out(train, max(1, round(study.holdout * len(train))))
     else:
-        test = Feed(pictures(found.parts["val"], ranks.device, resident))
+        test = opened.feed(stored, "val", ranks)
     tell(
         f"{study.name}: {len(train):,} pictures of {len(found.classes)} classes to train on, {len(test):,} to test"
         + (f"; {len(found.skipped)} skipped" if found.skipped else "")

@@ -62,7 +62,11 @@ class Training:
         channels_last: bool | None = None,
         graph: bool | None = None,
         compiled: bool = False,
+        digest: str = "",
     ) -> None:
+        """`digest` says which pictures these are; a checkpoint of others is refused."""
+        if graph and ranks.world > 1:
+            raise LabError(f"graph=True with {ranks.world} processes: a CUDA graph is for one process alone")
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)
         if train.pictures.side != recipe.stored:
@@ -74,7 +78,7 @@ class Training:
                 f"{ranks.world} processes; choose another batch"
             )
         self.run, self.recipe, self.train, self.test, self.ranks = run, recipe, train, test, ranks
-        self.precision = precision
+        self.precision, self.digest = precision, digest
         device, cuda = ranks.device, ranks.device.type == "cuda"
         self.dtype = torch.float64 if precision == "fp64" else torch.float32
         if channels_last and not cuda and recipe.width < NARROW:
@@ -199,7 +203,7 @@ class Training:
         assert self._static is not None
         self._static.raw.copy_(batch.raw)
         self._static.labels.copy_(batch.labels)
-        self._static.keys.copy_(batch.keys)
+        self._static.span.copy_(batch.span)
         self._graph.replay()
 
     def _capture(self, batch: Batch) -> None:
@@ -207,7 +211,7 @@ class Training:
 
         `thread_local`: threads that read ahead ask for pinned memory meanwhile, which must not end the capture.
         """
-        self._static = Batch(batch.raw.clone(), batch.labels.clone(), batch.keys.clone(), batch.total)
+        self._static = Batch(batch.raw.clone(), batch.labels.clone(), batch.span.clone(), batch.total)
         self.optimizer.zero_grad(set_to_none=True)
         self._graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
@@ -216,14 +220,19 @@ class Training:
 
     def _compute(self, batch: Batch) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        x = augment.crop_batch(batch.raw, batch.keys, self.recipe.size, self.dtype)
+        x = augment.crop_batch(batch.raw, batch.span, self.recipe.size, self.dtype)
         with self._autocast():
-            scores = self.model(x.contiguous(memory_format=self.layout))
+            scores = self.model(self._input(x))
         loss = F.cross_entropy(scores.to(self.dtype), batch.labels, reduction="sum")
         (loss * (self.ranks.world / batch.total)).backward()
         self.optimizer.step()
         right = (scores.detach().argmax(1) == batch.labels).sum()
         self.sums += torch.stack((loss.detach().double(), right.double()))
+
+    def _input(self, x: Tensor) -> Tensor:
+        """As the first layer takes it, in one pass: autocast would cast what is laid out already once more."""
+        dtype = torch.bfloat16 if self.precision == "bf16" else self.dtype
+        return x.to(dtype, memory_format=self.layout)
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.ranks.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
@@ -252,7 +261,7 @@ class Training:
         for raw, labels in self.test.in_order(TEST_BATCH, self.ranks):
             x = augment.middle_batch(raw, self.recipe.size, self.dtype)
             with self._autocast():
-                scores = self.network(x.contiguous(memory_format=self.layout))
+                scores = self.network(self._input(x))
             right += (scores.argmax(1) == labels).sum()
         self.network.train()
         return 100 * self.ranks.gather(right).sum().item() / len(self.test)
@@ -282,6 +291,7 @@ class Training:
             "run": [run.row, run.optimizer, {k: _plain(v) for k, v in run.options.items()}, run.seed],
             "recipe": {k: _plain(v) for k, v in recipe.items()},
             "images": len(self.train),
+            "digest": self.digest,
             "precision": self.precision,
         }
 
@@ -302,9 +312,11 @@ class Training:
     def load(self, saved: Mapping[str, Any]) -> None:
         """Go on from `state` of the same run, in the same bits with the same number of processes (on a CPU)."""
         for key, value in self._identity().items():
-            if saved[key] != value:
+            if saved.get(key) != value:
+                what = "on other pictures" if key == "digest" else f"with other settings ({key})"
                 raise LabError(
-                    f"checkpoint of a run with other settings ({key}); finish that one, or move its checkpoint away"
+                    f"checkpoint of a run {what}: {saved.get(key)!r}, now {value!r}; finish that one, or move its "
+                    "checkpoint away"
                 )
         self.epoch, self.batch, self.step = saved["at"]
         self.seconds, self.history = saved["seconds"], [dict(line) for line in saved["history"]]

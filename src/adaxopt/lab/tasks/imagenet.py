@@ -91,7 +91,7 @@ class ImageNet:
         raw, labels = batch
         if model.training:  # keys from torch's generator, whose state is in the run's checkpoint
             keys = torch.randint(-HIGH, HIGH, (len(raw),), device=raw.device)
-            x = augment.crop_batch(raw, keys, self.recipe.size)
+            x = augment.crop_batch(raw, augment.spans(keys, raw.shape[1]), self.recipe.size)
         else:
             x = augment.middle_batch(raw, self.recipe.size)
         low = raw.is_cuda and self.precision == "bf16"
