@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from adaxopt.rule import Numbers
 from adaxopt.torch import fused_cpu, operators, precision, state
@@ -190,9 +191,7 @@ def _update_fused(optimizer: Engine, group: Group, taken: Lists, n: Numbers) -> 
     impossible = fused_cpu.impossible(optimizer.method.rule, n.p, n.clip, optimizer._project is not None)
     if impossible or n.k < fused_cpu.LEAST_GAIN or not taken.params[0].is_cpu:
         return everything
-    xs = [plain(p) for p in taken.params]
-    gs = [plain(state.local_gradient(p, g)) for p, g in zip(taken.params, taken.grads, strict=True)]
-    ms, vs, tops = ([plain(t) for t in items] for items in (taken.ms, taken.vs, taken.tops))
+    xs, gs, ms, vs, tops = plain_lists(taken)
     left = []
     for i in everything:
         reason = fused_cpu.unsuitable(xs[i], gs[i], ms[i], vs[i])
@@ -223,8 +222,7 @@ def update(optimizer: Engine, group: Group, taken: Lists, n: Numbers, wake: Sequ
         [state.first_element(p) for p in params] if low else (),
         taken.steps,
     )
-    gs = [plain(state.local_gradient(p, g)) for p, g in zip(params, taken.grads, strict=True)]
-    xs, ms, vs, tops = ([plain(t) for t in items] for items in (params, taken.ms, taken.vs, taken.tops))
+    xs, gs, ms, vs, tops = plain_lists(taken)
     compensations = [plain(c) for c in taken.compensations] if params[0].dtype in state.LOW else []
     olds = None
     if taken.windows:
@@ -268,6 +266,16 @@ def _arithmetic(taken: Lists) -> torch.dtype:
 def unscaled(g: Tensor, scale: Tensor) -> Tensor:
     """The gradient without GradScaler's factor, in the arithmetic of the step: float16 would lose what it saved."""
     return (g.float() if g.dtype in state.LOW else g) / scale.to(g.device)
+
+
+def plain_lists(taken: Lists) -> tuple[list[Tensor], ...]:
+    """Parameters, gradients, m, v and maxima as local, real-valued tensors; most are, and then the lists stand."""
+    params = taken.params
+    gs = [state.local_gradient(p, g) for p, g in zip(params, taken.grads, strict=True)]
+    lists = (params, gs, taken.ms, taken.vs, taken.tops)
+    if set(map(type, params)) <= {Tensor, Parameter} and not any(map(Tensor.is_complex, params)):
+        return lists
+    return tuple([plain(t) for t in items] for items in lists)
 
 
 def plain(t: Tensor) -> Tensor:
