@@ -10,7 +10,7 @@ import torch
 
 from adaxopt.lab.cifar import claims, drive, tables
 from adaxopt.lab.cifar.book import STUDIES, TABLE2
-from adaxopt.lab.cifar.rules import Claim
+from adaxopt.lab.cifar.claim import Claim
 
 RECORDS = Path(__file__).parents[2] / "records"
 CPU = torch.device("cpu")
@@ -54,6 +54,10 @@ CASES = {
     "similar, held": ("similar", 0.3, lines(a=A, b=SAME), "held", 3),
     "similar, not held": ("similar", 0.3, lines(a=A, b=LOW), "not held", 3),
     "similar, open": ("similar", 0.05, lines(a=A, b=SAME), "undecided", 3),
+    "not worse, held": ("not-worse", 0.3, lines(a=SAME, b=A), "held", 3),
+    "not worse, for it is better": ("not-worse", 0.3, lines(a=A, b=LOW), "held", 3),
+    "not worse, not held": ("not-worse", 0.3, lines(a=LOW, b=A), "not held", 3),
+    "not worse, open": ("not-worse", 0.05, lines(a=SAME, b=A), "undecided", 3),
     "value, held": ("value", 0.0, lines(a=A), "held", 3),
     "value, not held": ("value", 0.0, lines(a=LOW), "not held", 3),
     "value, diverged": ("value", 0.0, lines(a=[*A, 10.0]), "not held", 3),

@@ -15,7 +15,7 @@ from cifar_sets import binary, make
 
 from adaxopt.lab.cifar import drive, plan, studies
 from adaxopt.lab.cifar.adopt import adopt
-from adaxopt.lab.cifar.book import STUDIES, TABLE2, Row, Study
+from adaxopt.lab.cifar.book import BEST, STUDIES, TABLE2, Row, Study
 from adaxopt.lab.cifar.feed import Images
 from adaxopt.lab.cifar.rules import CLAIMS
 from adaxopt.lab.cifar.stack import Recipe, Run, Stack
@@ -61,6 +61,38 @@ def test_the_main_table_is_the_recipe():
         "amsgradw": (1e-3, 0.1),
         "adaxw": (5e-3, 5e-2),
     }
+
+
+def test_tuned_rates_are_the_best_of_the_record():
+    """Accuracy on the held-out images, the last epoch's; the rates tried and the rest of each row are tuning's."""
+    best: dict[str, tuple[float, float]] = {}
+    rest = {}
+    for line in drive.records(RECORDS / "cifar10" / "tuning.jsonl"):
+        assert line["images"] == 50_000 - 4_944
+        method = line["row"].split()[0]
+        best[method] = max(best.get(method, (0.0, 0.0)), (line["test_accuracy"], line["options"]["lr"]))
+        rest[method] = (line["optimizer"], {k: v for k, v in line["options"].items() if k != "lr"})
+    assert {method: lr for method, (_, lr) in best.items()} == BEST
+    rows = {row.name: row for row in STUDIES["tuned"].rows}
+    assert {name: row.options["lr"] for name, row in rows.items()} == BEST
+    for name, row in rows.items():
+        assert (row.optimizer, {k: v for k, v in row.options.items() if k != "lr"}) == rest[name]
+
+
+def test_half_of_the_tuned_study_is_table2s():
+    study = STUDIES["tuned"]
+    assert (study.seeds, study.holdout, study.recipe) == (5, 0, TABLE2.recipe)
+    lines = drive.records(RECORDS / "cifar10" / "table2.jsonl")
+    found = adopt(study, study.runs(), lines, 50_000, "bf16")
+    assert {(r["row"], r["seed"], r["same_run_as"]) for r in found} == {
+        (row, seed, source)
+        for row, source in (("sgdm", "table2: sgdm-5e-4"), ("adaxw", "table2: adaxw"))
+        for seed in range(5)
+    }
+
+
+def test_every_study_asks_something():
+    assert all(study.asks.endswith("?") for study in STUDIES.values())
 
 
 def test_claims_speak_of_rows_that_exist():

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from adaxopt.lab import claims, stats
+from adaxopt.lab.cifar.claim import FLOOR, LEAST, UNTIL, Claim
 from adaxopt.lab.cifar.drive import records
 from adaxopt.lab.cifar.measured import MEASURED, measured
-from adaxopt.lab.cifar.rules import CLAIMS, FLOOR, LEAST, UNTIL, Claim
+from adaxopt.lab.cifar.rules import CLAIMS
 from adaxopt.lab.claims import RECORDS
 
 RULES = {
     "better": "the paired 95% interval of (a - b) is above 0: held; below: not held; else undecided",
+    "not-worse": "the paired 95% interval of (a - b) is above -{margin}: held; below it: not held; else undecided",
     "similar": "the paired 95% interval of (a - b) is within +-{margin}: held; outside: not held; else undecided",
     "value": "our 95% interval meets the paper's mean +- margin: held; misses it: not held",
     "faster": "training accuracy averaged over epochs 1..99, paired 95% interval of (a - b), as 'better'",
@@ -79,8 +81,9 @@ def judge(claim: Claim, lines: Lines) -> dict[str, Any]:
     ours = f"{means[0]:.2f} - {means[1]:.2f} = {seen.mean:+.2f} [{seen.low:+.2f}, {seen.high:+.2f}]"
     if lost:
         verdict, ours = "not held", f"{ours}; {len(lost)} of {len(a)} runs diverged"
-    elif claim.rule == "similar":
-        verdict = claims.outcome("within", claim.margin, seen.low, seen.high)
+    elif claim.rule in ("similar", "not-worse"):
+        kind = "within" if claim.rule == "similar" else "no-loss"
+        verdict = claims.outcome(kind, claim.margin, seen.low, seen.high)
     else:
         verdict = claims.outcome("above", 0.0, seen.low, seen.high)
     return {**row, "ours": ours, "n": len(pairs), "verdict": verdict}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adaxopt.lab import stats
-from adaxopt.lab.cifar.rules import LEAST, Claim
+from adaxopt.lab.cifar.claim import LEAST, Claim
 
 MEASURED = ("below", "larger", "as-fast")
 AT = 1000

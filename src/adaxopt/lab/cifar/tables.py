@@ -9,9 +9,9 @@ from typing import Any
 
 from adaxopt.lab import stats
 from adaxopt.lab.cifar.book import STUDIES, Study
+from adaxopt.lab.cifar.claim import UNTIL
 from adaxopt.lab.cifar.claims import diverged
 from adaxopt.lab.cifar.drive import records
-from adaxopt.lab.cifar.rules import UNTIL
 
 Lines = Sequence[Mapping[str, Any]]
 TITLES = {

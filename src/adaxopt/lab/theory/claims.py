@@ -139,7 +139,8 @@ def _overview(rows: list[dict[str, Any]]) -> list[str]:
     theirs = [row for row in rows if row["paper"] != "(ours)"]
     out = [f"**{len(theirs)} claims of the paper: {_count(theirs)}.**"]
     if own:
-        out[0] += f" {len(own)} of our own, corrections and facts that the library rests on: {_count(own)}."
+        what = "corrections, facts that the library rests on, further comparisons"
+        out[0] += f" {len(own)} of our own ({what}): {_count(own)}."
     out += ["", "| id | claim | verdict |", "|---|---|---|"]
     for row in rows:
         verdict = _verdict(row) if _verdict(row) in ("held", NOT_RUN) else f"**{row['verdict']}**"
