@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from adaxopt.lab import cli, store
+from adaxopt.lab import cli, reproduce, store
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 EXAMPLE = Path(__file__).parents[2] / "examples" / "two_spirals.py"
@@ -277,3 +277,13 @@ def test_without_the_extra_it_says_what_to_install(tmp_path):
     assert done.stderr == (
         'adax: the command line needs tyro; pip install "adaxopt[lab]" (from a checkout: pip install -e ".[lab]")\n'
     )
+
+
+def test_reproduce_alone_lists_every_study_on_a_line(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main(["reproduce"]) == 0
+    said = capsys.readouterr().out
+    listed = [line.split()[0] for line in said.splitlines() if line.startswith("  ")]
+    assert sorted(listed) == sorted(set(reproduce.STUDIES) - {"language"})  # a second name of language/ptb
+    assert all(len(line.rstrip()) <= 80 for line in said.splitlines())

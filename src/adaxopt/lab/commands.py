@@ -270,18 +270,21 @@ class Report:
 
 @dataclass
 class Reproduce:
-    """Run one of the paper's experiments and say claim by claim what held."""
+    """Run one of the paper's experiments and say claim by claim what held; without a name, list them."""
 
-    name: Positional[str]
-    """synthetic, reddi, theory, cifar10/table2, language/ptb, gpt, ... (an unknown name lists them)"""
+    name: Positional[str] = ""
+    """theory, cifar10/table2, language/ptb, gpt, ..."""
     out: str = "runs"
     """where its records go"""
     set: tuple[str, ...] = ()
     """overrides of the study's settings: steps=1000"""
 
     def run(self) -> None:
-        from adaxopt.lab import reproduce
+        from adaxopt.lab import catalogue, reproduce
 
+        if not self.name:
+            show(catalogue.table())
+            return
         result = reproduce.run(self.name, Path(self.out), options.pairs(self.set))
         if isinstance(result, Path):
             show(f"record: {result}")
