@@ -24,12 +24,14 @@ def check(
     rule: Rule,
     *,
     names: tuple[str, str] = ("b1", "b2"),
+    lr: str = "lr",
+    eps: str = "eps",
     arrays: tuple[type, ...] = (object,),
     stacklevel: int = 3,
 ) -> None:
     """Raise ValueError or TypeError at the first option that is not allowed; warn of a b2 that looks like Adam's.
 
-    `names` is what a caller calls the two betas; `arrays` are the types that pass unseen.
+    `names`, `lr` and `eps` are what a caller calls the betas and these two; `arrays` are the types that pass unseen.
 
     >>> from adaxopt.zoo import METHODS
     >>> check({**METHODS["adaxw"].defaults, "weight_decay": -0.1}, METHODS["adaxw"].rule)
@@ -38,12 +40,12 @@ def check(
     """
     b1, b2 = options["betas"]
     kind = rule.memory.kind if rule.memory is not None else None
-    _number("lr", options["lr"], arrays)
+    _number(lr, options["lr"], arrays)
     _number(names[0], b1, arrays, below=1.0)
     _number(names[1], b2, arrays, below=math.inf if kind == "power" else 1.0)
     if rule.mean == "none" and _plain(b1) and b1 != 0:
         raise ValueError(f"{names[0]}={b1!r}: must be 0, because this method keeps no first moment")
-    _number("eps", options["eps"], arrays)
+    _number(eps, options["eps"], arrays)
     _number("weight_decay", options["weight_decay"], arrays)
     wrong = TypeError if isinstance(options["p"], (bool, str, type(None))) else ValueError
     if not _plain(options["p"]) or not 0 <= options["p"] <= 0.5:
@@ -63,7 +65,7 @@ def check(
             raise ValueError(f"window={window!r}: must be an int >= 1")
         if _plain(options["eps"]) and options["eps"] == 0:
             raise ValueError(
-                "eps=0: must be > 0 here, because the second moment is empty while the window fills"
+                f"{eps}=0: must be > 0 here, because the second moment is empty while the window fills"
             )
     if kind == "growing" and _plain(b2) and b2 > SUSPICIOUS:
         warnings.warn(

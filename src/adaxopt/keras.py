@@ -65,7 +65,8 @@ class _Method(keras.optimizers.Optimizer):
             "weight_decay": wd or 0.0,
         }
         plain = {**own, "lr": lr if isinstance(lr, float) else 0.0}
-        check(plain, self.method.rule, names=("beta_1", "beta_2"), stacklevel=4)
+        names = ("beta_1", "beta_2")
+        check(plain, self.method.rule, names=names, lr="learning_rate", eps="epsilon", stacklevel=4)
         super().__init__(lr, weight_decay=wd, **base)
         self._own, self._written = own, tuple(given)
         if own["decay"] == "fully_decoupled" and wd:

@@ -370,7 +370,7 @@ def test_signatures_have_the_defaults_of_the_zoo_and_of_the_torch_classes():
         ("adamx", {}, ValueError, "unknown method; known are sgdm"),
         ("adaxw", {"lr": 0.1}, TypeError, "unknown argument 'lr'"),
         ("adaxw", {"momentum": 0.1}, TypeError, "unknown argument 'momentum'"),
-        ("adaxw", {"learning_rate": -1.0}, ValueError, "lr=-1.0: must be >= 0"),
+        ("adaxw", {"learning_rate": -1.0}, ValueError, "learning_rate=-1.0: must be >= 0"),
         ("adaxw", {"b1": 1.0}, ValueError, r"b1=1.0: must be in \[0, 1\)"),
         ("adaxw", {"b2": -0.1}, ValueError, r"b2=-0.1: must be in \[0, 1\)"),
         ("nosadam", {"c": -0.1}, ValueError, "b2=-0.1: must be >= 0"),

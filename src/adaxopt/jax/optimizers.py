@@ -199,7 +199,7 @@ def _chain(
         allowed = ", ".join(sorted({*row.defaults, *row.names, *_OWN} - {"lr"}))
         raise TypeError(f"{row.name}: unknown argument {unknown[0]!r}; allowed are {allowed}")
     options = {**row.defaults, **given, "betas": tuple(betas), "lr": 0.0 if callable(lr) else lr}
-    check(options, row.rule, stacklevel=stacklevel)
+    check(options, row.rule, lr="learning_rate", stacklevel=stacklevel)
     weight, decay = options["weight_decay"], options["decay"]
     parts = [direction(row, options, dtypes["mu_dtype"], dtypes["nu_dtype"], seed)]
     if not (isinstance(weight, (int, float)) and weight == 0):

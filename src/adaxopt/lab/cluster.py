@@ -215,6 +215,7 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
         raise LabError(str(error)) from error
     import ray
 
+    joined = ray.is_initialized()  # by the caller, who goes on with it afterwards
     try:
         _knock(cluster.address)
         ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
@@ -226,7 +227,8 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
     try:
         yield ray
     finally:
-        ray.shutdown()
+        if not joined:
+            ray.shutdown()
 
 
 def _knock(address: str) -> None:
