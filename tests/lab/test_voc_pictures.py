@@ -18,11 +18,11 @@ from adaxopt.lab.voc.crops import RandomCrops, crop
 from adaxopt.lab.voc.pictures import VOID
 
 
-def read(root, on_bad="error"):
+def read(root, on_error="raise"):
     layout, place = folders.find(root)
     lists = folders.pairs(layout, place)
     return {
-        split: pictures.read(pairs, layout.classes, layout.void, on_bad) for split, pairs in lists.items()
+        split: pictures.read(pairs, layout.classes, layout.void, on_error) for split, pairs in lists.items()
     }
 
 
@@ -125,10 +125,10 @@ def test_a_bad_picture_is_named_or_skipped_and_counted(what, tmp_path, capsys):
     text = str(caught.value)
     assert text.startswith(str(root / "CamVid" / name))
     assert message in text
-    assert "on_bad=skip" in text
+    assert "on_error=skip" in text
     assert "\n" not in text
     assert caught.value.__cause__ is None  # no trace of a worker
-    task = Voc(data=str(root), backbone="tiny", on_bad="skip")
+    task = Voc(data=str(root), backbone="tiny", on_error="skip")
     assert task.data()["train"].pictures == 5
     assert "skipped 1 pictures of train, the first: " + str(root / "CamVid" / name) in capsys.readouterr().err
     left = read(root, "skip")["train"]
@@ -166,7 +166,7 @@ def test_what_is_not_there_is_said(tmp_path):
         read(root)
     with pytest.raises(LabError, match="unknown layout 'coco'; known are auto, voc, camvid"):
         folders.find(root, "coco")
-    with pytest.raises(LabError, match="on_bad='ignore': must be error or skip"):
+    with pytest.raises(LabError, match="on_error='ignore': must be raise or skip"):
         pictures.read([], 11, 11, "ignore")
     bad = voc_sets.camvid(tmp_path / "c")
     for path in (bad / "CamVid" / "train").glob("*.png"):

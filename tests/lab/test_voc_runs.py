@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import voc_sets
+from torch._dynamo.utils import counters
 
 from adaxopt.lab import data, optimizers, randomness, spec, store, train
 from adaxopt.lab import task as tasks
@@ -20,6 +22,7 @@ from adaxopt.lab.loop import fingerprint
 from adaxopt.lab.settings import Settings
 from adaxopt.lab.signals import Stop
 from adaxopt.lab.store import RunRecord
+from adaxopt.lab.voc import __main__ as command
 from adaxopt.lab.voc import book, claims, rules, studies, tables
 from adaxopt.lab.voc.book import ADAMW, ADAXW, AMSGRADW, SGDM
 from adaxopt.lab.voc.pictures import VOID
@@ -219,6 +222,84 @@ def test_the_studies_are_the_recipe_and_fair():
         assert {claim.a, claim.b} <= {row.optimizer for row in book.STUDIES[claim.study].rows}
 
 
+def smaller(monkeypatch):
+    """The studies with two rows, and two rates where there are five."""
+    for name, tune in (("camvid", 0), ("tuning", 2)):
+        study = book.STUDIES[name]
+        rows = [row for row in study.rows if row.optimizer in (SGDM, ADAXW)]
+        rows = [dataclasses.replace(row, rates=row.rates[:tune]) for row in rows]
+        options = {**study.task_options, **SMALL, "steps": 2}
+        changed = dataclasses.replace(study, rows=tuple(rows), tune=tune, seeds=2, task_options=options)
+        monkeypatch.setitem(book.STUDIES, name, changed)
+
+
+def told(path):
+    """What a record says of its runs but for times, sessions and places."""
+    return {
+        (r.spec["optimizer"], r.spec["purpose"], r.spec["seed"], r.spec["options"]["lr"]): (
+            r.done["metric"],
+            r.done["model_sha256"],
+            [line["train_loss"] for line in r.metrics],
+        )
+        for r in store.read_export(path)
+    }
+
+
+def test_several_studies_in_one_command_in_one_go_and_in_pieces(tmp_path, monkeypatch, capsys):
+    """Cut by the clock again and again, the records are those of one go; they are where --out says, nowhere else."""
+    smaller(monkeypatch)
+    root = voc_sets.camvid(tmp_path / "set", counts=(3, 1, 1))
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    words = ["camvid", "tuning", "--data", str(root), "--weights", "scratch", "--device", "cpu"]
+    assert command.main([*words, "--out", str(tmp_path / "one")]) == 0
+    assert f"record: {tmp_path / 'one' / 'voc-tuning.jsonl'}" in capsys.readouterr().err
+
+    codes = []
+    while not codes or codes[-1] == 3:
+        codes.append(command.main([*words, "--out", str(tmp_path / "two"), "--seconds", "0.2"]))
+    assert codes[-1] == 0
+    assert len(codes) > 3
+    for name, count in (("camvid", 4), ("tuning", 8)):
+        whole, pieces = (told(tmp_path / out / f"voc-{name}.jsonl") for out in ("one", "two"))
+        assert len(whole) == count
+        assert whole == pieces
+    assert list(here.iterdir()) == []
+    record = str(tmp_path / "records" / "{}.jsonl")
+    assert command.main([*words, "--out", str(tmp_path / "one"), "--record", record]) == 0
+    assert told(tmp_path / "records" / "camvid.jsonl") == told(tmp_path / "one" / "voc-camvid.jsonl")
+    assert command.main([*words, "--out", str(tmp_path / "one"), "--record", "r.jsonl"]) == 2
+    assert "record=r.jsonl: 2 studies have a record each; write {} where" in capsys.readouterr().err
+    with pytest.raises(LabError, match="no study is named"):
+        studies.run([])
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # the compiler's own imports
+def test_compiled_it_is_the_same_network(tmp_path, monkeypatch):
+    """Loss and gradients of a training batch; an evaluation is not compiled. Traced and differentiated as always; the
+    code that is made of it last is torch's own (`inductor` takes half a minute)."""
+    traced = functools.partialmethod(torch.nn.Module.compile, backend="aot_eager")
+    monkeypatch.setattr(torch.nn.Module, "compile", traced)
+    root = voc_sets.camvid(tmp_path / "set")
+    found = []
+    for compile in (False, True):
+        torch.manual_seed(0)
+        task = tasks.load("voc", {**SMALL, "data": str(root), "compile": compile})
+        splits, net = task.data(), task.model().train()
+        counters.clear()
+        for batch in list(splits["train"])[:2]:
+            loss, _ = task.loss(net, batch)
+            loss.backward()
+        trained = counters["stats"]["unique_graphs"]
+        with torch.no_grad():
+            whole = task.loss(net.eval(), splits["test"][0])[0]
+        assert counters["stats"]["unique_graphs"] == trained == int(compile)
+        found.append((loss, whole, [p.grad for p in net.parameters()]))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
 def test_a_study_is_cut_goes_on_and_says_nothing_of_places(tmp_path, monkeypatch, capsys):
     root = voc_sets.camvid(tmp_path / "set", counts=(3, 1, 1))
     monkeypatch.setitem(
@@ -238,9 +319,9 @@ def test_a_study_is_cut_goes_on_and_says_nothing_of_places(tmp_path, monkeypatch
     call = dict(
         data=str(root), weights="scratch", device="cpu", record=str(path), seeds=2, **{**SMALL, "steps": 1}
     )
-    assert studies.run("voc/tuning", tmp_path / "runs", seconds=0.01, **call) is False
-    assert "time is up" in capsys.readouterr().err
-    assert len(store.read_export(path)) < 8
+    assert studies.run("voc/tuning", tmp_path / "runs", seconds=1e-9, **call) is False
+    assert "time is up, 0 runs ended" in capsys.readouterr().err
+    assert not path.exists()
     assert studies.run("voc/tuning", tmp_path / "runs", **call) == path
     found = store.read_export(path)
     purposes = [(r.spec["optimizer"], r.spec["purpose"]) for r in found]

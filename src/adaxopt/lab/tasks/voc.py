@@ -7,7 +7,7 @@
 The recipe: batch 10, four quarters of 5,000 steps with an evaluation after each, crop 321, scale 0.5 to 1.5, flip,
 poly 0.9; lr x1 for the backbone, x10 for the head's weights, x20 for its biases, which do not decay; frozen norms.
 The metric is mean IoU from one confusion matrix over the whole split, at full size and one scale. The batch is an
-option of the task (`batch=10`), not the lab's --batch-size.
+option of the task (`batch=10`), not the lab's --batch-size. `compile=true` trains the backbone under torch.compile.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ TOLD: set[str] = set()
 
 
 @functools.lru_cache(maxsize=2)
-def load(folder: str, layout: str, on_bad: str) -> tuple[folders.Layout, dict[str, Pictures]]:
+def load(folder: str, layout: str, on_error: str) -> tuple[folders.Layout, dict[str, Pictures]]:
     """The splits, decoded; kept, because a study asks for the same folder again and again."""
     known, root = folders.find(folder or default_root() / "camvid", layout)
     lists = folders.pairs(known, root)
-    found = {split: read(pairs, known.classes, known.void, on_bad) for split, pairs in lists.items()}
+    found = {split: read(pairs, known.classes, known.void, on_error) for split, pairs in lists.items()}
     for split, pictures in found.items():
         if pictures.skipped:
             fetch.say(
@@ -89,8 +89,9 @@ class Voc:
         scales: tuple[float, float] = (0.5, 1.5),
         holdout: float = 0.0,
         keep: str = "device",
-        on_bad: str = "error",
+        on_error: str = "raise",
         precision: str = "bf16",
+        compile: bool = False,
     ) -> None:
         for name, value, known in (
             ("backbone", backbone, tuple(BLOCKS)),
@@ -107,12 +108,12 @@ class Voc:
             raise LabError(
                 f"holdout={holdout!r}: must be in [0, 1), a share of the training pictures to tune on"
             )
-        self.place = (str(data), layout, on_bad)
+        self.place = (str(data), layout, on_error)
         self.weights, self.backbone = str(weights), backbone
         self.style = style if style != "auto" else _style(self.weights)
         self.steps, self.batch_size, self.crop = steps, batch, crop
         self.scales = (float(scales[0]), float(scales[1]))
-        self.holdout, self.keep, self.precision = holdout, keep, precision
+        self.holdout, self.keep, self.precision, self.compile = holdout, keep, precision, compile
         self.schedule = {"name": "poly", "power": 0.9}
         self.train: Pictures | None = None
         self.ready: Pictures | None = None
@@ -134,6 +135,8 @@ class Voc:
         if report not in TOLD:
             TOLD.add(report)
             fetch.say(report)
+        if self.compile:
+            net.backbone.compile(dynamic=False)
         return net
 
     def groups(self, model: DeepLab, options: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -176,7 +179,8 @@ class Voc:
         total = torch.zeros((), dtype=torch.float64, device=device)
         matrix: Any = 0
         for colours, classes in batch.chunks(device):
-            scores = model(colours, low)
+            with torch.compiler.set_stance("force_eager"):  # not compiled anew for every size of picture
+                scores = model(colours, low)
             matrix = matrix + confusion(classes, scores.argmax(1), scores.shape[1])
             total += cross_entropy(scores, classes).double() * (classes != 255).sum()
         return total / matrix.sum().clamp(min=1), mean_iou(matrix)

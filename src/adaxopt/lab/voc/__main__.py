@@ -1,6 +1,7 @@
-"""`python -m adaxopt.lab.voc camvid --data FOLDER --weights FILE --out FOLDER`: a study on a bare machine.
+"""`python -m adaxopt.lab.voc camvid tuning --data FOLDER --weights FILE --out FOLDER`: studies on a bare machine.
 
-Needs torch, numpy and Pillow. Exits with 0 when the study is complete, 3 when time was up before.
+Needs torch, numpy and Pillow. Exits with 0 when the studies are complete, 3 when time (--seconds) was up before: the
+same command goes on.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ from adaxopt.lab.voc import studies
 from adaxopt.lab.voc.book import STUDIES
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments and run."""
     parser = argparse.ArgumentParser(prog="python -m adaxopt.lab.voc", description=__doc__)
-    parser.add_argument("study", choices=list(STUDIES))
-    for name in ("data", "weights", "record"):
+    parser.add_argument("study", nargs="+", choices=list(STUDIES))
+    for name in ("data", "weights"):
         parser.add_argument(f"--{name}", default="")
+    parser.add_argument("--record", default="", help="in the place of OUT/voc-STUDY.jsonl; {} is the name")
     parser.add_argument("--out", default="runs")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--seeds", type=int, default=0)
     parser.add_argument("--set", nargs="*", default=[], metavar="OPTION=VALUE", help="options of the task")
-    given = vars(parser.parse_args())
+    given = vars(parser.parse_args(arguments))
     more = pairs(given.pop("set"))
     try:
         done = studies.run(given.pop("study"), given.pop("out"), **given, **more)

@@ -54,40 +54,39 @@ class RandomCrops:
 
 
 def crop(pictures: Pictures, draws: Draws, size: int, fill: Tensor) -> tuple[Tensor, Tensor]:
-    """(colours [n, 3, size, size] from 0 to 255, classes [n, size, size]); `fill` is the colour beyond a picture."""
+    """(colours [n, 3, size, size] from 0 to 255, classes [n, size, size]); `fill` is the colour beyond a picture.
+
+    Rows and columns are worked out together, and one gather reads the four neighbours: a step of the network waits
+    for launches, not for bytes.
+    """
     rows, scale, top, left, flip = draws
-    y, y_in = _places(pictures.height[rows], scale, top, size, None)
-    x, x_in = _places(pictures.width[rows], scale, left, size, flip)
-    start, width, height = (t[rows][:, None, None] for t in (pictures.start, pictures.width, pictures.height))
-    y0, x0 = y.floor(), x.floor()
-    dy, dx = (y - y0)[:, :, None, None], (x - x0)[:, None, :, None]
-
-    def at(row: Tensor, column: Tensor) -> Tensor:
-        row = torch.minimum(row.long()[:, :, None], height - 1)
-        column = torch.minimum(column.long()[:, None, :], width - 1)
-        return pictures.pixels[start + row * width + column]
-
-    upper = torch.lerp(at(y0, x0)[..., :3].float(), at(y0, x0 + 1)[..., :3].float(), dx)
-    lower = torch.lerp(at(y0 + 1, x0)[..., :3].float(), at(y0 + 1, x0 + 1)[..., :3].float(), dx)
-    colours = torch.lerp(upper, lower, dy)
-    inside = y_in[:, :, None] & x_in[:, None, :]
-    colours = torch.where(inside[..., None], colours, fill.view(3))
-    classes = at((y + 0.5).floor(), (x + 0.5).floor())[..., 3]
-    classes = torch.where(inside, classes, torch.full_like(classes, VOID))
+    length = torch.stack((pictures.height[rows], pictures.width[rows]))
+    place, beyond = _places(length, scale, torch.stack((top, left)), flip, size)
+    low = place.floor()
+    share = place - low
+    near = torch.stack((low, low + 1, (place + 0.5).floor()))
+    near = torch.minimum(
+        near, (length - 1)[..., None]
+    ).long()  # [lower, upper, nearest; rows, columns; n; size]
+    lines = (pictures.start[rows][:, None] + near[:, 0] * length[1][:, None])[..., None]
+    columns = near[:, 1, :, None, :]
+    around = pictures.pixels[lines[:2, None] + columns[:2]][..., :3].float()
+    across = torch.lerp(around[:, 0], around[:, 1], share[1, :, None, :, None])
+    colours = torch.lerp(across[0], across[1], share[0, :, :, None, None])
+    outside = beyond[0, :, :, None] | beyond[1, :, None, :]
+    colours = torch.where(outside[..., None], fill.view(3), colours)
+    classes = pictures.pixels[:, 3][lines[2] + columns[2]].masked_fill_(outside, VOID)
     return colours.permute(0, 3, 1, 2), classes.long()
 
 
-def _places(
-    length: Tensor, scale: Tensor, share: Tensor, size: int, flip: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Where each of `size` pixels of a crop lies along one side of its picture, [n, size], and whether it is within."""
+def _places(length: Tensor, scale: Tensor, share: Tensor, flip: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Where each of `size` pixels of a crop lies along rows and columns of its picture, [2, n, size], and whether it is
+    beyond them; columns are counted from the right where `flip` says so."""
     scaled = (length * scale).round().clamp(min=1)
     free = (scaled - size).clamp(min=0)
     begin = torch.minimum((share * (free + 1)).floor(), free)
-    i = begin[:, None] + torch.arange(size, device=length.device)
-    if flip is not None:
-        i = torch.where(flip[:, None], i.flip(1), i)
-    ratio = (length / scaled)[:, None]
-    place = ((i + 0.5) * ratio - 0.5).clamp(min=0)
-    last = (length - 1)[:, None].to(place.dtype)
-    return torch.minimum(place, last), i < scaled[:, None]
+    k = torch.arange(size, device=length.device)
+    i = begin[..., None] + k
+    i[1] += flip[:, None] * (size - 1 - 2 * k)
+    place = ((i + 0.5) * (length / scaled)[..., None] - 0.5).clamp(min=0)
+    return torch.minimum(place, (length - 1)[..., None]), i >= scaled[..., None]

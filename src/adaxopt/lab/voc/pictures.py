@@ -21,7 +21,7 @@ from adaxopt.lab.errors import LabError
 from adaxopt.lab.voc.folders import Pair
 
 VOID = 255
-ON_BAD = ("error", "skip")
+ON_ERROR = ("raise", "skip")
 
 
 @dataclass
@@ -89,13 +89,13 @@ def _open(path: object, mode: str) -> np.ndarray:
         raise LabError(f"{path}: cannot be decoded ({line})") from None
 
 
-def read(pairs: Sequence[Pair], classes: int, void: int, on_bad: str = "error") -> Pictures:
+def read(pairs: Sequence[Pair], classes: int, void: int, on_error: str = "raise") -> Pictures:
     """All pictures of a list, decoded by as many threads as there are cores.
 
-    A bad one is an error that names it, or (`on_bad="skip"`) left out and told of in `skipped`.
+    A bad one is an error that names it, or (`on_error="skip"`) left out and told of in `skipped`.
     """
-    if on_bad not in ON_BAD:
-        raise LabError(f"on_bad={on_bad!r}: must be {' or '.join(ON_BAD)}")
+    if on_error not in ON_ERROR:
+        raise LabError(f"on_error={on_error!r}: must be {' or '.join(ON_ERROR)}")
 
     if find_spec("PIL") is None:
         raise LabError(f"pictures need Pillow; {LAB}")
@@ -109,9 +109,9 @@ def read(pairs: Sequence[Pair], classes: int, void: int, on_bad: str = "error") 
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         found = list(pool.map(attempt, pairs))
     bad = [str(one) for one in found if isinstance(one, LabError)]
-    if bad and on_bad == "error":
+    if bad and on_error == "raise":
         more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-        raise LabError(f"{bad[0]}{more}; mend it, or leave such pictures out with on_bad=skip")
+        raise LabError(f"{bad[0]}{more}; mend it, or leave such pictures out with on_error=skip")
     good = [one for one in found if not isinstance(one, LabError)]
     if not good:
         raise LabError(f"all {len(pairs)} pictures are bad, the first: {bad[0] if bad else 'there is none'}")

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from adaxopt.lab import grid, store
 from adaxopt.lab.data import default_root, fetch, resnet50
-from adaxopt.lab.errors import unknown
+from adaxopt.lab.errors import LabError, unknown
 from adaxopt.lab.grid import Grid
 from adaxopt.lab.settings import Settings, choose_device
 from adaxopt.lab.store import RunRecord
@@ -38,7 +38,7 @@ def find(name: str) -> Grid:
 
 
 def run(
-    name: str,
+    name: str | Sequence[str],
     out: str | Path = "runs",
     *,
     data: str = "",
@@ -51,42 +51,76 @@ def run(
     **options: Any,
 ) -> Path | bool:
     """Carry out the study `name` as far as `seconds` (0: no limit) allow: the record's path, or False when more is to
-    be done.
+    be done. Several names are several studies, one after the other; the path is the last one's.
 
-    `data` is a folder with CamVid, `weights` a file or folder with a ResNet-50's (default: where `adax data get` puts
-    them; "scratch" takes none). `seeds` other than 0, and any option of the task (`steps=100`, `crop=161`),
-    replace the study's own; such runs have another name, and are not taken for the study's.
+    What has ended is in `out`/voc-<study>.jsonl, or at `record`, in which `{}` stands for the study's name. `data` is a
+    folder with CamVid, `weights` a file or folder with a ResNet-50's (default: where `adax data get` puts them;
+    "scratch" takes none); a run that is to go on must find both under the same names. `seeds` other than 0, and any
+    option of the task (`steps=100`, `crop=161`), replace the study's own; such runs have another name, and are not
+    taken for the study's.
     """
-    study = find(name)
+    began = time.monotonic()
+    names = list(dict.fromkeys([name] if isinstance(name, str) else name))
+    grids = [find(one) for one in names]
+    if not grids:
+        raise LabError("no study is named; known are " + ", ".join(NAMES))
+    if record and "{}" not in record and len(grids) > 1:
+        raise LabError(
+            f"record={record}: {len(grids)} studies have a record each; write {{}} where the name goes, such as "
+            "records/voc/{}.jsonl"
+        )
+    settings = Settings(str(choose_device(device)), threads, CHECKPOINT_SECONDS)
+    end = began + seconds if seconds else math.inf
+    for study in grids:
+        short = study.name.removeprefix("voc-")
+        study = _placed(_changed(study, seeds, options), data, weights)
+        complete = _by_seed(study, out, settings, end)
+        folder = Path(out) / study.name
+        ended = [r for r in store.load_runs(folder) if r.done] if folder.is_dir() else []
+        path = Path(record.replace("{}", short) or Path(out) / f"{study.name}.jsonl")
+        if ended:
+            store.export(bare(ended), path)
+        if not complete:
+            fetch.say(f"{study.name}: time is up, {len(ended)} runs ended; the same call goes on from here")
+            return False
+    return path
+
+
+def _changed(study: Grid, seeds: int, options: Mapping[str, Any]) -> Grid:
+    """The study with other values than its own, and a name that says so."""
     changed = dict(options) | ({"seeds": seeds} if seeds and seeds != study.seeds else {})
-    if changed:
-        label = "-".join(f"{key}{value}" for key, value in sorted(changed.items()))
-        study = replace(study, name=f"{study.name}-{_plain(label)}", seeds=seeds or study.seeds)
+    if not changed:
+        return study
+    label = "-".join(f"{key}{value}" for key, value in sorted(changed.items()))
+    return replace(
+        study,
+        name=f"{study.name}-{_plain(label)}",
+        seeds=seeds or study.seeds,
+        task_options={**study.task_options, **options},
+    )
+
+
+def _placed(study: Grid, data: str, weights: str) -> Grid:
+    """The study with the places of its pictures and weights on this machine."""
     places = {
         "data": data or str(default_root() / "camvid"),
         "weights": "" if weights == SCRATCH else weights or str(default_root() / resnet50.FOLDER),
     }
-    study = replace(study, task_options={**study.task_options, **options, **places})
-    settings = Settings(str(choose_device(device)), threads, CHECKPOINT_SECONDS)
-    complete = _by_seed(study, out, settings, seconds)
-    ended = [r for r in store.load_runs(Path(out) / study.name) if r.done]
-    short = find(name).name.removeprefix("voc-")
-    path = Path(record or f"records/voc/{short}.jsonl")
-    if changed and not record:
-        path = Path(out) / f"{study.name}.jsonl"
-    store.export(bare(ended), path)
-    if not complete:
-        fetch.say(f"{study.name}: time is up, {len(ended)} runs ended; the same call goes on from here")
-        return False
-    return path
+    return replace(study, task_options={**study.task_options, **places})
 
 
-def _by_seed(study: Grid, out: str | Path, settings: Settings, seconds: float) -> bool:
-    """All rows of the first seed, then of the second: a study that is cut short is balanced over its rows."""
-    began = time.monotonic()
+def _by_seed(study: Grid, out: str | Path, settings: Settings, end: float) -> bool:
+    """All rows of the first seed, then of the second: a study that is cut short is balanced over its rows.
+
+    False when it was `end` (of the monotonic clock) before all were done.
+    """
+    study.steps({})  # pictures are decoded before the time that is left is looked at
     for count in range(1, study.seeds + 1):
-        left = seconds - (time.monotonic() - began) if seconds and math.isfinite(seconds) else 0.0
-        if left < 0 or grid.carry_out(replace(study, seeds=count), out, settings, left, Once(count)) is None:
+        left = end - time.monotonic()
+        if left <= 0:
+            return False
+        limit = left if math.isfinite(left) else 0.0
+        if grid.carry_out(replace(study, seeds=count), out, settings, limit, Once(count)) is None:
             return False
     return True
 
