@@ -11,6 +11,7 @@ import torch
 from adaxopt.lab.cifar import claims, drive, tables
 from adaxopt.lab.cifar.book import STUDIES, TABLE2
 from adaxopt.lab.cifar.claim import Claim
+from adaxopt.lab.cifar.rules import CLAIMS
 
 RECORDS = Path(__file__).parents[2] / "records"
 CPU = torch.device("cpu")
@@ -150,11 +151,59 @@ def test_table_from_records(tmp_path):
 
 def test_the_documentation_shows_the_recorded_speed():
     page = (RECORDS.parent / "docs" / "cifar10.md").read_text()
-    assert tables.throughput(RECORDS) in page
-    whole = json.loads((RECORDS / "cifar10" / "throughput.json").read_text())["whole"]
+    record = json.loads((RECORDS / "cifar10" / "throughput.json").read_text())
+    for row in record["rows"]:
+        cells = (
+            str(row["models"]),
+            row["precision"],
+            f"{row['train_seconds']:.3f}",
+            f"{row['test_seconds']:.3f}",
+        )
+        assert f"| {' | '.join(cells)} |\n" in page
+    assert page.count("| bf16 |") + page.count("| tf32 |") + page.count("| fp32 |") == len(record["rows"])
+    whole = record["whole"]
     assert f"The whole table took {whole['seconds']:.0f} s" in page
     seconds = {r["seconds"] for r in drive.records(RECORDS / "cifar10" / "table2.jsonl")}
     assert seconds == {whole["seconds"]}
+
+
+def test_the_documentation_shows_every_study_that_was_run():
+    """Its question, every row's mean as computed here, its claims by links that lead somewhere; the rest by name."""
+    page = (RECORDS.parent / "docs" / "cifar10.md").read_text()
+    linked = (RECORDS.parent / "docs" / "claims.md").read_text()
+    for name, study in STUDIES.items():
+        found = drive.records(RECORDS / "cifar10" / f"{name}.jsonl")
+        if not found:
+            assert f"- `cifar10/{name}`: {study.asks}\n" in page
+            continue
+        (part,) = (p for p in page.split("### ")[1:] if p.startswith(f"{name}\n"))
+        assert study.asks in part
+        for row in study.rows:
+            values = [r["test_accuracy"] for r in found if r["row"] == row.name]
+            (shown,) = (text for text in part.splitlines() if text.startswith(f"| {tables.title(row.name)} "))
+            cells = [cell.strip(" *") for cell in shown.split("|")]
+            assert cells[2:4] == [str(len(values)), f"{sum(values) / len(values):.2f}"]
+            losses = [r["train_loss"] for r in found if r["row"] == row.name]
+            assert float(cells[-2]) == pytest.approx(sum(losses) / len(losses), abs=6e-5)
+        for claim in (c for c in CLAIMS if c.study == name):
+            anchor = "claim-" + claim.id.replace(".", "-")
+            assert f"[{claim.id}](claims.md#{anchor})" in part
+            assert f'<a id="{anchor}">' in linked
+
+
+def test_the_best_of_each_method_stands_out():
+    text = tables.show(STUDIES["tuning"], drive.records(RECORDS / "cifar10" / "tuning.jsonl"))
+    bold = [row.split("|")[1].strip() for row in text.splitlines() if "**" in row]
+    assert bold == ["SGDM, lr 0.1", "AdamW, lr 0.003", "AMSGrad(W), lr 0.003", "AdaX-W, lr 0.005"]
+
+
+def test_a_study_cut_short_says_what_is_missing():
+    found = [r for r in drive.records(RECORDS / "cifar10" / "epsilon.jsonl") if "eps 1e-5" not in r["row"]]
+    found = [{**r, "test_accuracy": 10.0} if r["row"] == "adaxw eps 1e-8" else r for r in found]
+    text = tables.show(STUDIES["epsilon"], found)
+    assert "| AdamW, eps 1e-5 | 0 | not run | | | |\n" in text
+    assert "| AdaX-W, eps 1e-8 | 0 | all 3 failed | | | |\n" in text
+    assert "| AdaX-W, eps 1e-12 (table2's runs) | 3 |" in text
 
 
 def test_the_page_is_built_from_the_committed_records(tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import statistics
 from pathlib import Path
 
@@ -12,8 +14,10 @@ pytest.importorskip("altair", reason="the report needs altair: pip install 'adax
 
 from report_records import cifar_line, own_figure, record
 
+from adaxopt.lab.cifar.book import STUDIES
+from adaxopt.lab.cifar.sections import PICTURES, WORDS
 from adaxopt.lab.errors import LabError
-from adaxopt.lab.report import charts, command, embed, series, tables, trace
+from adaxopt.lab.report import charts, command, embed, figures, series, tables, trace
 from adaxopt.lab.report.cifar import load, read
 from adaxopt.lab.report.page import render
 
@@ -81,6 +85,28 @@ def test_a_sweep_is_drawn_over_its_setting(tmp_path, key, option, values, log):
     assert "adaxw" in one.names, "the sweep's line has a switch of its own"
 
 
+def test_a_far_worse_setting_does_not_take_the_frame(tmp_path):
+    """It stands at the edge; intervals of the others are inside."""
+    finals = {1e-2: 92.0, 1e-3: 91.5, 3e-4: 91.0, 1e-4: 90.5, 1e-5: 40.0}
+    lines = [
+        cifar_line(f"row {lr}", s, study="lr", final=f + s / 10, lr=lr)
+        for lr, f in finals.items()
+        for s in range(3)
+    ]
+    [one] = series.studies(written(tmp_path, lines))
+    picture = next(p for p in charts.pictures(one) if p.name == "sweep")
+    spec = picture.chart.to_dict()
+    low, high = next(part["scale"]["domain"] for part in embed._walk(spec) if _is_y(part))
+    assert 85 < low < 90.5
+    assert 92.2 < high < 94
+    marks = [layer for layer in spec["layer"] if layer["mark"].get("shape") == "triangle-down"]
+    assert [r["x"] for r in spec["datasets"][marks[0]["data"]["name"]]] == [1e-5]
+
+
+def _is_y(part):
+    return isinstance(part, dict) and part.get("field") == "mean" and "scale" in part
+
+
 def _is_x(part):
     return isinstance(part, dict) and part.get("field") == "x" and "scale" in part
 
@@ -128,5 +154,20 @@ def test_the_second_moment_is_drawn_from_its_trace():
         ("adamw", 1.0): pytest.approx(0.5),
     }
     assert all(r["low"] > 0 for r in rows), "the axis is logarithmic"
-    assert "n = 3 seeds" in trace.words(lines)["subtitle"]
+    assert "n = 3 seeds" in " ".join(trace.words(lines)["subtitle"])
     assert trace.second_moment([cifar_line()]) is None
+
+
+def test_the_pictures_are_those_that_a_page_shows(tmp_path):
+    """Drawn from the records, shown by docs/cifar10.md or README.md: the same set, and the committed bytes."""
+    shutil.copytree(RECORDS, tmp_path / "cifar10")
+    made = figures.draw(tmp_path, tmp_path / "images")
+    images = RECORDS.parents[1] / "docs" / "images"
+    names = {path.name for path in made}
+    assert names == {path.name for path in images.glob("cifar10-*")}
+    assert [path.name for path in made if path.read_bytes() != (images / path.name).read_bytes()] == []
+    text = "".join((RECORDS.parents[1] / page).read_text() for page in ("README.md", "docs/cifar10.md"))
+    assert names == set(re.findall(r"images/(cifar10-[^\"]*)", text))
+    assert set(PICTURES) == set(STUDIES)
+    for kinds in PICTURES.values():
+        assert set(kinds) <= set(WORDS)

@@ -214,7 +214,8 @@ def cifar(root: Path) -> str:
     if not (records / "cifar10" / "table2.jsonl").exists():
         return "*CIFAR-10: not run yet (`adax reproduce cifar10/table2`).*"
     waiting = tables.not_run(records)
-    rest = f"\n\nNot run yet: {', '.join(f'`cifar10/{name}`' for name in waiting)}." if waiting else ""
+    rest = "\n\nThe other studies: [docs/cifar10.md](docs/cifar10.md)."
+    rest += f" Not run yet: {', '.join(f'`cifar10/{name}`' for name in waiting)}." if waiting else ""
     return (
         picture("cifar10-table2-seeds", "Final test accuracy of every run beside the paper's means")
         + "\n\n"
@@ -223,10 +224,22 @@ def cifar(root: Path) -> str:
     )
 
 
-def picture(name: str, alt: str) -> str:
+def cifar_studies(root: Path) -> str:
+    from adaxopt.lab.cifar import sections
+
+    return sections.studies(root / "records", lambda name, alt: picture(name, alt, "images"))
+
+
+def cifar_speed(root: Path) -> str:
+    from adaxopt.lab.cifar import sections
+
+    return sections.speed(root / "records")
+
+
+def picture(name: str, alt: str, folder: str = "docs/images") -> str:
     return (
-        f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="docs/images/{name}-dark.svg">\n'
-        f'  <img alt="{alt}" src="docs/images/{name}.svg">\n</picture>'
+        f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.svg">\n'
+        f'  <img alt="{alt}" src="{folder}/{name}.svg">\n</picture>'
     )
 
 
@@ -238,6 +251,8 @@ SECTIONS: dict[str, Section] = {
     "lr": lr,
     "gpu": gpu,
     "cifar": cifar,
+    "cifar-studies": cifar_studies,
+    "cifar-speed": cifar_speed,
     **text_tables.SECTIONS,
     **picture_tables.SECTIONS,
     **voc_tables.SECTIONS,

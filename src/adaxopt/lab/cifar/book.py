@@ -94,8 +94,8 @@ TUNING = Study(
     asks="Which learning rate suits each method, with as many tries for each, and without a look at the test set?",
     seeds=1,
     holdout=4944,
-    note="Five learning rates each, a decade to either side of the paper's own, judged on 4,944 images kept from the "
-    "training set: 45,056 are left, 352 whole batches. The paper tried 5 for the others and 9 for AdaX-W, on the test "
+    note="Five learning rates each, a decade to either side of the paper's own, the best in bold. Without the images "
+    "that judge, 45,056 are left, 352 whole batches. The paper tried 5 for the others and 9 for AdaX-W, on the test "
     "set.",
 )
 

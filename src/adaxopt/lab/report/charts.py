@@ -71,15 +71,15 @@ def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None 
         (
             "sweep",
             f"Sensitivity to {key[0].replace('_', ' ')}" if (key := swept(study)) else "",
-            f"Final runs: {over[0].lower()}{over[1:]}.",
+            f"Final runs: {over[0].lower()}{over[1:]}. A triangle at the edge, if any, is a far worse setting.",
             sweep(study),
         ),
         (
             "lr",
             "Sensitivity to the learning rate",
             "Tuning runs, scored on the validation split. The line joins the best trial at each rate; "
-            "a ring marks the rate of the final runs, a triangle at the edge a far worse trial, "
-            "a cross a diverged one.",
+            f"{'a ring marks the rate of the final runs, ' if any(s.final for s in study.series) else ''}"
+            "a triangle at the edge a far worse trial, a cross a diverged one.",
             lr_sensitivity(study),
         ),
         (

@@ -76,7 +76,7 @@ def _run(line: Mapping[str, Any]) -> RunRecord:
         "status": "diverged" if lost else "finished",
         "metric": None if lost else line["test_accuracy"],
         "train_loss": None if lost else line["train_loss"],
-        "metric_name": "test accuracy (%)",
+        "metric_name": "accuracy (%)" if study == "tuning" else "test accuracy (%)",
         "higher_is_better": True,
         "paper": _paper(study, line["row"]),
     }

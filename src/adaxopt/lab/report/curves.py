@@ -164,7 +164,7 @@ def lr_sensitivity(study: Study) -> Chart:
     axis = alt.Axis(values=log_ticks(r["lr"] for r in [*done, *lost]), format="~g", grid=False)
     x = alt.X("lr:Q", title="learning rate", scale=alt.Scale(type="log", nice=False, padding=14), axis=axis)
     title = f"validation {study.metric_name}"
-    low, high = _lr_frame([r["value"] for r in done], higher)
+    low, high = lr_frame([r["value"] for r in done], higher)
     scale = alt.Scale(zero=False, nice=False, domain=[low, high])
     y = alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5))
     tips = [
@@ -192,10 +192,10 @@ def lr_sensitivity(study: Study) -> Chart:
     return layered(*layers)
 
 
-def _lr_frame(values: Sequence[float], higher: bool) -> tuple[float, float]:
+def lr_frame(values: Sequence[float], higher: bool) -> tuple[float, float]:
     """From the best value to the worst, unless few trials are far worse than the rest.
 
-    >>> _lr_frame([0.9, 0.8], True), _lr_frame([0.9, 0.89, 0.88, 0.87, 0.1], True)[0] > 0.8
+    >>> lr_frame([0.9, 0.8], True), lr_frame([0.9, 0.89, 0.88, 0.87, 0.1], True)[0] > 0.8
     ((0.794, 0.906), True)
     """
     if not values:

@@ -1,7 +1,7 @@
 """Every picture of the documentation from the committed records: `python -m adaxopt.lab.report.figures`.
 
     records/**/*.jsonl       exported runs: <study>-metric.svg, -train-loss, -seeds, -lr, -difference, -time
-    records/cifar10/*.jsonl  cifar10-<study>-*.svg
+    records/cifar10/*.jsonl  cifar10-<study>-*.svg: those that docs/cifar10.md shows
     records/gpu_step.json    gpu-step.svg
     records/theory/*.json    theory-*.svg
     records/language/*.json  late-wakers.svg
@@ -34,10 +34,12 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
         if EXPORT in file.read_text().partition("\n")[0]:
             out += save_charts(read_export(file), folder, formats, ("light", "dark"))
     if (records / "cifar10").is_dir():
+        from adaxopt.lab.cifar.sections import PICTURES
         from adaxopt.lab.report.cifar import load
 
         runs = load(records / "cifar10")
-        out += save_charts(runs, folder, formats, ("light", "dark")) if runs else []
+        shown = {f"cifar10-{study}-{kind}" for study, kinds in PICTURES.items() for kind in kinds}
+        out += save_charts(runs, folder, formats, ("light", "dark"), only=shown) if runs else []
         out += _trace(records / "cifar10" / "trace.jsonl", folder, formats)
     if (records / "imagenet").is_dir():
         from adaxopt.lab.imagenet import page
@@ -69,7 +71,7 @@ def _trace(file: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:
     return (
         []
         if chart is None
-        else save_chart(chart, folder / "cifar10-second-moment", trace.words(lines), formats)
+        else save_chart(chart, folder / "cifar10-trace-second-moment", trace.words(lines), formats)
     )
 
 

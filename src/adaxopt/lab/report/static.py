@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ def save_charts(
     themes: Sequence[str],
     baseline: str | None = None,
     rule: stats.Rule | None = None,
+    only: Container[str] | None = None,
 ) -> list[Path]:
-    """Every chart of every study; see `adaxopt.lab.report.save_static`."""
+    """Every chart of every study, or `only` those of these names; see `adaxopt.lab.report.save_static`."""
     from adaxopt.lab.report.charts import pictures
 
     if not records:
@@ -36,6 +37,8 @@ def save_charts(
     for study in studies(records):
         for picture in pictures(study, *tables.plan(study, baseline, rule)):
             name = f"{slug(study.name)}-{picture.name}"
+            if only is not None and name not in only:
+                continue
             words = {"text": picture.title, "subtitle": textwrap.wrap(picture.caption, 78)}
             out += save_chart(picture.chart, folder / name, words, formats, themes, study.names, study.looks)
     return out

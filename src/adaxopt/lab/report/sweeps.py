@@ -6,9 +6,13 @@ from typing import Any
 
 import altair as alt
 
+from adaxopt.lab.report.curves import lr_frame
 from adaxopt.lab.report.encoding import Chart, colour, dash, data, layered, log_ticks, row, shape
 from adaxopt.lab.report.series import Study, flat, swept
 from adaxopt.lab.report.tables import Figures, interval
+
+FEW = 5
+"""So many settings each have a tick of their own on a logarithmic axis."""
 
 
 def sweep(study: Study) -> Chart:
@@ -33,16 +37,22 @@ def sweep(study: Study) -> Chart:
     labels = list(dict.fromkeys(r["optimizer"] for r in rows))
     if places[0] > 0 and places[-1] >= 10 * places[0]:
         scale = alt.Scale(type="log", nice=False, padding=16)
-        axis = alt.Axis(values=log_ticks(places), format="~g", grid=False)
+        ticks = places if len(places) <= FEW else log_ticks(places)
+        axis = alt.Axis(values=ticks, format=".3~g" if places[0] >= 1e-3 else ".2~e", grid=False)
     else:
         scale, axis = (
             alt.Scale(zero=False, nice=False, padding=16),
-            alt.Axis(values=places, format="~g", grid=False),
+            alt.Axis(values=places, format=".3~g", grid=False),
         )
     x = alt.X("x:Q", title=key.replace("_", " "), scale=scale, axis=axis)
 
+    low, high = _frame(rows, study.higher_is_better)
+    beyond = [r for r in rows if not low <= r["mean"] <= high]
+    inside = [r for r in rows if low <= r["mean"] <= high]
+
     def y(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title=study.metric_name, scale=alt.Scale(zero=False, padding=10))
+        scale = alt.Scale(zero=False, nice=False, domain=[low, high])
+        return alt.Y(f"{field}:Q", title=study.metric_name, scale=scale, axis=alt.Axis(tickCount=5))
 
     hue = colour(study.looks, labels)
     tips = [
@@ -51,14 +61,30 @@ def sweep(study: Study) -> Chart:
         alt.Tooltip("text:N", title="mean [95%]"),
         "n:Q",
     ]
-    return layered(
-        alt.Chart(data(rows))
-        .mark_rule(strokeWidth=5, opacity=0.25)
+    layers = [
+        alt.Chart(data(inside))
+        .mark_rule(strokeWidth=5, opacity=0.25, clip=True)
         .encode(x=x, y=y("low"), y2="high:Q", color=hue),
         alt.Chart(data(rows))
-        .mark_line()
+        .mark_line(clip=True)
         .encode(x=x, y=y("mean"), color=hue, strokeDash=dash(study.looks, labels)),
-        alt.Chart(data(rows))
+        alt.Chart(data(inside))
         .mark_point(filled=True, size=60, opacity=1)
         .encode(x=x, y=y("mean"), color=hue, shape=shape(study.looks, labels), tooltip=tips),
-    )
+    ]
+    if beyond:
+        mark, edge = ("triangle-down", "height") if study.higher_is_better else ("triangle-up", 0)
+        marks = alt.Chart(data(beyond)).mark_point(shape=mark, filled=True, size=60, opacity=1)
+        layers.append(marks.encode(x=x, y=alt.value(edge), color=hue, tooltip=tips))
+    return layered(*layers)
+
+
+def _frame(rows: list[dict[str, Any]], higher: bool) -> tuple[float, float]:
+    """The means, without few that are far worse than the rest, and the intervals of those that are shown."""
+    low, high = lr_frame([r["mean"] for r in rows], higher)
+    shown = [r for r in rows if low <= r["mean"] <= high]
+    air = 0.04 * (max(r["high"] for r in shown) - min(r["low"] for r in shown))
+    ends = min(low, *(r["low"] - air for r in shown)), max(high, *(r["high"] + air for r in shown))
+    if len(shown) < len(rows):  # the side with the triangles stays where it is
+        ends = (low, ends[1]) if higher else (ends[0], high)
+    return float(f"{ends[0]:.6g}"), float(f"{ends[1]:.6g}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,8 @@ def second_moment(lines: Sequence[Mapping[str, Any]]) -> Chart:
         return None
     labels = list(at)
     known = looks(labels)
-    x = alt.X("x:Q", title="iteration", scale=alt.Scale(nice=False), axis=alt.Axis(format="~s", tickCount=8))
+    places = alt.Axis(values=log_ticks(r["x"] for r in rows), format="~s", grid=False)
+    x = alt.X("x:Q", title="iteration", scale=alt.Scale(type="log", nice=False), axis=places)
     ticks = alt.Axis(values=log_ticks(r["mean"] for r in rows), format="~g")
 
     def y(field: str) -> alt.Y:
@@ -54,4 +56,4 @@ def words(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Title and subtitle of the picture, with n."""
     n = len({line["seed"] for line in lines})
     text = f"Normalised second moment on CIFAR-10: mean over the parameters and over n = {n} seeds, 95% interval."
-    return {"text": "How large is the second moment?", "subtitle": text}
+    return {"text": "How large is the second moment?", "subtitle": textwrap.wrap(text, 78)}
