@@ -269,6 +269,10 @@ def test_several_studies_in_one_command_in_one_go_and_in_pieces(tmp_path, monkey
     record = str(tmp_path / "records" / "{}.jsonl")
     assert command.main([*words, "--out", str(tmp_path / "one"), "--record", record]) == 0
     assert told(tmp_path / "records" / "camvid.jsonl") == told(tmp_path / "one" / "voc-camvid.jsonl")
+    trial = [words[0], *words[2:], "--seeds", "1", "--set", "steps=1", "--record", record]
+    assert command.main([*trial, "--out", str(tmp_path / "one")]) == 0
+    found = {path.name for path in (tmp_path / "records").iterdir()}
+    assert found == {"camvid.jsonl", "tuning.jsonl", "camvid-seeds1-steps1.jsonl"}
     assert command.main([*words, "--out", str(tmp_path / "one"), "--record", "r.jsonl"]) == 2
     assert "record=r.jsonl: 2 studies have a record each; write {} where" in capsys.readouterr().err
     with pytest.raises(LabError, match="no study is named"):

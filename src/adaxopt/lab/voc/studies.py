@@ -72,11 +72,11 @@ def run(
     settings = Settings(str(choose_device(device)), threads, CHECKPOINT_SECONDS)
     end = began + seconds if seconds else math.inf
     for study in grids:
-        short = study.name.removeprefix("voc-")
         study = _placed(_changed(study, seeds, options), data, weights)
         complete = _by_seed(study, out, settings, end)
         folder = Path(out) / study.name
         ended = [r for r in store.load_runs(folder) if r.done] if folder.is_dir() else []
+        short = study.name.removeprefix("voc-")
         path = Path(record.replace("{}", short) or Path(out) / f"{study.name}.jsonl")
         if ended:
             store.export(bare(ended), path)
