@@ -406,6 +406,13 @@ def test_what_a_run_refuses(data):
         Recipe(size=65)
 
 
+@pytest.mark.parametrize(
+    ("device", "world", "graphs"), [("cpu", 1, (False,)), ("cuda", 1, (False, True)), ("cuda", 2, (False,))]
+)
+def test_speed_asks_for_a_graph_where_there_can_be_one(device, world, graphs):
+    assert speed.graphs(Ranks(torch.device(device), 0, world)) == graphs
+
+
 def test_speed_of_input_and_training(data):
     said: list[str] = []
     found = speed.measure(data, SMALL, ALONE, drive.How("fp32"), batches=2, tell=said.append)

@@ -53,8 +53,7 @@ def measure(
 
     row("read, no network", lambda batch: None)
     row("read and crop, no network", lambda batch: augment.crop_batch(batch.raw, batch.span, recipe.size))
-    graphs = (False, True) if ranks.device.type == "cuda" and ranks.world == 1 else (False,)
-    for compiled, graph in product((False, True) if how.compiled else (False,), graphs):
+    for compiled, graph in product((False, True) if how.compiled else (False,), graphs(ranks)):
         training = Training(
             RUN,
             recipe,
@@ -79,6 +78,11 @@ def measure(
         "rows": rows,
         "environment": environment.describe(ranks.device, torch.get_num_threads()),
     }
+
+
+def graphs(ranks: Ranks) -> tuple[bool, ...]:
+    """Without a CUDA graph, and with one where there can be one: on a GPU, in one process."""
+    return (False, True) if ranks.device.type == "cuda" and ranks.world == 1 else (False,)
 
 
 def _endless(data: Data, recipe: Recipe, ranks: Ranks) -> Iterator[Batch]:
