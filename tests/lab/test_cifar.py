@@ -15,6 +15,7 @@ from cifar_sets import binary, make
 
 from adaxopt.lab import files
 from adaxopt.lab.cifar import drive, order, shelf
+from adaxopt.lab.cifar.book import STUDIES
 from adaxopt.lab.cifar.feed import MEAN, STD, Feed, Images
 from adaxopt.lab.cifar.plain import PlainNetwork
 from adaxopt.lab.cifar.stack import Recipe, Run, Stack
@@ -370,8 +371,9 @@ def test_fused_kernels_on_a_gpu_are_the_plain_loop():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_graphs_change_nothing():
-    """Captured and eager steps give the same bits, over a drop of lr and a short last batch."""
+@pytest.mark.parametrize("study", ["table2", "zoo"])
+def test_graphs_change_nothing(study):
+    """Captured and eager steps give the same bits, over a drop of lr and a short last batch; two runs are traced."""
     from adaxopt.lab.cifar.fused import FusedNetwork
 
     x, y, tx, ty = make(128 * 3 + 80, 1000)
@@ -379,16 +381,20 @@ def test_graphs_change_nothing():
     train, test = Images.of(x[: 128 * 3 + 80], y, device), Images.of(tx, ty, device)
     ends = []
     for graphs in (True, False):
+        chosen = [run for run in STUDIES[study].runs() if run.seed == 0]
         stack = Stack(
-            runs(*ROWS),
+            chosen,
             train,
             test,
             Recipe(epochs=3, milestones=(2,)),
             make_network=FusedNetwork,
             graphs=graphs,
+            trace=[run.row in ("adamw", "adaxw", "adam", "adax") for run in chosen],
         )
         for _ in range(3):
             stack.run_epoch()
         ends.append(stack)
     assert ends[0].history == ends[1].history
     assert torch.equal(ends[0].network.parameters, ends[1].network.parameters)
+    assert ends[0].traces.kept == ends[1].traces.kept
+    assert sum(map(bool, ends[0].traces.kept)) == 2
