@@ -44,3 +44,10 @@ def test_lr_table_shows_mean_deviation_and_divergence(tmp_path: Path) -> None:
     text = pages.lr(tmp_path)
     assert "| adamw | **2.000 ± 1.414** | diverged |" in text
     assert "n = 2" in text
+
+
+def test_every_headline_is_a_claim_and_its_link_leads_somewhere() -> None:
+    claims = (ROOT / "docs" / "claims.md").read_text()
+    for key in pages.HEADLINES:
+        assert f'<a id="claim-{key.replace(".", "-").lower()}"></a>' in claims, key
+    assert "not run" not in pages.claims(ROOT).split("Some of them:")[1]

@@ -98,6 +98,26 @@ def _mb(row: dict[str, Any]) -> str:
     return f"{row['peak_bytes'] / 1e6:.1f}"
 
 
+HEADLINES = {
+    "cifar10.adaxw-over-adamw": "CIFAR-10",
+    "cifar10.adaxw-like-sgdm": "CIFAR-10",
+    "cifar10.adaxw-faster-sgdm": "CIFAR-10, SGDM's L2 5e-4, training accuracy",
+    "cifar10.adaxw-faster-sgdm-he": "CIFAR-10, SGDM's L2 1e-4, training accuracy",
+    "cifar10.tuned-over-adamw": "CIFAR-10, equal tuning",
+    "imagenet.adaxw-over-adamw": "Tiny-ImageNet",
+    "imagenet.adaxw-no-loss": "Tiny-ImageNet",
+    "imagenet.tuned.adaxw-over-adamw": "Tiny-ImageNet, equal tuning",
+    "voc.adaxw-over-sgdm": "CamVid",
+    "voc.adaxw-over-sgdm-tuned": "CamVid, equal tuning",
+    "language.ptb.adax-over-adam": "Penn Treebank, equal tuning",
+    "language.enwik8.adax-over-adam": "words of enwik8, equal tuning",
+    "F5.1": "problem (4)",
+    "L4.1c": "Lemma 4.1",
+    "E1": "Algorithm 3",
+}
+"""Claims that README shows once they have been run, and what they are about."""
+
+
 def claims(root: Path) -> str:
     found: list[dict[str, Any]] = []
     for path in sorted((root / "records" / "theory").glob("*.json")) + sorted(
@@ -108,6 +128,7 @@ def claims(root: Path) -> str:
     if not found:
         return "*No claim was checked yet (`adax reproduce theory`).*"
     counts: dict[str, int] = {}
+    by_id = {claim["id"]: claim for claim in found}
     found = [claim for claim in found if claim["paper"] != "(ours)"]
     for claim in found:
         waiting = str(claim["ours"]).startswith("not run")
@@ -115,7 +136,20 @@ def claims(root: Path) -> str:
         counts[verdict] = counts.get(verdict, 0) + 1
     shown = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda c: -c[1]))
     where = "[docs/claims.md](docs/claims.md)"
-    return f"Of {len(found)} claims of the paper with an id so far: {shown}. Each with its rule: {where}."
+    text = f"Of {len(found)} claims of the paper with an id so far: {shown}. Each with its rule: {where}. Some of them:"
+    return f"{text}\n\n{table(('', 'the paper says', 'found here', 'verdict'), _headlines(by_id))}"
+
+
+def _headlines(by_id: dict[str, dict[str, Any]]) -> list[Row]:
+    rows: list[Row] = []
+    for key, about in HEADLINES.items():
+        claim = by_id.get(key)
+        if claim is None or str(claim["ours"]).startswith("not run"):
+            continue
+        seen = f"{claim['ours']} (n = {claim['n']})" if claim["n"] else claim["ours"]
+        link = f"[{claim['verdict']}](docs/claims.md#claim-{key.replace('.', '-').lower()})"
+        rows.append((about, claim["claim"].rstrip("."), seen, link))
+    return rows
 
 
 def lr(root: Path) -> str:
