@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -398,3 +400,27 @@ def test_graphs_change_nothing(study):
     assert torch.equal(ends[0].network.parameters, ends[1].network.parameters)
     assert ends[0].traces.kept == ends[1].traces.kept
     assert sum(map(bool, ends[0].traces.kept)) == 2
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_graph_of_the_plain_loop_trains_as_steps_do():
+    """ResNet-18 in bfloat16, which has no kernels of its own: the study `decay`. cuDNN need not give the same bits."""
+    x, y, tx, ty = make(128 * 3 + 80, 1000)
+    device = torch.device("cuda")
+    train, test = Images.of(x[: 128 * 3 + 80], y, device), Images.of(tx, ty, device)
+    chosen = [replace_lr(run, 0.1) for run in STUDIES["decay"].runs() if run.seed == 0]
+    losses = []
+    for graphs in (True, False):
+        network = functools.partial(PlainNetwork, autocast=True)
+        recipe = Recipe(model="resnet18", epochs=2)
+        stack = Stack(chosen, train, test, recipe, make_network=network, graphs=graphs)
+        stack.run_epoch(), stack.run_epoch()
+        assert bool(stack._graphs) == graphs
+        losses.append([curve[-1]["train_loss"] for curve in stack.history])
+    assert losses[0] == pytest.approx(losses[1], rel=5e-2)
+    assert all(a < 2.3 for a in losses[0])
+
+
+def replace_lr(run, part):
+    return replace(run, options={**run.options, "lr": run.options["lr"] * part})

@@ -64,9 +64,11 @@ class Feed:
 
     def batch(self, model: int, count: int) -> tuple[Tensor, Tensor]:
         """One model's next batch in plain torch: ([count, 3, 32, 32] float32, labels). The kernel does the same."""
-        place = slice(int(self.cursor), int(self.cursor) + count)
-        source = self.order[model, place].long()
-        code = self.crops[model, place].long()
+        place = self.cursor + torch.arange(
+            count, device=self.cursor.device
+        )  # not read by the host: a graph may
+        source = self.order[model][place].long()
+        code = self.crops[model][place].long()
         padded = torch.nn.functional.pad(self.data.images[source], (0, 0, 4, 4, 4, 4))
         offsets = torch.arange(32, device=padded.device)
         rows = (code % 9)[:, None] + offsets

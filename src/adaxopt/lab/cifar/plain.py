@@ -15,12 +15,14 @@ from adaxopt.lab.models.resnet import ResNet
 class PlainNetwork:
     """M copies of a ResNet whose parameters are rows of one matrix; gradients by autograd.
 
-    Arithmetic is float32; `autocast` computes convolutions in bfloat16, for large networks on a GPU.
+    Arithmetic is float32; `autocast` computes convolutions in bfloat16 and keeps channels together, for large networks
+    on a GPU.
     """
 
     def __init__(self, nets: list[ResNet], device: torch.device, *, autocast: bool = False) -> None:
         self.layout: Layout | Flat = _layout(nets[0])
         self._autocast = torch.autocast(device.type, torch.bfloat16, enabled=autocast)
+        self._dense = torch.channels_last if autocast else torch.preserve_format
         packed = [self.layout.pack(net) for net in nets]
         self.parameters = torch.stack([row for row, _ in packed]).to(device)
         self.running = torch.stack([running for _, running in packed], dim=1).contiguous().to(device)
@@ -36,6 +38,7 @@ class PlainNetwork:
             leaves = {
                 k: v.detach().requires_grad_() for k, v in self.layout.unpack(self.parameters[m]).items()
             }
+            x = x.to(memory_format=self._dense)
             with self._autocast:
                 logits = functional_call(self._net, {**leaves, **self._buffers(m)}, (x,)).float()
             loss = F.cross_entropy(logits, labels)
@@ -50,7 +53,7 @@ class PlainNetwork:
     def right(self, data: Images, feed: Feed, start: int, count: int) -> Tensor:
         """Each model's number of right answers on `count` test images from `start`, with running statistics."""
         self._net.eval()
-        x = feed.normalise(data.images[start : start + count])
+        x = feed.normalise(data.images[start : start + count]).to(memory_format=self._dense)
         labels = data.labels[start : start + count]
         out = []
         for m in range(len(self.parameters)):

@@ -79,7 +79,7 @@ class Stack:
     make_network: Callable[..., Network] = PlainNetwork
     test_batch: int = 1000
     graphs: bool | None = None
-    """Capture steps in CUDA graphs; None: where the data are on a GPU and the network allows it."""
+    """Capture steps in CUDA graphs; None: where the data are on a GPU."""
     trace: Sequence[bool] = ()
     """For each run, whether the mean of sqrt(v-hat) of its steps is kept (see `Trace`); empty: for none."""
 
@@ -89,8 +89,7 @@ class Stack:
         self.history: list[list[dict[str, float | None]]] = [[] for _ in self.runs]
         self.network = self.make_network([make(self.recipe.model, run.seed) for run in self.runs], device)
         self.feed = Feed(self.train, [run.seed for run in self.runs])
-        able = device.type == "cuda" and not isinstance(self.network, PlainNetwork)
-        self._capture = able if self.graphs is None else self.graphs
+        self._capture = device.type == "cuda" if self.graphs is None else self.graphs
         self._graphs: dict[object, torch.cuda.CUDAGraph] = {}
         self._ran: set[object] = set()
         zeros = torch.zeros(len(self.runs), dtype=torch.float64, device=device)
