@@ -183,7 +183,11 @@ class Lines(compare.Silent):
 
     def finished(self, record: RunRecord) -> None:
         asked, done = record.spec, record.done or {}
-        how = f"{done['metric']:.4f} {done['metric_name']}" if done.get("metric") else done.get("status")
+        how = (
+            f"{done['metric']:.4f} {done['metric_name']}"
+            if done.get("metric") is not None
+            else done.get("status")
+        )
         lr = asked["options"]["lr"]
         say(f"{asked['study']} {asked['purpose']} {asked['optimizer']} lr {lr:g} seed {asked['seed']}: {how}")
 
