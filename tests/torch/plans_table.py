@@ -4,7 +4,7 @@ Whatever is done between steps, the default path (the kernel) goes on as the for
 """
 
 import sys
-from itertools import product
+import warnings
 
 import torch
 
@@ -13,7 +13,7 @@ import adaxopt
 
 def make(last=torch.float32, **options):
     generator = torch.Generator().manual_seed(0)
-    shapes = [((5, 3), torch.float32), ((7,), torch.float32), ((2,), last)]
+    shapes = [((5, 3), torch.float32), ((2,), last), ((7,), torch.float32), ((7,), torch.float32)]
     params = [torch.nn.Parameter(torch.randn(s, generator=generator, dtype=d)) for s, d in shapes]
     return params, adaxopt.AdaXW(params, lr=1e-2, **options)
 
@@ -50,6 +50,22 @@ def replace_entry(params, optimizer):
     optimizer.state[params[0]] = {key: tensor.clone() for key, tensor in old.items()}
     for tensor in old.values():
         tensor.fill_(float("nan"))
+
+
+def exchange_entries(params, optimizer):
+    """The list of entries is as it was: who owns them is not."""
+    one, other = (optimizer.state.pop(p) for p in params[-2:])
+    optimizer.state[params[-1]], optimizer.state[params[-2]] = one, other
+
+
+def swap_one_mean(params, optimizer):
+    mean = optimizer.state[params[1]].get("exp_avg")
+    if mean is not None:
+        mean.data = mean.data * 3
+
+
+def a_note_of_someone_else(params, optimizer):
+    optimizer.state[params[0]]["note"] = "looked at"
 
 
 def forget_one(params, optimizer):
@@ -105,7 +121,10 @@ CHANGES = (
     replace_state,
     swap_storage,
     swap_one_count,
+    swap_one_mean,
     replace_entry,
+    exchange_entries,
+    a_note_of_someone_else,
     forget_one,
     drop_one,
     move_parameters,
@@ -117,6 +136,8 @@ CHANGES = (
     swap_parameter,
     replace_group,
 )
+STARTS = ((), 3, torch.complex64), ((1,), 3, torch.float32), ((), 1, torch.float32)
+"""Parameters without a gradient before the change, steps before it, the second parameter's dtype."""
 
 
 def inside_backward() -> bool:
@@ -145,13 +166,52 @@ def inside_backward() -> bool:
     return right
 
 
+def refused() -> bool:
+    """What is refused of a first gradient is refused of a later one, and half a state is refused in words."""
+    said = []
+    for options in ({}, {"foreach": True}):
+        params = [torch.nn.Parameter(torch.ones(4, 3)), torch.nn.Parameter(torch.ones(4))]
+        optimizer = adaxopt.create("sgdm", params, lr=0.1, **options)
+        walk(params, optimizer, 1)
+        params[0].grad = torch.sparse_coo_tensor([[0]], torch.ones(1, 3), (4, 3), check_invariants=True)
+        try:
+            optimizer.step()
+            said.append(None)
+        except ValueError as error:
+            said.append(str(error))
+    params, optimizer = make()
+    walk(params, optimizer, 1)
+    del optimizer.state[params[0]]["exp_avg"]
+    try:
+        walk(params, optimizer, 1)
+        said.append(None)
+    except ValueError as error:
+        said.append(str(error))
+    params, optimizer = make(fused=True)
+    walk(params, optimizer, 1)
+    params[0].grad = torch.ones(3, 5).t()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        optimizer.step(), optimizer.step()
+    said += [(str(w.message), w.filename) for w in warned]
+    once = (
+        "fused=True: a parameter takes the foreach path, because its gradient is not laid out as itself",
+        __file__,
+    )
+    right = (
+        said[0] == said[1] is not None and said[3] == once and "has no exp_avg in its state" in str(said[2])
+    )
+    print(f"{'ok' if right else 'WRONG'} refused {said}")
+    return right
+
+
 def main() -> int:
-    failed = int(not inside_backward())
+    failed = int(not inside_backward()) + int(not refused())
     for change in CHANGES:
-        for without, last in product(((), (1,)), (torch.float32, torch.complex64)):
+        for without, before, last in STARTS:
             kernel, foreach = make(last), make(last, foreach=True)
             for params, optimizer in (kernel, foreach):
-                walk(params, optimizer, seed=1, without=without)
+                walk(params, optimizer, 1, before, without)
                 change(params, optimizer)
                 walk(params, optimizer, seed=2)
             served = sum(len(plan.plans) for plan in kernel[1]._plans.values())
@@ -166,7 +226,8 @@ def main() -> int:
             times = [[float(o.state[p]["step"]) for p in params] for params, o in (kernel, foreach)]
             right = served > 0 and worst < 2e-6 and times[0] == times[1]
             failed += not right
-            print(f"{'ok' if right else 'WRONG'} {change.__name__} {without} {last} {worst:.1e} {times}")
+            row = f"{change.__name__} {without} {before} {last}"
+            print(f"{'ok' if right else 'WRONG'} {row} {worst:.1e} {times}")
     return failed
 
 

@@ -267,8 +267,10 @@ def test_a_changed_launch_goes_the_plain_way(launches):
 
 
 @TWO
-@pytest.mark.parametrize("check", [table.check_changed_power, table.check_no_power])
-def test_powers(check, launches):
+@pytest.mark.parametrize(
+    "check", [table.check_changed_power, table.check_no_power, table.check_replaced_square]
+)
+def test_powers_and_gains(check, launches):
     check("cuda")
 
 

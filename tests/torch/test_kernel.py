@@ -138,6 +138,13 @@ else:
         assert torch.allclose(params[0].double(), x, rtol=1e-5, atol=1e-5)
         assert len(plan.buckets[0].slots.slabs) == 1
 
+    def test_betas_in_a_list_may_change_in_place():
+        plan, _, states, hyper = simple([(5,)], betas=[0.9, 1e-4])
+        plan.step(hyper, grads=[torch.ones(5)])
+        hyper["betas"][0] = 0.0
+        plan.step(hyper, grads=[torch.full((5,), 2.0)])
+        assert torch.equal(states[0]["exp_avg"], torch.full((5,), 2.0))
+
     @BOTH
     def test_channels_last_is_flat_memory_and_other_layouts_come_back():
         shapes = [(4, 3, 5, 5), (6,), (8, 4, 1, 1), (2, 3, 4, 4)]
@@ -165,6 +172,30 @@ else:
         assert all(torch.equal(p, b) for p, b in zip(params, before, strict=True))
         assert plan.step(hyper, grads=[torch.ones_like(p) for p in params]) == []
         assert [s["step"].item() for s in states] == [1, 1, 1, 1]
+
+    def test_a_parameter_of_another_shape_where_it_lay_comes_back_untouched():
+        """As pruning does it: `p.data = p.data[:2]` begins at the same address."""
+        for change in (lambda t: t[:2], lambda t: t.t()):
+            plan, params, states, hyper = simple([(4, 4), (3,)])
+            plan.step(hyper, grads=[torch.ones_like(p) for p in params])
+            before = params[0].clone()
+            params[0].data = change(params[0].data)
+            assert plan.step(hyper, grads=[torch.empty_like(p).fill_(1.0) for p in params]) == [0]
+            assert [s["step"].item() for s in states] == [1, 2]
+            assert torch.equal(params[0], change(before))
+
+    def test_a_gradient_whose_sign_is_still_to_be_applied_comes_back():
+        plan, _, states, hyper = simple([(1,), (1,)])
+        lazy = torch.ones(1, dtype=torch.complex64).mul(1j).conj().imag
+        assert lazy.is_neg()
+        assert plan.step(hyper, grads=[lazy, torch.ones(1)]) == [0]
+        assert [s["step"].item() for s in states] == [0, 1]
+
+    def test_the_same_gradient_for_two_parameters():
+        plan, _, states, hyper = simple([(3,), (3,)])
+        for _ in range(3):
+            assert plan.step(hyper, grads=[torch.ones(3)] * 2) == []
+        assert [s["step"].item() for s in states] == [3, 3]
 
     @BOTH
     def test_a_gradient_of_another_dtype_moves_to_another_bucket():
@@ -212,6 +243,9 @@ else:
 
     def test_a_power_that_changes_in_place():
         table.check_changed_power()
+
+    def test_a_gain_of_1_replaces_the_square():
+        table.check_replaced_square()
 
     def test_the_power_0():
         table.check_no_power()

@@ -32,12 +32,6 @@ else:
         assert plan.buckets[0].programs == 3
         assert plan.buckets[0].alone == alone
 
-    def test_valid_sees_moved_parameters():
-        plan, params, _, _ = simple([(5,), (7,)])
-        assert plan.valid()
-        params[0].data = torch.ones(5)
-        assert not plan.valid()
-
     @pytest.mark.parametrize("alone", [1024, 0])
     def test_a_kept_slot_is_never_written_again_and_still_works(alone, monkeypatch):
         """What a graph replays: the same slot and mark, after many other steps have gone through the table."""

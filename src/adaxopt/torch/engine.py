@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterable
-from itertools import chain
+from itertools import chain, islice
 from operator import is_
 from typing import Any, ClassVar
 
@@ -139,7 +139,7 @@ class Engine(Optimizer):
     def _forget_caches(self) -> None:
         self._guarded: dict[Tensor, bool] = {}
         self._plans: dict[int, GroupPlan] = {}
-        self._entries: list[dict[str, Any]] = []
+        self._known: tuple[list[Any], list[Any]] = [], []  # who had state when plans were made, and which
         self._places: dict[Tensor, int] = {}
         self._singles: dict[Tensor, dict[str, Any]] = {}
 
@@ -180,20 +180,22 @@ class Engine(Optimizer):
         checkpoint.load(self, state_dict)
 
     def restart_memory(self) -> None:
-        """Set every parameter's time to 0, as for fine-tuning: the next gradient's square replaces v.
+        """Set every parameter's time and v to 0, as for fine-tuning: the next gradient's square is the new v.
 
         An AdaX loaded after 500,000 steps has a memory that no longer moves. The mean m goes on, unless the method
         corrects its bias by a time that has just become 0.
         """
         rule = self.method.rule
-        forgotten = ["step", "row_step", "max_exp_avg_sq", "window"]
+        forgotten = ["step", "row_step", "exp_avg_sq", "max_exp_avg_sq", "window"]
         if rule.debias or rule.mean == "window":
             forgotten.append("exp_avg")
-        if rule.memory is not None and rule.memory.kind == "unnormalised":
-            forgotten.append("exp_avg_sq")  # its gain is constant: the first square would not replace v
         for entry in self.state.values():
             for key in forgotten:
-                if key in entry:
+                if key in entry and entry[key].requires_grad:
+                    entry[key] = torch.zeros_like(
+                        entry[key]
+                    )  # a differentiable step's graph keeps the old one
+                elif key in entry:
                     entry[key].zero_()
         self._guarded.clear()
 
@@ -241,10 +243,15 @@ class Engine(Optimizer):
 
     def _forget_replaced(self) -> None:
         """Plans know a parameter's state by its dict: `optimizer.state[p] = {...}` puts another in its place."""
-        now = list(self.state.values())
-        if len(now) < len(self._entries) or not all(map(is_, self._entries, now)):
+        if not self._plans:
+            return
+        owners, entries = self._known
+        if (
+            len(self.state) < len(owners)
+            or not all(map(is_, owners, self.state))
+            or not all(map(is_, entries, self.state.values()))
+        ):
             self._plans.clear()
-        self._entries = now
 
     def _refuse_first(self) -> None:
         """Say what cannot be done in any group before anything is done in one."""
@@ -391,14 +398,23 @@ class Engine(Optimizer):
         if plan is None or not plan.fits(self, group):
             alive = {id(g) for g in chain(self.param_groups, self._singles.values())}
             self._plans = {k: p for k, p in self._plans.items() if k in alive}
+            if not self._plans:
+                self._known = [], []
             plan = self._plans[id(group)] = GroupPlan(self, group)
-        return plan.step(group, scale, found_inf)
+            for known, now in zip(self._known, (self.state, self.state.values()), strict=True):
+                known += islice(
+                    now, len(known), None
+                )  # what other plans were made with stays as they knew it
+        rest = plan.step(self, group, scale, found_inf)
+        if len(rest) > len(plan.others):  # gradients came that were not there when `_refuse_first` asked
+            dispatch.refuse(self, group, rest)
+        return rest
 
     def _warn_once(self, message: str) -> None:
         said = self.__dict__.setdefault("_said", set())
         if message not in said:
             said.add(message)
-            warnings.warn(message, stacklevel=7)
+            warnings.warn(message, stacklevel=8)  # the line that calls `step`
 
 
 def _kind(method: Method) -> str:

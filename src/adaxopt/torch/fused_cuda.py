@@ -9,7 +9,7 @@ Triton is optional: without it this module imports, and `missing()` says why the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter, is_, itemgetter
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from adaxopt import memory
 from adaxopt.rule import TINY, Rule
 from adaxopt.torch.launch import Launch, Slots
-from adaxopt.torch.layout import FLOATS, order, same_layout, unfit
+from adaxopt.torch.layout import FLOATS, alike, order, same_layout, unfit
 from adaxopt.torch.rounding import seeds
 
 try:
@@ -45,10 +45,7 @@ On an H200, ResNet-20 (264 programs): 97 us a step instead of 108; ResNet-50 (25
 _captured: dict[tuple[int, int], tuple[Any, ...]] = {}
 """What a CUDA graph may still replay from: tables, slots, kernels, device scalars, for the life of the process."""
 
-_data_ptr, _is_contiguous, _stride = Tensor.data_ptr, Tensor.is_contiguous, Tensor.stride
-_grad, _dtype = attrgetter("grad"), attrgetter("dtype")
-_same_addresses = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
-"""One call for a whole list, in builds of torch that have CUDA."""
+_grad = attrgetter("grad")
 
 
 def missing() -> str | None:
@@ -88,8 +85,15 @@ def _capturing(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
-def _used(p: Tensor, state: Mapping[str, Tensor], rounding: str) -> dict[str, Tensor]:
+def _used(rule: Rule, p: Tensor, state: Mapping[str, Tensor], rounding: str) -> dict[str, Tensor]:
     """The state that a step reads: a compensation from an earlier `rounding` is none of it."""
+    keeps = (rule.mean != "none", rule.memory is not None, rule.maximum)
+    for name in ("step", *(name for name, kept in zip(STATE, keeps, strict=False) if kept)):
+        if name not in state:
+            raise ValueError(
+                f"a parameter of shape {tuple(p.shape)} has no {name} in its state: must have "
+                "all or nothing; empty the entry to begin anew"
+            )
     used = {name: t for name, t in state.items() if name != "compensation"}
     if rounding == "kahan" and p.dtype in LOW:
         rest = state.get("compensation")
@@ -148,14 +152,11 @@ class Plan:
                 "fused step under CUDA graph capture: its tables do not exist yet; take a few steps before capturing"
             )
         self._rule, self._params = rule, list(params)
-        self._states = [_used(p, state, rounding) for p, state in zip(params, states, strict=True)]
+        self._states = [_used(rule, p, state, rounding) for p, state in zip(params, states, strict=True)]
         self._options = (maximize, wake, rounding, capturable)
         self._chance = [(*seeds(seed, i), offset) for i, offset in zip(indices, offsets, strict=True)]
         self._expected = [p.dtype if p.grad is None else p.grad.dtype for p in self._params]
-        kept = (t for state in self._states for t in state.values())
-        self._watched = [*self._params, *kept]
-        self._addresses = list(map(_data_ptr, self._watched))
-        self._every = list(range(len(self._watched)))
+        self._layouts = [(p.shape, p.stride()) for p in self._params]
         self._sort()
 
     def _sort(self) -> None:
@@ -164,12 +165,6 @@ class Plan:
             dtypes = tuple(state[name].dtype if name in state else None for name in STATE)
             groups.setdefault((p.device, p.dtype, self._expected[i], dtypes), []).append(i)
         self.buckets = [Bucket(self, members) for members in groups.values()]
-
-    def valid(self) -> bool:
-        """Whether every parameter and state tensor still lies where it lay."""
-        if _same_addresses is not None:
-            return _same_addresses(self._watched, self._addresses, self._every)
-        return list(map(_data_ptr, self._watched)) == self._addresses
 
     def step(
         self,
@@ -196,7 +191,7 @@ class Plan:
     ) -> list[int]:
         """Gradients that came in another dtype than expected go to other buckets; the rest goes back."""
         now = [p.grad for p in self._params] if grads is None else list(grads)
-        again = {i for i in left if unfit(self._params[i], now[i]) is None}  # type: ignore[arg-type]
+        again = {i for i in left if _flat(self._params[i], self._layouts[i], now[i])}
         if again:
             for i in again:
                 self._expected[i] = now[i].dtype  # type: ignore[union-attr]
@@ -213,13 +208,13 @@ class Bucket:
     def __init__(self, plan: Plan, members: list[int]) -> None:
         rule, params, states = plan._rule, plan._params, plan._states
         maximize, wake, rounding, self.capturable = plan._options
-        # in the plain order of memory first: one quick question is enough for those gradients
-        self.positions = sorted(members, key=lambda i: not params[i].is_contiguous())
-        self.whole = len(self.positions) == len(params) and self.positions == list(range(len(params)))
-        self.params = [params[i] for i in self.positions]
-        self.plain = sum(p.is_contiguous() for p in self.params)
-        self.strides = [p.stride() for p in self.params[self.plain :]]
-        self.dtypes = {plan._expected[members[0]]}
+        self.positions = members
+        self.whole = len(members) == len(params)
+        self.params = [params[i] for i in members]
+        self.layouts = [plan._layouts[i] for i in members]
+        self.dtype = plan._expected[members[0]]
+        self.alike: Callable[..., bool] = lambda *grads: False
+        """Whether gradients look as the last ones that were found to be flat memory."""
         self.rule = rule
         x, state = self.params[0], states[members[0]]
         self.device = x.device
@@ -228,7 +223,7 @@ class Bucket:
         self.least = math.sqrt(TINY["float64" if double else "float32"])
         by_chance = x.dtype in LOW and rounding == "stochastic"
         drawn = by_chance or m_dtype in LOW or v_dtype in LOW
-        types = (x.dtype, plan._expected[members[0]], m_dtype, v_dtype)
+        types = (x.dtype, self.dtype, m_dtype, v_dtype)
         self.block, self.warps, self.blocks, each = tuning(max(t.itemsize for t in types))
         self.options: dict[str, Any] = {
             "KIND": kernel_numbers.KINDS[None if rule.memory is None else rule.memory.kind],
@@ -282,26 +277,16 @@ class Bucket:
 
     def _gather(self, grads: Sequence[Tensor | None]) -> tuple[list[int], list[int]]:
         """Gradient addresses (0: leave that tensor alone), and the positions of those that are not flat memory."""
-        some: Any = grads
-        try:
-            addresses = list(map(_data_ptr, some))
-            if set(map(_dtype, some)) == self.dtypes:
-                if not self.strides:
-                    if all(map(_is_contiguous, some)):
-                        return addresses, []
-                elif (
-                    all(map(_is_contiguous, some[: self.plain]))
-                    and list(map(_stride, some[self.plain :])) == self.strides
-                ):
-                    return addresses, []
-        except (TypeError, RuntimeError):
-            pass  # a gradient is None, or sparse
+        if self.alike(*grads):
+            return list(map(Tensor.data_ptr, grads)), []  # type: ignore[arg-type]
         addresses, refused = [], []
-        for i, p, g in zip(self.positions, self.params, grads, strict=True):
-            fits = g is not None and g.dtype in self.dtypes and unfit(p, g) is None
+        for i, p, layout, g in zip(self.positions, self.params, self.layouts, grads, strict=True):
+            fits = g is not None and g.dtype == self.dtype and _flat(p, layout, g)
             addresses.append(g.data_ptr() if fits else 0)  # type: ignore[union-attr]
             if g is not None and not fits:
                 refused.append(i)
+        if all(addresses):
+            self.alike = alike(grads)  # type: ignore[arg-type]
         return addresses, refused
 
     def step(
@@ -360,10 +345,10 @@ class Bucket:
         ]
         self.usual: tuple[Launch, Launch | None, list[Tensor | None], tuple[int, ...]] | None = None
         """A step's launches where every number comes from the host and no GradScaler is at work."""
-        # a tensor may change in place: those that are not read on the device are read here at every step
+        # tensors and lists may change in place: what is not read on the device is read here at every step
         here = [t for t, s in zip((lr, b1, b2), self.scalars, strict=True) if s is None]
         here += [hyper.get(name) for name in ("eps", "weight_decay", "reference_lr", "clip_update")]
-        self.steady = not any(isinstance(t, Tensor) for t in here)
+        self.steady = isinstance(hyper["betas"], tuple) and not any(isinstance(t, Tensor) for t in here)
         numbers = [
             0.0 if s is not None else float(t) for t, s in zip((lr, b1, b2), self.scalars, strict=True)
         ]
@@ -437,6 +422,11 @@ class Bucket:
         lanes = max(2, self.options["LANES"] // 64)
         first = Launch(kernel.advance, tables, example, options, lanes, interpreted())
         return first, Launch(kernel.update, (*tables, self.owners), (), *how)
+
+
+def _flat(p: Tensor, layout: tuple[Any, ...], g: Tensor | None) -> bool:
+    """Whether p still has the layout that its state was found to have, and g has it too."""
+    return g is not None and (p.shape, p.stride()) == layout and unfit(p, g) is None
 
 
 def _roots(p: float) -> int:

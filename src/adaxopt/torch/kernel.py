@@ -239,7 +239,10 @@ def _block(
         v = stored.to(kind)
         if WAKE:
             v = tl.where(v == 0.0, g * g, v)
-        v = v + k * (g * g - v)
+        apart = g * g - v
+        v = tl.where(
+            k < 0.5, v + k * apart, g * g - (1.0 - k) * apart
+        )  # where k is 1 exactly g*g, as lerp has it
         d = v
         if MAXIMUM:
             d = tl.where((top >= v) | (top != top), top, v)

@@ -76,7 +76,7 @@ class GroupPlan:
         self.plain = all(plain for _, plain, _ in self.plans) and all(
             isinstance(t, Tensor) for t in self.kept
         )
-        self.places = self._places() if self.plain else self._where()
+        self.places = self._places()
 
     @staticmethod
     def _impossible(optimizer: Engine, fused_cuda: Any) -> str | None:
@@ -98,37 +98,41 @@ class GroupPlan:
             return False
         if len(self.entries) == 1 and self.state.get(self.plans[0][0][0]) is not self.entries[0]:
             return False  # an entry of many that was replaced is seen by `Engine.step`, once for all groups
-        if self.plain:
-            try:
-                return self._places() == self.places
-            except (TypeError, RuntimeError):  # what was put into the state is no tensor, or has no address
+        if not self.plain:
+            now = list(chain.from_iterable(self.held))
+            if len(now) != len(self.kept) or not all(map(is_, now, self.kept)):
                 return False
-        now = list(chain.from_iterable(self.held))
-        if len(now) != len(self.kept) or not all(map(is_, now, self.kept)):
+        try:
+            return self._places() == self.places
+        except (TypeError, RuntimeError):  # what was put into the state is no tensor, or has no address
             return False
-        return self._where() == self.places and all(kernel.valid() for _, _, kernel in self.plans)
 
     def _places(self) -> list[int]:
         """Where parameters and state lie: a step must not go on writing to a tensor that was moved or replaced."""
         mine = (params for params, _, _ in self.plans)
-        return list(map(Tensor.data_ptr, chain(*mine, chain.from_iterable(self.held))))
+        every = chain(*mine, chain.from_iterable(self.held))
+        if self.plain:
+            return list(map(Tensor.data_ptr, every))
+        # the kernel knows them by views, which would not see them move
+        return [state.local(t).data_ptr() for t in every if isinstance(t, Tensor)]
 
-    def _where(self) -> list[int]:
-        """Addresses of parameters that the kernel knows by a view: the view would not see them move."""
-        return [state.local(p).data_ptr() for params, plain, _ in self.plans if not plain for p in params]
-
-    def step(self, group: dict[str, Any], scale: Tensor | None, found_inf: Tensor | None) -> list[Tensor]:
+    def step(self, optimizer: Engine, group: dict[str, Any], scale: Any, found_inf: Any) -> list[Tensor]:
         """Step the kernel's share; return the parameters that still need a step."""
         rest = list(self.others)
         for params, plain, kernel in self.plans:
             grads = None if plain else [_real_gradient(p) for p in params]
             for i in kernel.step(group, scale, found_inf, grads=grads):
                 rest.append(params[i])
+        if group["fused"] and len(rest) > len(self.others):
+            why = "its gradient is not laid out as itself"
+            optimizer._warn_once(f"fused=True: a parameter takes the foreach path, because {why}")
         return rest
 
 
 def _offset(p: Tensor, group: dict[str, Any], entry: dict[str, Tensor]) -> int:
-    drawn = group["rounding"] == "stochastic" or any(t.dtype in state.LOW for t in entry.values())
+    drawn = group["rounding"] == "stochastic" or any(
+        isinstance(t, Tensor) and t.dtype in state.LOW for t in entry.values()
+    )
     return state.first_element(p) if drawn else 0
 
 
@@ -142,7 +146,7 @@ def _real(t: Tensor) -> Tensor:
 
 
 def _real_state(entry: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {k: _real(v) for k, v in entry.items()}
+    return {k: _real(v) for k, v in entry.items() if isinstance(v, Tensor)}  # others may keep their own there
 
 
 def _real_gradient(p: Tensor) -> Tensor | None:
