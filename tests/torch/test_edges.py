@@ -1,5 +1,7 @@
 """Corners where options meet: each row was wrong once, or could be silently."""
 
+import warnings
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -159,3 +161,40 @@ def test_kahans_rest_is_there_exactly_where_it_is_asked_for():
         p.grad = torch.ones(2, dtype=torch.bfloat16)
         optimizer.step()
         assert ("compensation" in optimizer.state[p]) == (rounding == "kahan")
+
+
+@pytest.mark.parametrize("rows", [2, 50_000])
+@pytest.mark.parametrize("fused", [None, True])
+@pytest.mark.filterwarnings("ignore:fused=True. a parameter takes the foreach path")
+def test_a_resized_parameter_does_not_write_past_its_state(rows, fused):
+    p = torch.nn.Parameter(torch.ones(5, 3))
+    optimizer = AdaXW([p], lr=0.1, fused=fused)
+    p.grad = torch.ones(5, 3)
+    optimizer.step()
+    p.grad = None
+    p.data = torch.ones(rows, 3)
+    p.grad = torch.ones(rows, 3)
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize("way", ["dense", "rows", "differentiable"])
+def test_after_a_restart_a_small_gradient_takes_a_step_like_any_other(way):
+    """v is replaced, not corrected: in float32 1 + (1e-10 - 1) is 0, and m / eps is far too large."""
+    p = torch.ones(2, 1, requires_grad=way == "differentiable").clone()
+    optimizer = AdaXW(
+        [p], lr=0.1, betas=(0.0, 1e-4), weight_decay=0.0, differentiable=way == "differentiable"
+    )
+    moves = []
+    for g in (1.0, 1e-5):
+        optimizer.restart_memory()
+        before = p.detach().clone()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # p.grad of a tensor that is no leaf
+            p.grad = torch.full((2, 1), g)
+            p.grad = p.grad.to_sparse(1) if way == "rows" else p.grad
+            optimizer.step()
+        moves += (before - p.detach()).flatten().tolist()
+    assert moves == pytest.approx([0.1] * 4, rel=1e-4)
+    if way == "differentiable":
+        p.sum().backward()  # the graph of the steps before the restart is whole

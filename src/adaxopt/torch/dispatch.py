@@ -194,7 +194,12 @@ def _update_fused(optimizer: Engine, group: Group, taken: Lists, n: Numbers) -> 
     xs, gs, ms, vs, tops = plain_lists(taken)
     left = []
     for i in everything:
-        reason = fused_cpu.unsuitable(xs[i], gs[i], ms[i], vs[i])
+        if (
+            ms[i].shape != xs[i].shape or vs[i].shape != xs[i].shape
+        ):  # a parameter that was resized: who knows memory
+            reason: str | None = "its state has another shape"  # alone would write past the end
+        else:
+            reason = fused_cpu.unsuitable(xs[i], gs[i], ms[i], vs[i])
         if reason is None and tops and tops[i].stride() != vs[i].stride():
             reason = "its running maximum is laid out otherwise"
         if reason is not None:
