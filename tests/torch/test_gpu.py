@@ -387,7 +387,7 @@ def test_extra_memory_is_small():
 def drift(steps, sizes=(30_000,), lr=1e-3, wd=1e-2):
     """Relative error of the parameters against float64, for AdaXW (the rule) and torch's AdamW (its own)."""
     shape = sizes
-    x32, x64 = parameters([shape])[0], None
+    x32 = parameters([shape])[0]
     x64 = x32.detach().double()
     a32, a64 = (torch.nn.Parameter(x32.detach().to(d)) for d in (F32, F64))
     ours = AdaXW([x32], lr=lr, weight_decay=wd)

@@ -203,7 +203,7 @@ class Plan:
 
 
 class Bucket:
-    """Tensors of one device and the same dtypes: their tables, and their two compiled kernels."""
+    """Tensors of one device and the same dtypes: their tables, and their one or two compiled kernels."""
 
     def __init__(self, plan: Plan, members: list[int]) -> None:
         rule, params, states = plan._rule, plan._params, plan._states
