@@ -62,6 +62,11 @@ BROKEN = [
     ("NanAtOnce", RunError, "the loss is nan on the first batch, before any step"),
     ("NanMetric", RunError, "the accuracy is nan though the loss is a number"),
     ("Raises", RunError, "ValueError: the third column is empty (at tiny.py:"),
+    (
+        "WrongShape",
+        RunError,
+        "cannot be multiplied (16x8 and 1x2) (at tiny.py:",
+    ),  # raised in torch's own file
 ]
 
 
@@ -83,6 +88,7 @@ def test_a_broken_task_is_one_line(name, kind, words, tmp_path):
         ),
         ("nowhere.py:Task", "no such file"),
         (f"{TINY}:Tyny", "unknown class in"),
+        (f"{TINY}:made", "is a Raises object; name its class, or a function that makes a task"),
         ("no_such_module_here:Task", "cannot be imported"),
     ],
 )

@@ -104,6 +104,14 @@ class Raises(Tiny):
         raise ValueError("the third column is empty\nand more")
 
 
+class WrongShape(Tiny):
+    def model(self):
+        return torch.nn.Linear(1, 2)  # the data have more columns
+
+
+made = Raises()
+
+
 class NoMetric:
     higher_is_better = True
 

@@ -101,7 +101,12 @@ def find(name: str) -> Any:
     if not hasattr(module, attribute):
         here = [k for k, v in vars(module).items() if inspect.isclass(v) and v.__module__ == module.__name__]
         raise unknown(f"class in {place}", attribute, here or ["(no class at all)"])
-    return getattr(module, attribute)
+    made = getattr(module, attribute)
+    if not callable(made):
+        raise LabError(
+            f"task {name}: is a {type(made).__name__} object; name its class, or a function that makes a task"
+        )
+    return made
 
 
 def source_digest(name: str) -> str | None:

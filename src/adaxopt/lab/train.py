@@ -9,9 +9,12 @@ again, and ends with the same bits (on CPU).
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from adaxopt.lab import environment, optimizers, randomness, signals
 from adaxopt.lab import task as tasks
@@ -60,9 +63,20 @@ def run(
             except LabError:
                 raise
             except Exception as error:
-                where = traceback.extract_tb(error.__traceback__)[-1]
                 raise RunError(
-                    f"run {folder.path} failed: {type(error).__name__}: {tasks.first_line(error)} "
-                    f"(at {Path(where.filename).name}:{where.lineno})"
+                    f"run {folder.path} failed: {type(error).__name__}: {tasks.first_line(error)} (at {_where(error)})"
                 ) from error
     return folder.record()
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line outside torch and other installed packages: a wrong shape is found in the task's own file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    installed = (
+        sysconfig.get_path("stdlib"),
+        sysconfig.get_path("purelib"),
+        str(Path(torch.__file__).parent),
+        "<",  # code without a file
+    )
+    own = [frame for frame in frames if not frame.filename.startswith(installed)] or frames
+    return f"{Path(own[-1].filename).name}:{own[-1].lineno}"
