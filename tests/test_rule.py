@@ -142,3 +142,15 @@ def test_nothing_is_changed_in_place():
 def test_unknown_method():
     with pytest.raises(ValueError, match=r"name='adamax'.*sgdm.*adaxw, padax"):
         method("adamax")
+
+
+@pytest.mark.parametrize("xp", [scalars, np], ids=["floats", "arrays"])
+def test_a_gain_of_1_takes_the_square_whole_however_large_v_was(xp):
+    """As after a restart, or with Adam's b2 = 0: v + k*(square - v) would lose the square in v's last digit."""
+    numbers = METHODS["adam"].numbers(5, dict(lr=0.01, betas=(0.9, 0.0), weight_decay=0.0))
+    assert numbers.k == 1
+    wrap = float if xp is scalars else np.float32
+    n = numbers._replace(k=wrap(1.0))
+    _, _, v, _, d = step(wrap(1.0), wrap(1e-3), wrap(0.0), wrap(1e30), n, xp=xp)
+    assert v == wrap(1e-3) * wrap(1e-3)
+    assert d == pytest.approx(1e-3, rel=1e-4)

@@ -122,6 +122,18 @@ def denominator(v: Number, n: Numbers, xp: Any = scalars) -> Number:
     return root + n.eps if n.outer == 1.0 else (root + n.eps) ** n.outer
 
 
+def toward(v: Number, square: Number, k: Number, xp: Any = scalars) -> Number:
+    """v + k*(square - v), from the nearer end: where k is 1, the square exactly, however large v was.
+
+    >>> toward(1e20, 1.0, 1.0), 1e20 + 1.0 * (1.0 - 1e20)
+    (1.0, 0.0)
+    """
+    apart = square - v
+    if isinstance(k, (int, float)):
+        return v + k * apart if k < 0.5 else square - (1 - k) * apart
+    return xp.where(k < 0.5, v + k * apart, square - (1 - k) * apart)
+
+
 def step(
     x: Number,
     g: Number,
@@ -158,7 +170,7 @@ def step(
     if v is not None:
         if wake:  # a coordinate that has seen nothing yet takes its first square whole: k = 1
             v = xp.where(v == 0, square, v)
-        v = v + n.k * (square - v)
+        v = toward(v, square, n.k, xp)
         if top is not None:
             top = xp.maximum(top, v)
         d = denominator(v if top is None else top, n, xp)

@@ -252,7 +252,7 @@ class Bucket:
         self.slots = Slots(kernel_numbers.HEAD.value, n, device)
         self.raw: tuple[Any, ...] = ()
         self.told: tuple[float, ...] = ()
-        self.done = torch.zeros(1, dtype=torch.int32, device=device)
+        self.done = torch.zeros(1, dtype=torch.int64, device=device)
         self.alone = self.programs <= ALONE
         self.launches: dict[Any, tuple[Launch, Launch | None]] = {}
 

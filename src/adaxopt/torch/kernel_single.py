@@ -2,7 +2,8 @@
 
 Every program makes the numbers of its own tensor, from a time t that nobody writes meanwhile; the program that ends
 last brings the table up to date and writes every t + 1. "Last" is told by a counter: a program adds 1 to it when it has
-read all that it needs, and who finds all others there may write. Importing this module needs Triton.
+read all that it needs, and who finds all others there may write. The counter is never set back, so that no addition can
+be lost to it: it counts on, modulo the number of programs. Importing this module needs Triton.
 """
 
 import triton
@@ -75,12 +76,11 @@ def whole(
         )  # fmt: skip
 
     tl.debug_barrier()
-    if tl.atomic_add(done, 1, sem="acq_rel") == tl.num_programs(0) - 1:
+    if tl.atomic_add(done, 1, sem="acq_rel") % tl.num_programs(0) == tl.num_programs(0) - 1:
         if fresh:
             _bring(table, slot, count, mark, LANES)
         tl.debug_barrier()
         tl.store(slot + MARK, ticket)
-        tl.store(done, 0)
         for start in range(0, count, LANES):
             i = start + tl.arange(0, LANES)
             active = tl.load(table + HEAD + i, mask=i < count, other=0) != 0
