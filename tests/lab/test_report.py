@@ -212,6 +212,16 @@ def test_one_seed_and_no_tuning_still_make_a_report():
     assert [p.name for p in charts.pictures(one)] == ["metric", "train-loss", "seeds", "time"]
 
 
+def test_rates_that_nobody_tuned_are_said_beside_the_verdict():
+    runs = [record(name, seed) for name in ("adamw", "adaxw") for seed in range(3)]
+    tuned = [record(name, 7, "tune", lr=lr) for name in ("adamw", "adaxw") for lr in (1e-3, 1e-2)]
+    variants = [
+        record("adaxw", seed, options=options) for seed in range(3) for options in ((), (("eps", 1e-3),))
+    ]
+    said = ["not tuned in this study" in render(records) for records in (runs, runs + tuned, variants)]
+    assert said == [True, False, False]
+
+
 def test_tuning_alone_makes_a_report():
     [one] = series.studies([record("adamw", 7, "tune", lr=lr) for lr in (1e-4, 1e-3, 1e-2)])
     assert [p.name for p in charts.pictures(one)] == ["lr"]

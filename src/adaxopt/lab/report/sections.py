@@ -30,6 +30,13 @@ def _words(rule: stats.Rule) -> str:
     )
 
 
+def _rates(study: Study) -> str:
+    """Where no method tried a rate, a verdict is about the settings as much as about the methods."""
+    if len({s.optimizer for s in study.series}) < 2 or any(s.tune for s in study.series):
+        return ""
+    return " Learning rates were given, not tuned in this study; with others the order may change."
+
+
 def study_section(
     study: Study,
     looks: Mapping[str, Look],
@@ -51,7 +58,8 @@ def study_section(
     return (
         f'<section id="{esc(_anchor(study.name))}"><div class="wrap"><h2>{esc(study.name)}</h2>'
         f'<p class="lead">{esc(tables.headline(study, rows))}</p>{_summary(study, rows, base, looks)}'
-        f'<p class="note">{esc(_words(rule) + picked)}</p><div class="grid study">{"".join(charts)}</div>'
+        f'<p class="note">{esc(_words(rule) + picked + _rates(study))}</p>'
+        f'<div class="grid study">{"".join(charts)}</div>'
         f"{_how(study, rows, single)}{_runs(study)}</div></section>"
     )
 
