@@ -197,6 +197,17 @@ def test_the_best_of_each_method_stands_out():
     assert bold == ["SGDM, lr 0.1", "AdamW, lr 0.003", "AMSGrad(W), lr 0.003", "AdaX-W, lr 0.005"]
 
 
+def test_the_table_at_the_papers_rates_says_what_tuned_ones_give(tmp_path):
+    assert tables.at_best(tmp_path) == ""
+    text = tables.at_best(RECORDS)
+    assert "With 5 tried for each method" in text
+    for row, lr in (("adamw", "0.003"), ("adaxw", "0.005")):
+        lines = drive.records(RECORDS / "cifar10" / "tuning.jsonl")
+        top = max(r["test_accuracy"] for r in lines if r["row"].startswith(f"{row} lr"))
+        assert f"{top:.2f} ({tables.TITLES[row]}, lr {lr})" in text
+    assert text in (RECORDS.parent / "README.md").read_text()
+
+
 def test_a_study_cut_short_says_what_is_missing():
     found = [r for r in drive.records(RECORDS / "cifar10" / "epsilon.jsonl") if "eps 1e-5" not in r["row"]]
     found = [{**r, "test_accuracy": 10.0} if r["row"] == "adaxw eps 1e-8" else r for r in found]

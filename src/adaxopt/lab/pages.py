@@ -248,7 +248,9 @@ def cifar(root: Path) -> str:
     if not (records / "cifar10" / "table2.jsonl").exists():
         return "*CIFAR-10: not run yet (`adax reproduce cifar10/table2`).*"
     waiting = tables.not_run(records)
-    rest = "\n\nThe other studies: [docs/cifar10.md](docs/cifar10.md)."
+    best = tables.at_best(records)
+    rest = f"\n\n{best}" if best else ""
+    rest += "\n\nThe other studies: [docs/cifar10.md](docs/cifar10.md)."
     rest += f" Not run yet: {', '.join(f'`cifar10/{name}`' for name in waiting)}." if waiting else ""
     return (
         picture("cifar10-table2-seeds", "Final test accuracy of every run beside the paper's means")
