@@ -98,6 +98,7 @@ def test_verdicts(case):
     judged = claims.judge(claim, found)
     assert (judged["verdict"], judged["n"]) == (verdict, n)
     assert set(judged) == {"id", "section", "claim", "paper", "ours", "n", "rule", "verdict", "note"}
+    assert judged["rule"].endswith(" (a: a, b: b)") == bool(b)
 
 
 def trace(row, seed, early, late):

@@ -60,7 +60,8 @@ def judge(claim: Claim, lines: Lines) -> dict[str, Any]:
         "paper": claim.says,
         "ours": f"not run (study {claim.study})",
         "n": 0,
-        "rule": RULES[claim.rule].format(margin=claim.margin),
+        "rule": RULES[claim.rule].format(margin=claim.margin)
+        + (f" (a: {claim.a}, b: {claim.b})" if claim.b else ""),
         "verdict": "undecided",
         "note": claim.note,
     }

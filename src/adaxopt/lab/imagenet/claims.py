@@ -62,7 +62,8 @@ def judge(claim: Claim, lines: Sequence[Line]) -> dict[str, Any]:
         "paper": claim.paper,
         "ours": f"not run (study imagenet/{claim.study})",
         "n": 0,
-        "rule": RULES[claim.rule].format(measure=MEASURES[claim.measure], margin=claim.margin),
+        "rule": RULES[claim.rule].format(measure=MEASURES[claim.measure], margin=claim.margin)
+        + (f" (a: {claim.a}, b: {claim.b})" if claim.b else ""),
         "verdict": "undecided",
         "note": claim.note,
     }

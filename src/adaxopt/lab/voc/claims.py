@@ -75,7 +75,8 @@ def judge(claim: Claim, runs: Sequence[RunRecord]) -> dict[str, Any]:
         "paper": claim.paper,
         "ours": f"not run (study voc/{claim.study})",
         "n": 0,
-        "rule": RULES[claim.rule].format(margin=claim.margin),
+        "rule": RULES[claim.rule].format(margin=claim.margin)
+        + (f" (a: {claim.a}, b: {claim.b})" if claim.b else ""),
         "verdict": "undecided",
         "note": claim.note,
     }
