@@ -129,7 +129,9 @@ def read(folder: str) -> cifar10.Cifar10:
     try:
         return cifar10.load(root if _holds(root) else root / "cifar10")
     except LabError as error:
-        raise LabError(f"{error}; its folder is named by --set data=FOLDER") from error
+        raise LabError(
+            f"{error} (data=FOLDER names it: after --set in reproduce, after --task-option in compare)"
+        ) from error
 
 
 def _holds(root: Path) -> bool:
