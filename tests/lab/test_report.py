@@ -222,6 +222,15 @@ def test_rates_that_nobody_tuned_are_said_beside_the_verdict():
     assert said == [True, False, False]
 
 
+def test_where_every_run_diverged_the_page_says_so():
+    runs = [record(name, seed, status="diverged") for name in ("adamw", "adaxw") for seed in range(3)]
+    text = render(runs)
+    assert "Every final run diverged, under every method" in text
+    assert "No final run has finished yet" not in text
+    assert "The best is picked after the runs" not in text
+    assert "Every final run diverged" not in render([*runs, record("adamw", 3)])
+
+
 def test_tuning_alone_makes_a_report():
     [one] = series.studies([record("adamw", 7, "tune", lr=lr) for lr in (1e-4, 1e-3, 1e-2)])
     assert [p.name for p in charts.pictures(one)] == ["lr"]

@@ -52,7 +52,7 @@ def study_section(
     charts = [draw(p.title, p.caption, p.chart) for p in pictures(study, baseline, rule)]
     picked = (
         " The best is picked after the runs, which flatters it a little."
-        if baseline != base and len(rows) > 1
+        if baseline != base and sum(r.n > 0 for r in rows) > 1
         else ""
     )
     return (
