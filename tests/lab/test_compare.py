@@ -238,6 +238,21 @@ def test_the_caption_says_where_the_lr_is_from(done, options, expected):
     assert expected in " ".join(text_of(table.comparison(result)).split())
 
 
+@pytest.mark.parametrize(("b2", "says"), [(1e-4, "below 1"), (0.5, "")])
+def test_the_caption_says_how_long_the_memory_is(done, b2, says):
+    records = [
+        replace(r, spec={**r.spec, "options": {**r.spec["options"], "betas": [0.9, b2]}})
+        if r.spec["optimizer"] == "adaxw"
+        else r
+        for r in done[1].records
+    ]
+    text = " ".join(text_of(table.comparison(replace(done[1], records=records))).split())
+    steps = next(r.done["steps"] for r in records if r.spec["purpose"] == "final")
+    assert f"b2*T: adaxw {b2 * steps:.2g}" in text
+    assert ("below 1" in text) == bool(says)
+    assert (f"adaxw.betas=0.9,{2 / steps:.2g}" in text) == bool(says)
+
+
 def test_equal_differences_are_remarked_on(done):
     result = done[1]
     for differences, said in (([0.97 - 0.95, 0.96 - 0.94, 0.02], True), ([0.02, 0.021, 0.022], False)):

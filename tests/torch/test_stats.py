@@ -134,3 +134,15 @@ def test_nothing_is_changed():
     optimizer.stats()
     after = [everything(optimizer, params, key) for key in ("exp_avg", "exp_avg_sq", "step")]
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("foreach", [None, True])
+def test_a_gradient_too_large_to_be_squared_is_seen(foreach):
+    p = torch.nn.Parameter(torch.zeros(8))
+    optimizer = AdaXW([p], foreach=foreach)
+    for size in (1.0, 1e20, 1.0):
+        p.grad = torch.ones(8)
+        p.grad[0] = size
+        optimizer.step()
+    assert optimizer.stats()[0]["lost"] == 0.125
+    assert p[1:].isfinite().all()

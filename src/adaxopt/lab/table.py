@@ -9,6 +9,7 @@ from typing import Any, Literal
 from adaxopt.lab.compare import Comparison
 from adaxopt.lab.stats import Estimate
 from adaxopt.lab.store import RunRecord
+from adaxopt.zoo import METHODS
 
 SHORT = 8
 """Digits of a run's name in the list; `adax runs show` takes as many as tell it from the others."""
@@ -112,10 +113,29 @@ def _caption(result: Comparison, percent: str) -> str:
                 f"{result.metric_name} takes few values, trust more seeds."
             )
     return (
-        f"{how}{edge} Verdict on 'better than {study.baseline}': held when the whole {percent} "
+        f"{how}{_memory(result)}{edge} Verdict on 'better than {study.baseline}': held when the whole {percent} "
         f"{study.rule.interval} interval of the paired difference (n >= {study.rule.least}) lies above "
         f"{study.rule.margin:g}, fixed before the runs (study.json). ms/step: inside optimizer.step()."
     )
+
+
+def _memory(result: Comparison) -> str:
+    """b2*T where b2 is a growth rate: at the default b2 a short run has another memory than a long one."""
+    found: dict[str, tuple[float, int]] = {}
+    for r in (r for r in result.records if r.spec["purpose"] == "final" and r.done and r.done["steps"]):
+        assert r.done is not None
+        name = r.spec["optimizer"]
+        known = METHODS.get(name.split("@")[0])
+        if known and known.rule.memory and known.rule.memory.kind == "growing":
+            betas = r.spec["options"].get("betas", known.defaults["betas"])
+            found[name] = (float(betas[1]) * r.done["steps"], r.done["steps"])
+    if not found:
+        return ""
+    text = f" b2*T: {', '.join(f'{name} {x:.2g}' for name, (x, _) in found.items())}"
+    for name, (x, steps) in found.items():
+        if x < 1:
+            return f"{text}; below 1 v is nearly a plain mean; --set {name}.betas=0.9,{2 / steps:.2g} makes it 2."
+    return f"{text}."
 
 
 def runs(records: Iterable[RunRecord]) -> Any:

@@ -27,6 +27,7 @@ def stats(optimizer: Engine) -> list[dict[str, float]]:
     horizon       1/k_t: over so many steps is v spread; infinite once the memory is frozen
     v_q05, v_q50, v_q95   quantiles of v, of coordinates that have met a gradient
     sleeping      share of coordinates that have met no gradient yet (v = 0)
+    lost          share of coordinates whose v is infinite or nan: a gradient was too large to be squared
     update_rms    root mean square of s_t*m/(v^p + eps_t): the step in units of lr
 
     >>> from adaxopt import AdaXW
@@ -45,7 +46,7 @@ def _group(optimizer: Engine, group: dict) -> dict[str, float]:
         return {"step": 0.0}
     result = {"step": max(float(e["step"]) for e in entries)}
     method = optimizer.method
-    total, count, asleep = 0.0, 0, 0
+    total, count, asleep, lost = 0.0, 0, 0, 0
     samples: list[Tensor] = []
     elements = sum(local(e["exp_avg_sq"]).numel() for e in entries if "exp_avg_sq" in e)
     stride = max(1, elements // SAMPLE)
@@ -59,6 +60,7 @@ def _group(optimizer: Engine, group: dict) -> dict[str, float]:
         if v is not None:
             gain = n.k if gain is None else min(gain, n.k)
             asleep += int((v == 0).sum())
+            lost += v.numel() - int(v.isfinite().sum())
             samples.append(v.flatten()[::stride].double())
         if m is not None:
             top = _real(entry["max_exp_avg_sq"]) if "max_exp_avg_sq" in entry else v
@@ -75,7 +77,7 @@ def _group(optimizer: Engine, group: dict) -> dict[str, float]:
         found = torch.quantile(values, asked).tolist() if len(values) else [0.0] * len(QUANTILES)
         for q, value in zip(QUANTILES, found, strict=True):
             result[f"v_q{round(q * 100):02d}"] = value
-        result["sleeping"] = asleep / max(elements, 1)
+        result["sleeping"], result["lost"] = (n / max(elements, 1) for n in (asleep, lost))
     if count:
         result["update_rms"] = (total / count) ** 0.5
     return result
