@@ -1,13 +1,11 @@
-"""The report's numbers against independent ones, its charts as data, its pictures, its errors."""
+"""The report's numbers against independent ones, its charts as data, its errors."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 import shlex
 import statistics
-import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
@@ -16,20 +14,17 @@ pytest.importorskip("altair", reason="the report needs altair: pip install 'adax
 pytest.importorskip("vl_convert", reason="the report needs vl-convert-python: pip install 'adaxopt[lab]'")
 
 import altair as alt
-from PIL import Image
 from report_records import EPOCHS, LEVELS, own_figure, record, study
 
-from adaxopt.lab import stats, store
+from adaxopt.lab import stats
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.report import (
     charts,
     command,
     embed,
-    figures,
     palette,
     save_static,
     series,
-    static,
     tables,
     write_report,
 )
@@ -353,67 +348,6 @@ def test_unfinished_and_bare_records(tmp_path):
     text = render([bare])
     assert "No final run has finished yet" in text
     assert "1 unfinished" in render([bare, record("adamw", 2)])
-
-
-# -- pictures -------------------------------------------------------------------------------------------------
-
-
-def test_static_pictures(tmp_path):
-    paths = save_static(study(), tmp_path)
-    names = ("metric", "train-loss", "seeds", "lr", "difference", "time")
-    want = {f"digits-{n}{d}.{f}" for n in names for d in ("", "-dark") for f in ("svg", "png")}
-    assert {p.name for p in paths} == want
-    for path in paths:
-        if path.suffix == ".png":
-            with Image.open(path) as image:
-                assert min(image.size) > 200
-                corner = image.convert("RGB").getpixel((2, 2))
-            assert corner == ((22, 24, 29) if "-dark" in path.name else (255, 255, 255))
-        else:
-            text = path.read_text()
-            root = xml.fromstring(text)
-            assert root.tag.endswith("svg")
-            assert not re.findall(r"https?://(?!www\.w3\.org/)", text)
-    light, dark = ((tmp_path / f"digits-metric{d}.svg").read_text() for d in ("", "-dark"))
-    for name in LEVELS:
-        assert palette.LOOKS[name].light in light
-        assert palette.LOOKS[name].dark in dark
-        assert f">{name}<" in light
-
-
-def test_the_same_records_give_the_same_bytes(tmp_path):
-    runs = study(seeds=2)
-    one = save_static(runs, tmp_path / "a", formats=["svg"], themes=["light"])
-    two = save_static(runs, tmp_path / "b", formats=["svg"], themes=["light"])
-    assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
-    assert render(runs) == render(runs)
-
-
-def test_unknown_format(tmp_path):
-    with pytest.raises(LabError, match=r"format='gif'.*svg or png"):
-        static.save_chart(own_figure(), tmp_path / "x", formats=["gif"])
-
-
-def test_pictures_of_the_documentation_are_a_function_of_the_records(tmp_path, capsys):
-    records, images = tmp_path / "records", tmp_path / "images"
-    records.mkdir()
-    named = [RunRecord(r.spec, r.env, r.metrics, r.done, r.path) for r in study(seeds=2)]
-    store.export(named, records / "digits.jsonl")
-    (records / "other.jsonl").write_text("{}\n")
-    given = ["--records", str(records), "--out", str(images)]
-    assert figures.main(given) == 0
-    names = {p.name for p in images.iterdir()}
-    assert {"digits-metric.svg", "digits-metric-dark.svg"} <= names
-    assert len(names) == 12
-    assert figures.main([*given, "--check"]) == 0
-    (images / "digits-lr.svg").write_text("<svg/>")
-    (images / "digits-time.svg").unlink()
-    capsys.readouterr()
-    assert figures.main([*given, "--check"]) == 1
-    said = capsys.readouterr().out.splitlines()
-    assert [Path(line.partition(":")[0]).name for line in said] == ["digits-lr.svg", "digits-time.svg"]
-    assert figures.main(["--records", str(tmp_path / "none")]) == 2
-    assert "no such folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("tune", [0, 3])

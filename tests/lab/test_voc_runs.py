@@ -1,11 +1,9 @@
-"""The segmentation task from end to end: both layouts, groups and schedule by hand, resuming, studies, claims."""
+"""The segmentation task from end to end: both layouts, groups and schedule by hand, resuming, studies."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +12,14 @@ import torch
 import voc_sets
 from torch._dynamo.utils import counters
 
-from adaxopt.lab import data, optimizers, randomness, spec, store, train
+from adaxopt.lab import optimizers, randomness, spec, store, train
 from adaxopt.lab import task as tasks
-from adaxopt.lab.data import camvid, resnet50
 from adaxopt.lab.errors import Interrupted, LabError
 from adaxopt.lab.loop import fingerprint
 from adaxopt.lab.settings import Settings
 from adaxopt.lab.signals import Stop
-from adaxopt.lab.store import RunRecord
 from adaxopt.lab.voc import __main__ as command
-from adaxopt.lab.voc import book, claims, rules, studies, tables
+from adaxopt.lab.voc import book, rules, studies, tables
 from adaxopt.lab.voc.book import ADAMW, ADAXW, AMSGRADW, SGDM
 from adaxopt.lab.voc.pictures import VOID
 
@@ -352,145 +348,3 @@ def test_a_study_is_cut_goes_on_and_says_nothing_of_places(tmp_path, monkeypatch
         assert f"{rate:g}: " in shown.splitlines()[2]
     with pytest.raises(LabError, match="unknown study 'voc/coco'; known are voc/camvid, voc/tuning"):
         studies.run("voc/coco")
-
-
-def fake(row, seed, iou, losses=(1.0, 1.0, 1.0, 1.0), seconds=100.0, purpose="final", lr=1.0):
-    status = "finished" if iou is not None else "diverged"
-    lines = [
-        {"step": 500 * (i + 1), "train_loss": loss, "metric": (iou or 0) / 100}
-        for i, loss in enumerate(losses)
-    ]
-    done = {"status": status, "metric": None if iou is None else iou / 100, "seconds": seconds}
-    spec = {"study": "s", "optimizer": row, "seed": seed, "purpose": purpose, "options": {"lr": lr}}
-    env = {"hardware": {"device": "gpu"}, "versions": {"torch": "2"}}
-    return RunRecord(spec, env, lines, done, Path("s"))
-
-
-def runs(a, b, **more):
-    rows = ((ADAXW, a), (SGDM, b))
-    return [fake(row, seed, iou, **more) for row, values in rows for seed, iou in enumerate(values)]
-
-
-CASES = {
-    "above, seed by seed": (runs([50, 60, 70], [49, 59.1, 68.9]), "held", 3),
-    "below": (runs([49, 59.1, 68.9], [50, 60, 70]), "not held", 3),
-    "either": (runs([50, 60, 70], [49, 61, 70]), "undecided", 3),
-    "two seeds": (runs([50, 60], [49, 59]), "undecided", 2),
-    "one diverged": (runs([50, 60, 70, None], [49, 59.1, 68.9, 50]), "not held", 3),
-    "one row": (runs([50, 60, 70], []), "undecided", 0),
-}
-
-
-@pytest.mark.parametrize("what", CASES)
-def test_verdicts_on_iou(what):
-    records, verdict, n = CASES[what]
-    row = claims.judge(rules.CLAIMS[0], records)
-    assert (row["verdict"], row["n"]) == (verdict, n)
-    assert row["ours"].startswith("not run") == (n == 0)
-    if what == "above, seed by seed":  # 1.0, 0.9, 1.1: mean 1, sd 0.1, t(2) = 4.3027
-        half = 4.302652729911275 * 0.1 / 3**0.5
-        assert f"{1:+.2f} [{1 - half:+.2f}, {1 + half:+.2f}]" in row["ours"]
-
-
-def test_verdicts_on_speed_time_and_rates():
-    faster = next(claim for claim in rules.CLAIMS if claim.rule == "faster")
-    slow = [fake(SGDM, s, 50, (1.5 + 0.01 * s, 1.2, 1.0, 0.1)) for s in range(3)]
-    quick = [fake(ADAXW, s, 50, (1.0, 0.9, 0.8, 9.0)) for s in range(3)]  # the last quarter does not count
-    assert claims.judge(faster, slow + quick)["verdict"] == "held"
-    swapped = [
-        dataclasses.replace(r, spec={**r.spec, "optimizer": {SGDM: ADAXW, ADAXW: SGDM}[r.spec["optimizer"]]})
-        for r in slow + quick
-    ]
-    assert claims.judge(faster, swapped)["verdict"] == "not held"
-    time = next(claim for claim in rules.CLAIMS if claim.rule == "as-fast")
-    for factor, verdict in ((1.01, "held"), (1.2, "not held"), (0.8, "not held"), (1.05, "undecided")):
-        pair = [
-            fake(row, s, 50, seconds=100 * f + s * 0.5 * (row == ADAXW))
-            for row, f in ((ADAXW, factor), (ADAMW, 1))
-            for s in (-1, 0, 1)
-        ]
-        assert claims.judge(time, pair)["verdict"] == verdict, factor
-    ratio = next(claim for claim in rules.CLAIMS if claim.rule == "lr-ratio")
-    for lr, verdict in (
-        (10.0, "held"),
-        (40.0, "held"),
-        (2.5, "held"),
-        (160.0, "not held"),
-        (1.0, "not held"),
-    ):
-        pair = [fake(ADAXW, 0, 50, lr=lr), fake(ADAMW, 0, 50, lr=1.0)]
-        assert claims.judge(ratio, pair)["verdict"] == verdict, lr
-
-
-def test_the_table_has_every_row_and_the_papers_numbers(tmp_path):
-    assert tables.camvid(tmp_path) == "*Not run yet (`adax reproduce voc/camvid`).*"
-    found = [*runs([50, 60, 70], [None, 40, 42]), fake(ADAXW, 10000, 33, purpose="tune", lr=0.5)]
-    lines = tables.show(book.STUDIES["tuning"], found).splitlines()
-    assert "at 500 / 1,000 / 1,500 / 2,000 steps" in lines[0]
-    assert lines[2].startswith("| SGDM | 1 |  | 2 (1 diverged) | 41.00 (")
-    assert lines[2].endswith("| 76.28 ± 0.15 |")
-    assert lines[3].startswith("| AdamW | not run |")
-    assert (
-        "| AdaX-W | 1 | 0.5: 33.0 | 3 | 60.00 (35.16 to 84.84) | 60.0 / 60.0 / 60.0 / 60.0 | 1.000 | 100 |"
-        in lines[5]
-    )
-
-
-def test_the_committed_claims_are_what_the_records_give(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    assert claims.main(["--check"]) == 0
-    assert claims.main(["--records", str(tmp_path), "--check"]) == 1
-    assert "voc.json: is not what the records give" in capsys.readouterr().err
-    assert claims.main(["--records", str(tmp_path)]) == 0
-    rows = json.loads((tmp_path / "claims" / "voc.json").read_text())
-    assert {row["ours"].split(" (")[0] for row in rows} == {"not run"}
-    assert len({row["id"] for row in rows}) == len(rows) == 16
-
-
-# -- getting it -------------------------------------------------------------------------------------------------------
-
-
-def test_camvid_is_fetched_with_git_and_checked(tmp_path, monkeypatch):
-    made = voc_sets.camvid(tmp_path / "origin")
-    for words in (
-        ["init", "-q"],
-        ["add", "."],
-        ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "x"],
-    ):
-        subprocess.run(["git", *words], cwd=made, check=True)
-    monkeypatch.setattr(camvid.fetch, "__defaults__", (made.as_uri(),))
-    heard = []
-    with pytest.raises(LabError, match=r"CamVid there has sha256 .*; not used"):
-        data.get("camvid", tmp_path / "data", heard.append)
-    monkeypatch.setattr(camvid, "DIGEST", camvid.digest(made))
-    found = data.get("camvid", tmp_path / "data", heard.append)
-    assert found.folder == tmp_path / "data" / "camvid"
-    assert "CC BY-NC" in str(found)
-    assert "checking" in heard[-1]  # and no more: the copy that was there is the set
-    (found.folder / "CamVid" / "train" / "s0.png").write_bytes(b"")
-    assert data.get("camvid", tmp_path / "data", heard.append).digest == camvid.DIGEST
-    monkeypatch.setattr(camvid.fetch, "__defaults__", ((tmp_path / "nowhere").as_uri(),))
-    with pytest.raises(LabError, match=r"git could not fetch .*nowhere"):
-        data.get("camvid", tmp_path / "more", heard.append)
-
-
-def test_weights_are_checked_by_what_they_decode_to(tmp_path, monkeypatch):
-    (tmp_path / "model.json").write_text(
-        json.dumps(
-            {
-                "weightsManifest": [
-                    {
-                        "paths": ["a.bin"],
-                        "weights": [{"name": "fc1000/bias", "shape": [2], "dtype": "float32"}],
-                    }
-                ]
-            }
-        )
-    )
-    (tmp_path / "a.bin").write_bytes(np.array([1, 2], dtype="<f4").tobytes())
-    with pytest.raises(LabError, match=r"the network there has sha256 .*, the published one"):
-        data.get("resnet50-weights", tmp_path, lambda line: None)
-    monkeypatch.setattr(resnet50, "DIGEST", resnet50.digest(tmp_path))
-    assert data.get("resnet50-weights", tmp_path, lambda line: None).folder == tmp_path
-    (tmp_path / "a.bin").write_bytes(np.array([1, 3], dtype="<f4").tobytes())
-    assert resnet50.digest(tmp_path) != resnet50.DIGEST

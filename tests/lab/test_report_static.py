@@ -1,0 +1,84 @@
+"""The report as pictures in files: formats, colours, the same bytes from the same records."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("altair", reason="the report needs altair: pip install 'adaxopt[lab]'")
+pytest.importorskip("vl_convert", reason="the report needs vl-convert-python: pip install 'adaxopt[lab]'")
+
+from PIL import Image
+from report_records import LEVELS, own_figure, study
+
+from adaxopt.lab import store
+from adaxopt.lab.errors import LabError
+from adaxopt.lab.report import (
+    figures,
+    palette,
+    save_static,
+    static,
+)
+from adaxopt.lab.report.page import render
+from adaxopt.lab.store import RunRecord
+
+
+def test_static_pictures(tmp_path):
+    paths = save_static(study(), tmp_path)
+    names = ("metric", "train-loss", "seeds", "lr", "difference", "time")
+    want = {f"digits-{n}{d}.{f}" for n in names for d in ("", "-dark") for f in ("svg", "png")}
+    assert {p.name for p in paths} == want
+    for path in paths:
+        if path.suffix == ".png":
+            with Image.open(path) as image:
+                assert min(image.size) > 200
+                corner = image.convert("RGB").getpixel((2, 2))
+            assert corner == ((22, 24, 29) if "-dark" in path.name else (255, 255, 255))
+        else:
+            text = path.read_text()
+            root = xml.fromstring(text)
+            assert root.tag.endswith("svg")
+            assert not re.findall(r"https?://(?!www\.w3\.org/)", text)
+    light, dark = ((tmp_path / f"digits-metric{d}.svg").read_text() for d in ("", "-dark"))
+    for name in LEVELS:
+        assert palette.LOOKS[name].light in light
+        assert palette.LOOKS[name].dark in dark
+        assert f">{name}<" in light
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path):
+    runs = study(seeds=2)
+    one = save_static(runs, tmp_path / "a", formats=["svg"], themes=["light"])
+    two = save_static(runs, tmp_path / "b", formats=["svg"], themes=["light"])
+    assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
+    assert render(runs) == render(runs)
+
+
+def test_unknown_format(tmp_path):
+    with pytest.raises(LabError, match=r"format='gif'.*svg or png"):
+        static.save_chart(own_figure(), tmp_path / "x", formats=["gif"])
+
+
+def test_pictures_of_the_documentation_are_a_function_of_the_records(tmp_path, capsys):
+    records, images = tmp_path / "records", tmp_path / "images"
+    records.mkdir()
+    named = [RunRecord(r.spec, r.env, r.metrics, r.done, r.path) for r in study(seeds=2)]
+    store.export(named, records / "digits.jsonl")
+    (records / "other.jsonl").write_text("{}\n")
+    given = ["--records", str(records), "--out", str(images)]
+    assert figures.main(given) == 0
+    names = {p.name for p in images.iterdir()}
+    assert {"digits-metric.svg", "digits-metric-dark.svg"} <= names
+    assert len(names) == 12
+    assert figures.main([*given, "--check"]) == 0
+    (images / "digits-lr.svg").write_text("<svg/>")
+    (images / "digits-time.svg").unlink()
+    capsys.readouterr()
+    assert figures.main([*given, "--check"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert [Path(line.partition(":")[0]).name for line in said] == ["digits-lr.svg", "digits-time.svg"]
+    assert figures.main(["--records", str(tmp_path / "none")]) == 2
+    assert "no such folder" in capsys.readouterr().err
