@@ -1,5 +1,6 @@
 """Tables in README.md and docs/ are functions of the code and of records/."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,9 @@ def test_every_headline_is_a_claim_and_its_link_leads_somewhere() -> None:
     for key in pages.HEADLINES:
         assert f'<a id="claim-{key.replace(".", "-").lower()}"></a>' in claims, key
     assert "not run" not in pages.claims(ROOT).split("Some of them:")[1]
+
+
+def test_every_picture_is_shown_and_every_shown_one_is_there() -> None:
+    pages_ = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    shown = {name for page in pages_ for name in re.findall(r'images/([\w.-]+\.svg)"', page.read_text())}
+    assert shown == {path.name for path in (ROOT / "docs" / "images").glob("*.svg")}

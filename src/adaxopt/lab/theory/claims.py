@@ -114,7 +114,7 @@ def page(records: Path) -> str:
         "",
         "Sections 2 to 4 need no data set: `adax reproduce reddi`, `adax reproduce synthetic` and `adax reproduce "
         "theory`",
-        "compute their part of this page in about a minute on one core.",
+        "compute their part of this page in about a minute on one core; [pictures](#pictures) of it are further down.",
         "",
         *_overview(ours + others),
     ]
@@ -129,9 +129,37 @@ def page(records: Path) -> str:
         lines += ["", f"## {section}", ""]
         for row in rows:
             lines += _entry(row)
+    lines += _pictures()
     lines += _errata(theory)
     lines += _runs(theory)
     return "\n".join(lines).rstrip() + "\n"
+
+
+PICTURES = {
+    "gain": "One number per step, the gain k_t, is the whole difference between the methods (S4.3, D1).",
+    "figure-3a": "Figure 3(a) again: updates on problem (4) fade; all but SGD have passed the optimum (F5.1, F5.2).",
+    "reddi": "Problem (3), and rare large gradients: when Adam goes the wrong way, and who does not (S2.6 to S4.8).",
+    "lemma-4-1": "Lemma 4.1 needs its schedule: with the experiments' constant steps it is false (L4.1, L4.1c).",
+    "regret-bound": "The regret bound holds, and grows as fast as no bound at all (T4.1, T4.1o).",
+    "rate": "The rate of Theorem 4.2 (T4.2, T4.2s).",
+    "landscape": "Three methods on a surface with three minima.",
+}
+"""docs/images/theory-NAME.svg, drawn from records/theory, and what to see on it."""
+
+
+def _pictures() -> list[str]:
+    out = ["", "## Pictures", ""]
+    for name, words in PICTURES.items():
+        out += [
+            words,
+            "",
+            "<picture>",
+            f'  <source media="(prefers-color-scheme: dark)" srcset="images/theory-{name}-dark.svg">',
+            f'  <img alt="{words}" src="images/theory-{name}.svg">',
+            "</picture>",
+            "",
+        ]
+    return out
 
 
 def _overview(rows: list[dict[str, Any]]) -> list[str]:
