@@ -211,10 +211,15 @@ def gpu(root: Path) -> str:
         f"{environment['triton']}, float32 unless said; medians of n alternating rounds, gradients at fixed addresses. "
         f"Ratios are torch's fused AdamW over ours (graph replay: over its own replay). On the 256M tensor the kernel "
         f"moves its bytes at {largest['of_copy']:.2f} of the copy bandwidth measured in the same run "
-        f"({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). `make bench-gpu`.\n\n"
+        f"({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). `make bench-gpu`.{_since(record)}\n\n"
         + _other_paths(record)
         + table(("", "n", "torch, ms (quartiles)", "AdaXW, ms (quartiles)", "times faster", *HEADS), rows)
     )
+
+
+def _since(record: dict[str, Any]) -> str:
+    """What has changed in the code since the record was made, as its keeper has written there."""
+    return f" Changed since these times were measured: {record['since']}." if record.get("since") else ""
 
 
 def _other_paths(record: dict[str, Any]) -> str:
