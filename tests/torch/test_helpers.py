@@ -66,6 +66,12 @@ def test_one_name_without_decay_is_a_name_and_not_its_letters():
     assert "tok.weight" in names_of(model, decaying)
 
 
+@pytest.mark.parametrize("given", [[torch.ones(1)], iter(())], ids=["list", "iterator"])
+def test_param_groups_of_parameters_says_what_to_give(given):
+    with pytest.raises(TypeError, match=r"a list(_iterator)? was given|a tuple_iterator was given"):
+        param_groups(given, 0.1)
+
+
 def test_groups_that_would_be_empty_are_left_out():
     assert [g["weight_decay"] for g in param_groups(nn.LayerNorm(3), 0.1)] == [0.0]
     assert [g["weight_decay"] for g in param_groups(nn.Linear(2, 2, bias=False), 0.1)] == [0.1]

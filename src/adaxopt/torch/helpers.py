@@ -25,6 +25,11 @@ def param_groups(
     >>> [(g["weight_decay"], len(g["params"])) for g in groups]
     [(0.05, 1), (0.0, 3)]
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"param_groups: a {type(model).__name__} was given; it must be the model itself (a torch.nn.Module), whose "
+            "names and norms tell what should not decay"
+        )
     more = (no_decay,) if isinstance(no_decay, str) else tuple(no_decay)
     of_norms = {id(p) for m in model.modules() if isinstance(m, _NORMS) for p in m.parameters(recurse=False)}
     decay: list[Tensor] = []
