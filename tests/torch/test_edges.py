@@ -198,3 +198,18 @@ def test_after_a_restart_a_small_gradient_takes_a_step_like_any_other(way):
     assert moves == pytest.approx([0.1] * 4, rel=1e-4)
     if way == "differentiable":
         p.sum().backward()  # the graph of the steps before the restart is whole
+
+
+@pytest.mark.parametrize("how", [{}, {"foreach": True}, {"foreach": False}], ids=str)
+def test_a_sign_that_autograd_has_left_to_be_applied_is_applied(how):
+    ends = []
+    for lazy in (True, False):
+        p = torch.nn.Parameter(torch.ones(3))
+        optimizer = AdaXW([p], **how)
+        for size in (1.0, 2.0):
+            g = torch.tensor([1.0, -2.0, 3.0]) * size
+            p.grad = torch._neg_view(g) if lazy else -g
+            assert p.grad.is_neg() == lazy
+            optimizer.step()
+        ends.append(p.detach())
+    assert torch.equal(*ends)

@@ -275,12 +275,12 @@ def unscaled(g: Tensor, scale: Tensor) -> Tensor:
 
 def plain_lists(taken: Lists) -> tuple[list[Tensor], ...]:
     """Parameters, gradients, m, v and maxima as local, real-valued tensors; most are, and then the lists stand."""
-    params = taken.params
-    gs = [state.local_gradient(p, g) for p, g in zip(params, taken.grads, strict=True)]
-    lists = (params, gs, taken.ms, taken.vs, taken.tops)
-    if set(map(type, params)) <= {Tensor, Parameter} and not any(map(Tensor.is_complex, params)):
-        return lists
-    return tuple([plain(t) for t in items] for items in lists)
+    params, grads = taken.params, taken.grads
+    own = set(map(type, params)) <= {Tensor, Parameter} and not any(map(Tensor.is_complex, params))
+    if own and (torch.compiler.is_compiling() or not any(map(Tensor.is_neg, grads))):
+        return params, grads, taken.ms, taken.vs, taken.tops
+    gs = [state.local_gradient(p, g) for p, g in zip(params, grads, strict=True)]
+    return tuple([plain(t) for t in items] for items in (params, gs, taken.ms, taken.vs, taken.tops))
 
 
 def plain(t: Tensor) -> Tensor:
