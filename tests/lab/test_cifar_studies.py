@@ -20,6 +20,7 @@ from adaxopt.lab.cifar.feed import Images
 from adaxopt.lab.cifar.rules import CLAIMS
 from adaxopt.lab.cifar.stack import Recipe, Run, Stack
 from adaxopt.lab.errors import LabError
+from adaxopt.lab.imagenet import book as imagenet
 from adaxopt.lab.imagenet.recipe import Recipe as ImageNetRecipe
 from adaxopt.lab.optimizers import build
 from adaxopt.lab.tasks.cifar10 import Cifar10, crop_and_flip, normalise
@@ -39,9 +40,11 @@ def folder(tmp_path):
 # -- the book -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_row_can_be_built(name):
-    study = STUDIES[name]
+@pytest.mark.filterwarnings("ignore:betas")  # ImageNet's b2*T = 50 in a look of a third of the length
+@pytest.mark.parametrize(
+    "study", [*STUDIES.values(), *imagenet.STUDIES.values()], ids=lambda s: f"{type(s).__module__}:{s.name}"
+)
+def test_every_row_can_be_built(study):
     assert len({row.name for row in study.rows}) == len(study.rows)
     for row in study.rows:
         p = torch.nn.Parameter(torch.ones(3))

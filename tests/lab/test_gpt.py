@@ -352,8 +352,8 @@ def test_a_grid_of_rates_from_end_to_end(book, tmp_path):
         "gpt-test", "gpt", rows, "adamw", 2, tune=2, seeds=3, task_options=TINY, target=5.3,
         schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
     )  # fmt: skip
-    path = grid.run(
-        small, tmp_path / "runs", record=str(tmp_path / "r" / "gpt.json"), data=str(book), device="cpu"
+    path = grid.runner({"small": small})(
+        "small", tmp_path / "runs", record=str(tmp_path / "r" / "gpt.json"), data=str(book), device="cpu"
     )
     content = grid.json.loads(path.read_text())
     splits = enwik8.as_bytes(book)

@@ -298,39 +298,6 @@ def write(grid: Grid, records: list[RunRecord], path: Path, settings: Settings) 
     return path
 
 
-def run(
-    grid: Grid,
-    out: Path | str,
-    *,
-    record: str = "",
-    data: str = "",
-    device: str = "auto",
-    threads: int = 1,
-    seconds: float = 0.0,
-    seeds: int = 0,
-    tune: int = 0,
-    epochs: int = 0,
-    watcher: compare.Watcher | None = None,
-) -> Path | bool:
-    """Carry the grid out and write its record (OUT/NAME.json unless said); False when the time was up. Values that
-    are given replace the grid's, and such a grid has another name, so that its runs are not taken for the study's."""
-    asked: dict[str, Any] = {"seeds": seeds, "epochs": epochs, "tune": tune}
-    changed = {key: value for key, value in asked.items() if value and value != getattr(grid, key)}
-    if changed:
-        rows = grid.rows
-        if "tune" in changed and any(row.rates for row in rows):
-            raise unknown("override of a grid with fixed rates", "tune", ("seeds", "epochs"))
-        label = "-".join(f"{key}{value}" for key, value in sorted(changed.items()))
-        grid = replace(grid, name=f"{grid.name}-{label}", **changed)
-    if data:
-        grid = replace(grid, task_options={**grid.task_options, "data": str(data)})
-    settings = Settings(device=str(choose_device(device)), threads=threads)
-    records = carry_out(grid, out, settings, seconds, watcher or Lines())
-    if records is None:
-        return False
-    return write(grid, records, Path(record) if record else Path(out) / f"{grid.name}.json", settings)
-
-
 def runner(grids: Mapping[str, Grid], default: str = "") -> Callable[..., Path | bool]:
     """The `run` of a module of grids; `default` is a name by which the first of them may be called as well."""
 
@@ -350,26 +317,30 @@ def runner(grids: Mapping[str, Grid], default: str = "") -> Callable[..., Path |
         """Carry out the study `name`; its record, or False when `seconds` were over before.
 
         The same call goes on then. `record` is the file to write (OUT/STUDY.json unless said). `seeds`, `tune` and
-        `epochs` other than 0 replace the study's own, and such runs have another name.
+        `epochs` other than 0 replace the study's own, and such a study has another name, so that its runs are not
+        taken for the study's.
         """
         known = {**({default: next(iter(grids.values()))} if default else {}), **grids}
         if name not in known:
             raise unknown("study", name, tuple(known))
-        chosen = known[name]
-        return run(
-            chosen,
-            out,
-            record=record,
-            data=data,
-            device=device,
-            threads=threads,
-            seconds=seconds,
-            seeds=seeds,
-            tune=tune,
-            epochs=epochs,
-        )
+        grid = _changed(known[name], {"seeds": seeds, "epochs": epochs, "tune": tune})
+        if data:
+            grid = replace(grid, task_options={**grid.task_options, "data": str(data)})
+        settings = Settings(device=str(choose_device(device)), threads=threads)
+        records = carry_out(grid, out, settings, seconds, Lines())
+        if records is None:
+            return False
+        return write(grid, records, Path(record) if record else Path(out) / f"{grid.name}.json", settings)
 
     return study
+
+
+def _changed(grid: Grid, asked: Mapping[str, int]) -> Grid:
+    changed: dict[str, Any] = {k: value for k, value in asked.items() if value and value != getattr(grid, k)}
+    if "tune" in changed and any(row.rates for row in grid.rows):
+        raise unknown("override of a grid with fixed rates", "tune", ("seeds", "epochs"))
+    label = "-".join(f"{key}{value}" for key, value in sorted(changed.items()))
+    return replace(grid, name=f"{grid.name}-{label}", **changed) if changed else grid
 
 
 def main(study: Callable[..., Path | bool], names: Iterable[str], program: str) -> int:

@@ -9,8 +9,6 @@ UNTIL = 99
 """Epochs before the first drop of the learning rate, over which speed is averaged."""
 FLOOR = 15.0
 """A final accuracy that is no more than this is a run that failed."""
-LEAST = 3
-"""Fewer seeds decide nothing."""
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from adaxopt.lab import claims, stats
-from adaxopt.lab.cifar.claim import FLOOR, LEAST, UNTIL, Claim
+from adaxopt.lab.cifar.claim import FLOOR, UNTIL, Claim
 from adaxopt.lab.cifar.drive import records
 from adaxopt.lab.cifar.measured import MEASURED, measured
 from adaxopt.lab.cifar.rules import CLAIMS
-from adaxopt.lab.claims import RECORDS
+from adaxopt.lab.claims import LEAST, RECORDS
 
 RULES = {
     "better": "the paired 95% interval of (a - b) is above 0: held; below: not held; else undecided",

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adaxopt.lab import stats
-from adaxopt.lab.cifar.claim import LEAST, Claim
+from adaxopt.lab.cifar.claim import Claim
+from adaxopt.lab.claims import LEAST
 
 MEASURED = ("below", "larger", "as-fast")
 AT = 1000
