@@ -219,7 +219,7 @@ def test_grad_scaler_skips_what_overflowed(launches):
 @pytest.mark.parametrize("home", ["cpu", "cuda:1"])
 def test_scale_and_overflow_that_live_on_another_device(home):
     if home == "cuda:1" and torch.cuda.device_count() < 2:
-        pytest.skip("one CUDA device")
+        pytest.skip("needs a second CUDA device, for the scale to live on")
     plan, params, states, hyper = table.build(table.Case("adaxw"), "cuda:0")
     twin, others, _, _ = table.build(table.Case("adaxw"), "cuda:0")
     grads = [torch.ones_like(p) for p in params]

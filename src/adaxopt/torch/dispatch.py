@@ -194,10 +194,9 @@ def _update_fused(optimizer: Engine, group: Group, taken: Lists, n: Numbers) -> 
     xs, gs, ms, vs, tops = plain_lists(taken)
     left = []
     for i in everything:
-        if (
-            ms[i].shape != xs[i].shape or vs[i].shape != xs[i].shape
-        ):  # a parameter that was resized: who knows memory
-            reason: str | None = "its state has another shape"  # alone would write past the end
+        # a parameter that was resized: the kernel knows memory alone, and would write past the end of its state
+        if ms[i].shape != xs[i].shape or vs[i].shape != xs[i].shape:
+            reason: str | None = "its state has another shape"
         else:
             reason = fused_cpu.unsuitable(xs[i], gs[i], ms[i], vs[i])
         if reason is None and tops and tops[i].stride() != vs[i].stride():
