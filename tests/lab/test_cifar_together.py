@@ -51,7 +51,7 @@ def by_run(path):
 
 def same(line):
     """What must not depend on company: all but times and how many there were."""
-    hidden = ("seconds", "together", "same_run_as", "environment")
+    hidden = ("seconds", "epoch_seconds", "together", "same_run_as", "environment")
     return {key: value for key, value in line.items() if key not in hidden}
 
 

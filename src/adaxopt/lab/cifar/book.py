@@ -193,7 +193,7 @@ RUNTIME = Study(
     seeds=5,
     recipe=Recipe(epochs=10),
     alone=True,
-    note="Ten epochs of five runs of one method at a time; seconds are the stack's.",
+    note="Ten epochs, one method at a time, the two in turn; seconds are those of all the networks trained at once.",
 )
 
 ZOO = Study(

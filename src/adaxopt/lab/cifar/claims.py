@@ -74,12 +74,18 @@ def judge(claim: Claim, lines: Lines) -> dict[str, Any]:
     lost = [seed for seed, value in a.items() if value is None]
     if claim.rule == "value":
         return {**row, **_value(claim, [v for v in a.values() if v is not None], lost)}
-    pairs = list(stats.paired(a, b).values())
+    by_seed = stats.paired(a, b)
+    pairs = list(by_seed.values())
+    if not pairs:
+        return {**row, "ours": f"no seed whose runs both ended; {len(lost)} of {len(a)} diverged"}
+    means = [
+        stats.mean([value for s, value in x.items() if s in by_seed and value is not None]) for x in (a, b)
+    ]
+    ours = f"{means[0]:.2f} - {means[1]:.2f} = {stats.mean(pairs):+.2f}"
     if len(pairs) < LEAST:
-        return {**row, "ours": f"{len(pairs)} pairs", "n": len(pairs)}
+        return {**row, "ours": f"{ours}; fewer than {LEAST} seeds decide nothing", "n": len(pairs)}
     seen = stats.t_interval(pairs)
-    means = [stats.mean([v for v in x.values() if v is not None]) for x in (a, b)]
-    ours = f"{means[0]:.2f} - {means[1]:.2f} = {seen.mean:+.2f} [{seen.low:+.2f}, {seen.high:+.2f}]"
+    ours += f" [{seen.low:+.2f}, {seen.high:+.2f}]"
     if lost:
         verdict, ours = "not held", f"{ours}; {len(lost)} of {len(a)} runs diverged"
     elif claim.rule in ("similar", "not-worse"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -131,6 +132,7 @@ def _train(
             "when the call that left them is repeated"
         )
     spent, slowest = float((saved or {}).get("seconds", 0.0)), 0.0
+    times: list[float] = []
     clock.saved = time.monotonic()
     while stack.epoch < stack.recipe.epochs:
         if clock.up(slowest):
@@ -141,12 +143,14 @@ def _train(
         stack.run_epoch()
         took = time.monotonic() - started
         spent += took
+        times.append(took)
         slowest = took if slowest == 0 else max(min(slowest, 2 * took), took)
         if stack.epoch % 10 == 0 or stack.epoch <= 2:
             tell(f"{called} {_summary(part, stack)} {took:.2f} s an epoch")
         if stack.epoch < stack.recipe.epochs and clock.due():
             clock.save(kept, {**stack.state(), "seconds": spent, "of": of})
-    lines = [_record(job, stack, i, spent, precision) for i, job in enumerate(part)]
+    epoch = statistics.median(times[1:] or times)  # the first compiles and captures
+    lines = [_record(job, stack, i, (spent, epoch), precision) for i, job in enumerate(part)]
     for study in dict.fromkeys(line["study"] for line in lines):
         add(out / f"{study}.jsonl", [line for line in lines if line["study"] == study])
     shelf.drop(kept)
@@ -228,7 +232,9 @@ def _summary(part: Sequence[plan.Job], stack: Stack) -> str:
     return f"epoch {stack.epoch}: " + ", ".join(means)
 
 
-def _record(job: plan.Job, stack: Stack, i: int, seconds: float, precision: str) -> dict[str, Any]:
+def _record(
+    job: plan.Job, stack: Stack, i: int, seconds: tuple[float, float], precision: str
+) -> dict[str, Any]:
     """One run's line: what it was, how it ended, its curves, and where it ran."""
     study, run, curve = job.study, job.run, stack.history[i]
     line = {
@@ -244,7 +250,8 @@ def _record(job: plan.Job, stack: Stack, i: int, seconds: float, precision: str)
         "train_accuracy": curve[-1]["train_accuracy"],
         "train_loss": curve[-1]["train_loss"],
         "curve": {key: [point[key] for point in curve] for key in curve[0]},
-        "seconds": round(seconds, 1),
+        "seconds": round(seconds[0], 1),
+        "epoch_seconds": round(seconds[1], 4),
         "together": len(stack.runs),
         "environment": environment.describe(stack.train.labels.device, torch.get_num_threads()),
     }

@@ -42,7 +42,8 @@ def measured(claim: Claim, lines: Lines) -> dict[str, Any]:
         parts = [[trace_at(a[s], t) / trace_at(b[s], t) for s in seeds] for t in (AT, -1)]
         names: tuple[str, ...] = (f"at {AT}", "at the end")
     else:
-        parts, names = [[a[s]["seconds"] / b[s]["seconds"] for s in seeds]], ("seconds",)
+        seeds = [s for i, s in enumerate(seeds) if i % max(a[s]["together"], b[s]["together"]) == 0]
+        parts, names = [[_epoch(a[s]) / _epoch(b[s]) for s in seeds]], ("seconds",)
     ours = "; ".join(f"{name}: a/b = {_show(ratios)}" for name, ratios in zip(names, parts, strict=True))
     if len(seeds) < LEAST:
         return {"ours": ours, "n": len(seeds)}
@@ -54,6 +55,11 @@ def measured(claim: Claim, lines: Lines) -> dict[str, Any]:
         held = all(low < e.low and e.high < high for e in seen_all)
         lost = any(e.low > high or e.high < low for e in seen_all)
     return {"ours": ours, "n": len(seeds), "verdict": "held" if held else "not held" if lost else "undecided"}
+
+
+def _epoch(record: Mapping[str, Any]) -> float:
+    """Seconds an epoch. Runs that trained together have one time, which counts once."""
+    return record.get("epoch_seconds") or record["seconds"] / record["recipe"]["epochs"]
 
 
 def _show(ratios: list[float]) -> str:

@@ -54,11 +54,10 @@ def stacks(jobs: Sequence[Job], size: int) -> list[list[Job]]:
     """Cut a group into stacks of as many whole seeds as `size` holds: a study cut short is balanced over its rows.
 
     Where one seed's rows are more than `size`, stacks of `size`, the first seeds first. A study that runs `alone` has
-    its rows kept apart instead, for a comparison of their times.
+    one run in a stack, its rows in turn, for a comparison of their times.
     """
     if jobs and jobs[0].study.alone:
-        rows = dict.fromkeys(job.run.row for job in jobs)
-        parts = [[i for i, job in enumerate(jobs) if job.run.row == row] for row in rows]
+        parts = [[i] for i in sorted(range(len(jobs)), key=lambda i: jobs[i].run.seed)]
     else:
         seeds = sorted({job.run.seed for job in jobs})
         parts = [[i for i, job in enumerate(jobs) if job.run.seed == seed] for seed in seeds]

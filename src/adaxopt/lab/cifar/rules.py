@@ -384,7 +384,7 @@ CLAIMS: tuple[Claim, ...] = (
         "adamw",
         margin=0.05,
         paper="0.35 h against 0.36 h",
-        note="within 5%; a stack of 5 runs of one method at a time",
+        note="within 5%; one method at a time; networks that train together have one time, which counts once",
     ),
     Claim(
         "cifar10.tuned-over-adamw",
