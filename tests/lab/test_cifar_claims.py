@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from adaxopt.lab.cifar import claims, drive, tables
+from adaxopt.lab.cifar import claims, drive, guide, tables
 from adaxopt.lab.cifar.book import STUDIES, TABLE2
 from adaxopt.lab.cifar.claim import Claim
 from adaxopt.lab.cifar.rules import CLAIMS
@@ -260,3 +261,22 @@ def test_records_are_plain_json():
     for path in found:
         for text in path.read_text().splitlines():
             json.loads(text, parse_constant=_refuse)
+
+
+def test_the_guide_says_what_each_setting_gave(tmp_path):
+    """Means and the pooled deviation of seeds, as computed here; studies that are not whole are left out."""
+    text = guide.settings(RECORDS)
+    assert text in (RECORDS.parent / "docs" / "hyperparameters.md").read_text()
+    deviations, rows = [], 0
+    for study in ("lr", "beta1", "beta2", "epsilon"):
+        found = drive.records(RECORDS / "cifar10" / f"{study}.jsonl")
+        for row in {r["row"] for r in found if r["row"].startswith("adaxw ")}:
+            values = np.array([r["test_accuracy"] for r in found if r["row"] == row])
+            assert f"{values.mean():.2f} at {row.split()[-1]}" in text
+            rows += 1
+            if len(values) > 2:
+                deviations += list(values - values.mean())
+    assert rows == 9 + 4 + 3 + 4
+    free = len(deviations) * 2 / 3  # three seeds each
+    assert f"deviation of {np.sqrt(np.sum(np.square(deviations)) / free):.2f})" in text
+    assert guide.settings(tmp_path).startswith("*Not run yet")

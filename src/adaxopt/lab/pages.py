@@ -277,6 +277,12 @@ def cifar_speed(root: Path) -> str:
     return sections.speed(root / "records")
 
 
+def cifar_settings(root: Path) -> str:
+    from adaxopt.lab.cifar import guide
+
+    return guide.settings(root / "records")
+
+
 def picture(name: str, alt: str, folder: str = "docs/images") -> str:
     return (
         f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.svg">\n'
@@ -294,6 +300,7 @@ SECTIONS: dict[str, Section] = {
     "cifar": cifar,
     "cifar-studies": cifar_studies,
     "cifar-speed": cifar_speed,
+    "cifar-settings": cifar_settings,
     **text_tables.SECTIONS,
     **picture_tables.SECTIONS,
     **voc_tables.SECTIONS,
