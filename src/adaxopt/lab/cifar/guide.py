@@ -1,4 +1,4 @@
-"""What the CIFAR-10 studies tell a person who chooses hyper-parameters: the generated part of docs/hyperparameters.md."""
+"""What the CIFAR-10 studies tell a person who chooses hyper-parameters: a part of docs/hyperparameters.md."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def settings(root: Path) -> str:
 
 
 def _noise(root: Path) -> str:
-    """How far runs are apart that differ by their seed alone: the standard deviation, pooled over rows of 3 and more."""
+    """How far apart runs are that differ by their seed alone: a deviation pooled over rows of 3 and more."""
     squares, free = 0.0, 0
     for study in VARIED:
         found = [r for r in records(root / "cifar10" / f"{study}.jsonl") if r["optimizer"] == "adaxw"]
