@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from shapes import resnet50
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from adaxopt import AdaXW
@@ -39,21 +40,6 @@ AGAINST = {
     "AdaXW for-loop": "torch AdamW for-loop",
     "AdaXW default": "torch AdamW fused",
 }
-
-
-def resnet50_shapes() -> list[tuple[int, ...]]:
-    """The 161 parameter tensors of ResNet-50 (25.6M numbers)."""
-    shapes: list[tuple[int, ...]] = [(64, 3, 7, 7), (64,), (64,)]
-    inside = 64
-    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
-        for block in range(blocks):
-            outside = width * 4
-            shapes += [(width, inside, 1, 1), (width,), (width,), (width, width, 3, 3), (width,), (width,)]
-            shapes += [(outside, width, 1, 1), (outside,), (outside,)]
-            if block == 0:
-                shapes += [(outside, inside, 1, 1), (outside,), (outside,)]
-            inside = outside
-    return [*shapes, (1000, 2048), (1000,)]
 
 
 class PeakBytes(TorchDispatchMode):
@@ -107,7 +93,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--out", type=Path, default=Path("records/cpu_step.json"))
     arguments = parser.parse_args()
-    shapes = resnet50_shapes()
+    shapes = resnet50()
     count = sum(torch.Size(s).numel() for s in shapes)
     optimizers = {name: build(make, shapes, torch.float32) for name, make in ROWS.items()}
     for _ in range(3):

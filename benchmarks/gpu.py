@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from gpu_measure import alternate, copy_bandwidth, environment, peak_bytes
-from gpu_models import MODELS
+from shapes import MODELS
 
 from adaxopt import AdaXW
 

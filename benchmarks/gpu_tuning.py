@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from gpu_measure import copy_bandwidth, device_ms
-from gpu_models import MODELS
+from shapes import MODELS
 
 from adaxopt.torch import fused_cuda
 from adaxopt.zoo import METHODS
