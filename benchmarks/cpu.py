@@ -93,6 +93,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--out", type=Path, default=Path("records/cpu_step.json"))
     arguments = parser.parse_args()
+    if arguments.rounds < 2:
+        parser.error(f"--rounds {arguments.rounds}: at least 2, for quartiles")
     shapes = resnet50()
     count = sum(torch.Size(s).numel() for s in shapes)
     optimizers = {name: build(make, shapes, torch.float32) for name, make in ROWS.items()}
