@@ -166,6 +166,32 @@ def inside_backward() -> bool:
     return right
 
 
+def state_of_several_dtypes() -> bool:
+    """State whose dtypes the kernel does not pair goes the foreach way: it would read and write past the smaller."""
+    right = True
+    for name, dtype in (
+        ("exp_avg_sq", torch.bfloat16),
+        ("max_exp_avg_sq", torch.float64),
+        ("exp_avg", torch.float8_e4m3fn),
+    ):
+        ends = []
+        for options in ({}, {"foreach": True}):
+            params = [torch.nn.Parameter(torch.linspace(-1, 1, 40)), torch.nn.Parameter(torch.ones(3))]
+            optimizer = adaxopt.create("amsgradw", params, lr=1e-2, **options)
+            walk(params, optimizer, 1)
+            entry = optimizer.state[params[0]]
+            entry[name] = entry[name].to(dtype)
+            walk(params, optimizer, 2)
+            ends.append((params, optimizer))
+        served = [p.numel() for plan in ends[0][1]._plans.values() for ps, _, _ in plan.plans for p in ps]
+        worst = max((a - b).abs().max().item() for a, b in zip(ends[0][0], ends[1][0], strict=True))
+        kept = ends[0][1].state[ends[0][0][0]][name].dtype == dtype
+        right = right and served == [3] and worst < 2e-6 and kept
+        print(f"{name} in {dtype}: {served} {worst:.1e}")
+    print(f"{'ok' if right else 'WRONG'} state of several dtypes")
+    return right
+
+
 def refused() -> bool:
     """What is refused of a first gradient is refused of a later one, and half a state is refused in words."""
     said = []
@@ -206,7 +232,7 @@ def refused() -> bool:
 
 
 def main() -> int:
-    failed = int(not inside_backward()) + int(not refused())
+    failed = sum(not right() for right in (inside_backward, state_of_several_dtypes, refused))
     for change in CHANGES:
         for without, before, last in STARTS:
             kernel, foreach = make(last), make(last, foreach=True)

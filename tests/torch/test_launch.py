@@ -82,6 +82,12 @@ else:
             (torch.ones(4, 4)[:, ::2], {}, "leave gaps"),
             (torch.ones(1).expand(4), {}, "leave gaps or overlap"),
             (torch.ones(4, 3), {"exp_avg": torch.ones(3, 4).t()}, "exp_avg is not laid out"),
+            (torch.ones(4), {"exp_avg": torch.ones(4, dtype=torch.int32)}, "exp_avg is torch.int32"),
+            (
+                torch.ones(4),
+                {"exp_avg_sq": torch.ones(4), "max_exp_avg_sq": torch.ones(4).half()},
+                "is torch.float16",
+            ),
             (torch.ones(4), {"step": torch.zeros(())}, "must be torch.float64"),
             (torch.ones(4, 3).t(), {"exp_avg": torch.ones(4, 3).t()}, None),
         ],

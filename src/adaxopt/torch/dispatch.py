@@ -199,8 +199,8 @@ def _update_fused(optimizer: Engine, group: Group, taken: Lists, n: Numbers) -> 
             reason: str | None = "its state has another shape"
         else:
             reason = fused_cpu.unsuitable(xs[i], gs[i], ms[i], vs[i])
-        if reason is None and tops and tops[i].stride() != vs[i].stride():
-            reason = "its running maximum is laid out otherwise"
+        if reason is None and tops and (tops[i].stride(), tops[i].dtype) != (vs[i].stride(), vs[i].dtype):
+            reason = "its running maximum is laid out or stored otherwise"
         if reason is not None:
             left.append(i)
             if group["fused"]:

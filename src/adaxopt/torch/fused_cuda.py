@@ -76,6 +76,11 @@ def unsupported(p: Tensor, g: Tensor | None, state: Mapping[str, Tensor]) -> str
     for name in STATE:
         if name in state and (state[name].device != p.device or not same_layout(p, state[name])):
             return f"its {name} is not laid out as itself"
+        if name in state and state[name].dtype not in FLOATS:
+            return f"its {name} is {state[name].dtype}"
+    v, top = (state.get(name) for name in STATE[1:3])
+    if v is not None and top is not None and v.dtype != top.dtype:  # the kernel reads both as one type
+        return f"its max_exp_avg_sq is {top.dtype}, its exp_avg_sq {v.dtype}"
     step = state.get("step")
     if step is not None and (step.device != p.device or step.dtype != torch.float64):
         return f"its step is {step.dtype} on {step.device}: must be torch.float64 beside the parameter"
