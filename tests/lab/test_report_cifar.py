@@ -103,6 +103,25 @@ def test_a_far_worse_setting_does_not_take_the_frame(tmp_path):
     assert [r["x"] for r in spec["datasets"][marks[0]["data"]["name"]]] == [1e-5]
 
 
+def test_a_setting_whose_interval_meets_the_others_is_not_far_worse(tmp_path):
+    finals = {
+        0.0: (92.3, 92.6, 92.55),
+        0.5: (92.55, 92.4, 92.3),
+        0.9: (92.6, 92.3, 92.3),
+        0.99: (92.4, 91.8, 92.0),
+    }
+    lines = [
+        cifar_line(f"row {b1}", s, study="beta1", final=value, betas=[b1, 1e-4])
+        for b1, values in finals.items()
+        for s, value in enumerate(values)
+    ]
+    [one] = series.studies(written(tmp_path, lines))
+    spec = next(p for p in charts.pictures(one) if p.name == "sweep").chart.to_dict()
+    low, _ = next(part["scale"]["domain"] for part in embed._walk(spec) if _is_y(part))
+    assert low < 92.066 - 4.303 * 0.305 / 3**0.5  # the whole of the last interval is shown
+    assert not [layer for layer in spec["layer"] if layer["mark"].get("shape") == "triangle-down"]
+
+
 def _is_y(part):
     return isinstance(part, dict) and part.get("field") == "mean" and "scale" in part
 

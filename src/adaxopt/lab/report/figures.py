@@ -39,7 +39,7 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
 
         runs = load(records / "cifar10")
         shown = {f"cifar10-{study}-{kind}" for study, kinds in PICTURES.items() for kind in kinds}
-        out += save_charts(runs, folder, formats, ("light", "dark"), only=shown) if runs else []
+        out += save_charts(runs, folder, formats, ("light", "dark"), "adaxw", only=shown) if runs else []
         out += _trace(records / "cifar10" / "trace.jsonl", folder, formats)
     if (records / "imagenet").is_dir():
         from adaxopt.lab.imagenet import page

@@ -82,7 +82,10 @@ def sweep(study: Study) -> Chart:
 def _frame(rows: list[dict[str, Any]], higher: bool) -> tuple[float, float]:
     """The means, without few that are far worse than the rest, and the intervals of those that are shown."""
     low, high = lr_frame([r["mean"] for r in rows], higher)
-    shown = [r for r in rows if low <= r["mean"] <= high]
+    shown = [
+        r for r in rows if r["high"] >= low and r["low"] <= high
+    ]  # an interval that reaches in is not far worse
+    low, high = min(low, *(r["mean"] for r in shown)), max(high, *(r["mean"] for r in shown))
     air = 0.04 * (max(r["high"] for r in shown) - min(r["low"] for r in shown))
     ends = min(low, *(r["low"] - air for r in shown)), max(high, *(r["high"] + air for r in shown))
     if len(shown) < len(rows):  # the side with the triangles stays where it is

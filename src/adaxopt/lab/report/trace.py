@@ -55,5 +55,5 @@ def second_moment(lines: Sequence[Mapping[str, Any]]) -> Chart:
 def words(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Title and subtitle of the picture, with n."""
     n = len({line["seed"] for line in lines})
-    text = f"Normalised second moment on CIFAR-10: mean over the parameters and over n = {n} seeds, 95% interval."
+    text = f"CIFAR-10: sqrt(v), v normalised, in the mean over the parameters and over n = {n} seeds, 95% interval."
     return {"text": "How large is the second moment?", "subtitle": textwrap.wrap(text, 78)}
