@@ -12,6 +12,7 @@ import torch
 from adaxopt.lab.cifar import claims, drive, guide, tables
 from adaxopt.lab.cifar.book import STUDIES, TABLE2
 from adaxopt.lab.cifar.claim import Claim
+from adaxopt.lab.cifar.later import LATER
 from adaxopt.lab.cifar.rules import CLAIMS
 
 RECORDS = Path(__file__).parents[2] / "records"
@@ -87,6 +88,13 @@ CASES = {
         "undecided",
         1,
     ),
+    "as-fast, two stacks of three seeds": (
+        "as-fast",
+        0.05,
+        [line(row, s, 92.0, seconds=100 + s // 3, together=3) for row in ("a", "b") for s in range(6)],
+        "undecided",
+        2,
+    ),
     "as-fast, by the epoch": (
         "as-fast",
         0.05,
@@ -118,6 +126,53 @@ def test_verdicts(case):
     assert (judged["verdict"], judged["n"]) == (verdict, n)
     assert set(judged) == {"id", "section", "claim", "paper", "ours", "n", "rule", "verdict", "note"}
     assert judged["rule"].endswith(" (a: a, b: b)") == bool(b)
+
+
+@pytest.mark.parametrize(
+    ("rule", "margin", "a", "b", "said"),
+    [
+        # seeds far apart, a always a little above b: held by pairs, open without them
+        ("better", 0.0, [90.2, 92.2, 94.2], [90.0, 92.01, 94.01], "which would be undecided"),
+        ("better", 0.0, A, LOW, ""),
+        # two rows alike whose seeds do not go together: the other way round
+        ("similar", 0.3, [92.0, 92.1, 92.2, 92.3], [92.3, 92.2, 92.1, 92.0], "which would be held"),
+    ],
+)
+def test_what_the_pairs_decide_alone_is_said(rule, margin, a, b, said):
+    judged = claims.judge(Claim("x", "", "", "table2", rule, "a", "b", margin), lines(a=a, b=b))
+    if not said:
+        assert "without pairing" not in judged["ours"]
+        return
+    assert judged["ours"].endswith(said)
+    # Welch's interval, written out: the degrees of freedom are n_a + n_b - 2 where variances are equal
+    n, t = len(a), {3: 2.7764451, 4: 2.4469119}[len(a)]
+    va, vb = np.var(a, ddof=1), np.var(b, ddof=1)
+    assert va == pytest.approx(vb, rel=0.02)
+    half, middle = t * ((va + vb) / n) ** 0.5, np.mean(a) - np.mean(b)
+    assert f"[{middle - half:+.2f}, {middle + half:+.2f}]" in judged["ours"]
+
+
+def test_a_claim_may_name_a_row_of_another_study(tmp_path):
+    (tmp_path / "cifar10").mkdir()
+    for study, values in (("table2", LOW), ("tuned", A)):
+        text = "".join(json.dumps(r) + "\n" for r in lines(adamw=values, adaxw=[50.0] * 3))
+        (tmp_path / "cifar10" / f"{study}.jsonl").write_text(text)
+    claim = Claim("x", "", "", "tuned", "better", "table2: adamw", "adamw")
+    judged = claims.judge(claim, claims.lines_for(claim, tmp_path))
+    assert (judged["verdict"], judged["n"]) == ("not held", 3)
+    assert judged["ours"].startswith("91.55 - 92.50 = -0.95")
+
+
+def test_every_claim_names_rows_that_there_are():
+    for claim in CLAIMS:
+        for name in filter(None, (claim.a, claim.b)):
+            study, _, row = name.rpartition(": ")
+            assert row in {r.name for r in STUDIES[study or claim.study].rows}, (claim.id, name)
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
+
+
+def test_claims_that_came_later_say_so():
+    assert all("asked for" in claim.note for claim in LATER)
 
 
 def trace(row, seed, early, late):
@@ -228,6 +283,80 @@ def test_the_table_at_the_papers_rates_says_what_tuned_ones_give(tmp_path):
         top = max(r["test_accuracy"] for r in lines if r["row"].startswith(f"{row} lr"))
         assert f"{top:.2f} ({tables.TITLES[row]}, lr {lr})" in text
     assert text in (RECORDS.parent / "README.md").read_text()
+
+
+def test_the_lead_at_tuned_rates_is_told_once_every_row_is_there(tmp_path):
+    (tmp_path / "cifar10").mkdir()
+    for name in ("tuning", "tuned", "table2"):
+        text = (RECORDS / "cifar10" / f"{name}.jsonl").read_text()
+        (tmp_path / "cifar10" / f"{name}.jsonl").write_text(text)
+    assert tables.at_best(tmp_path) == tables.at_best(RECORDS)
+
+    def mean(study, row):
+        found = drive.records(RECORDS / "cifar10" / f"{study}.jsonl")
+        return np.mean([r["test_accuracy"] for r in found if r["row"] == row])
+
+    for row, name in (("adamw", "AdamW"), ("amsgradw", "AMSGrad(W)")):
+        before, after = (mean(study, "adaxw") - mean(study, row) for study in ("table2", "tuned"))
+        assert f"from {before:+.2f} to {after:+.2f} points over {name}" in tables.at_best(RECORDS)
+    tuned = tmp_path / "cifar10" / "tuned.jsonl"
+    part = [r for r in drive.records(tuned) if r["row"] != "amsgradw"]
+    tuned.write_text("".join(json.dumps(r) + "\n" for r in part))
+    assert tables.at_best(tmp_path).endswith("asks whether the order stays.")
+
+
+def test_runs_that_were_trained_twice_are_compared():
+    found = drive.records(RECORDS / "cifar10" / "trace.jsonl")
+    main = {(r["row"], r["seed"]): r for r in drive.records(RECORDS / "cifar10" / "table2.jsonl")}
+    moved = [
+        r["test_accuracy"] - main["adaxw", r["seed"]]["test_accuracy"] for r in found if r["row"] == "adaxw"
+    ]
+    text = tables.again(STUDIES["trace"], found, RECORDS)
+    assert "AdamW ended at the same accuracies" in text
+    assert "AdaX-W ended " + ", ".join(f"{m:+.2f}" for m in moved) in text
+    for name in ("table2", "epsilon", "tuned"):
+        assert (
+            tables.again(STUDIES[name], drive.records(RECORDS / "cifar10" / f"{name}.jsonl"), RECORDS) == ""
+        )
+
+
+@pytest.mark.parametrize(
+    ("stacks", "said"),
+    [
+        ([(25, 558.0)] * 25, "25 networks at once in 9.3 minutes. "),
+        (
+            [(5, 8.1)] * 5 + [(5, 8.0)] * 5,
+            "5 networks at once in 8.1 seconds and 5 networks at once in 8.0 seconds. ",
+        ),
+        ([(1, 8.0)] * 10, "one network at a time, 1.3 minutes in all. "),
+    ],
+)
+def test_the_caption_says_what_trained_together(stacks, said):
+    found = drive.records(RECORDS / "cifar10" / "runtime.jsonl")[:1]
+    found = [{**found[0], "together": n, "seconds": s} for n, s in stacks]
+    text = tables.caption(STUDIES["runtime"], found)
+    assert said in text
+    assert ("earlier form" in text) == (stacks[0][0] > 1)
+
+
+def test_a_time_of_a_stack_counts_once():
+    found = drive.records(RECORDS / "cifar10" / "runtime.jsonl")
+    alone = [{**r, "together": 1, "seconds": 8.0 + r["seed"]} for r in found]
+    apart = {True: alone, False: [{**r, "together": 5, "seconds": 8.0} for r in found]}
+    for single, shown in ((True, "10.0 (n = 5)"), (False, "8.0 (n = 1)")):
+        rows = [
+            row
+            for row in tables.show(STUDIES["runtime"], apart[single]).splitlines()
+            if row.startswith("| Ada")
+        ]
+        assert [row.split("|")[-2].strip() for row in rows] == [shown] * 2
+
+
+def test_a_study_with_fewer_seeds_than_planned_says_so():
+    found = drive.records(RECORDS / "cifar10" / "epsilon.jsonl")
+    assert "seeds." not in tables.caption(STUDIES["epsilon"], found)
+    less = [r for r in found if r["seed"] < 2]
+    assert tables.caption(STUDIES["epsilon"], less).endswith("So far 2 of 3 seeds.")
 
 
 def test_a_study_cut_short_says_what_is_missing():

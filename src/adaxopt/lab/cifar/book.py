@@ -36,7 +36,7 @@ class Study:
     trace: bool = False
     """Record the mean of sqrt(v-hat) along the way."""
     alone: bool = False
-    """One row at a time, for a comparison of times."""
+    """One run at a time, the rows in turn, for a comparison of times."""
     asks: str = ""
     """The question, in one sentence."""
     note: str = ""
@@ -121,7 +121,8 @@ TRACE = Study(
     asks="How large is the second moment along training, in AdamW and in AdaX-W?",
     seeds=3,
     trace=True,
-    note="Mean of sqrt(v-hat) over the parameters.",
+    note="Shown below: the mean of sqrt(v-hat) over the parameters, as the caption of the paper's Figure 3b has it; "
+    "its text has the average of the second moments. AdaX-W's step was rounded otherwise than when table2 was run.",
 )
 
 EPSILON = Study(
@@ -169,6 +170,7 @@ LR = Study(
     ),
     asks="How far may AdaX-W's learning rate be from the paper's?",
     seeds=3,
+    note="The nine rates that the paper tried; weight decay the paper's.",
 )
 
 BETA1 = Study(
@@ -184,6 +186,7 @@ BETA2 = Study(
     tuple(adaxw(f"adaxw b2 {b2:g}", betas=(0.9, b2)) for b2 in (1e-3, 1e-4, 1e-5)),
     asks="Does b2 matter to AdaX-W?",
     seeds=3,
+    note="The paper's three values: b2 T is 71, 7 and 0.7.",
 )
 
 RUNTIME = Study(
@@ -193,7 +196,7 @@ RUNTIME = Study(
     seeds=5,
     recipe=Recipe(epochs=10),
     alone=True,
-    note="Ten epochs, one method at a time, the two in turn; seconds are those of all the networks trained at once.",
+    note="Ten epochs, one network at a time, the two methods in turn; seconds are those of the ten epochs.",
 )
 
 ZOO = Study(

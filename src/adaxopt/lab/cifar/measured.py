@@ -7,7 +7,7 @@ from typing import Any
 
 from adaxopt.lab import stats
 from adaxopt.lab.cifar.claim import Claim
-from adaxopt.lab.claims import LEAST
+from adaxopt.lab.claims import LEAST, outcome
 
 MEASURED = ("below", "larger", "as-fast")
 AT = 1000
@@ -33,32 +33,44 @@ def measured(claim: Claim, lines: Lines) -> dict[str, Any]:
         if len(values) < LEAST:
             return {"ours": ", ".join(f"{v:.2e}" for v in values), "n": len(values)}
         seen = stats.t_interval(values)
-        verdict = (
-            "held" if seen.high < claim.margin else "not held" if seen.low > claim.margin else "undecided"
-        )
+        verdict = outcome("below", claim.margin, seen.low, seen.high)
         return {"ours": f"{seen.mean:.2e} [{seen.low:.2e}, {seen.high:.2e}]", "n": seen.n, "verdict": verdict}
     seeds = sorted(set(a) & set(b))
     if claim.rule == "larger":
         parts = [[trace_at(a[s], t) / trace_at(b[s], t) for s in seeds] for t in (AT, -1)]
-        names: tuple[str, ...] = (f"at {AT}", "at the end")
+        names: tuple[str, ...] = (f"iteration {AT}", "the last")
     else:
-        seeds = [s for i, s in enumerate(seeds) if i % max(a[s]["together"], b[s]["together"]) == 0]
+        seeds = _own_times(seeds, a, b)
         parts, names = [[_epoch(a[s]) / _epoch(b[s]) for s in seeds]], ("seconds",)
-    ours = "; ".join(f"{name}: a/b = {_show(ratios)}" for name, ratios in zip(names, parts, strict=True))
+    shown = zip(names, map(_show, parts), strict=True)
+    ours = "; ".join(f"{name}: {claim.a}/{claim.b} = {ratio}" for name, ratio in shown)
     if len(seeds) < LEAST:
         return {"ours": ours, "n": len(seeds)}
-    seen_all = [stats.t_interval(ratios) for ratios in parts]
-    if claim.rule == "larger":
-        held, lost = all(e.low > 1 for e in seen_all), any(e.high < 1 for e in seen_all)
-    else:
-        low, high = 1 - claim.margin, 1 + claim.margin
-        held = all(low < e.low and e.high < high for e in seen_all)
-        lost = any(e.low > high or e.high < low for e in seen_all)
-    return {"ours": ours, "n": len(seeds), "verdict": "held" if held else "not held" if lost else "undecided"}
+    kind, margin = ("above", 1.0) if claim.rule == "larger" else ("ratio", claim.margin)
+    found = {outcome(kind, margin, e.low, e.high) for e in map(stats.t_interval, parts)}
+    verdict = "held" if found == {"held"} else "not held" if "not held" in found else "undecided"
+    return {"ours": ours, "n": len(seeds), "verdict": verdict}
+
+
+Runs = Mapping[int, Mapping[str, Any]]
+
+
+def _own_times(seeds: Sequence[int], a: Runs, b: Runs) -> list[int]:
+    """The seeds whose times are their own: runs that trained together have one time, which counts once."""
+    kept: list[int] = []
+    seen: set[tuple[str, int, float]] = set()
+    for s in seeds:
+        stacks = {
+            (name, r["together"], r["seconds"]) for name, r in (("a", a[s]), ("b", b[s])) if r["together"] > 1
+        }
+        if not stacks & seen:
+            kept.append(s)
+        seen |= stacks
+    return kept
 
 
 def _epoch(record: Mapping[str, Any]) -> float:
-    """Seconds an epoch. Runs that trained together have one time, which counts once."""
+    """Seconds an epoch: the median without the first, or, in records that have none, the mean with it."""
     return record.get("epoch_seconds") or record["seconds"] / record["recipe"]["epochs"]
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from adaxopt.lab.cifar import tables
 from adaxopt.lab.cifar.book import STUDIES, Study
-from adaxopt.lab.cifar.claims import judge
+from adaxopt.lab.cifar.claims import all_claims
 from adaxopt.lab.cifar.drive import records
-from adaxopt.lab.cifar.rules import CLAIMS
 
 PICTURES: Mapping[str, tuple[str, ...]] = {
     "table2": ("seeds", "metric", "train-loss"),
@@ -60,14 +59,13 @@ def section(study: Study, root: Path, picture: Picture) -> str:
         picture(f"cifar10-{study.name}-{kind}", f"{WORDS[kind]}: {study.name}")
         for kind in PICTURES[study.name]
     ]
-    said = claims(study, found)
-    parts = [f"### {study.name}\n{study.asks}", tables.show(study, found), *shown, *([said] if said else [])]
-    return "\n\n".join(parts)
+    parts = [f"### {study.name}\n{study.asks}", tables.show(study, found), tables.again(study, found, root)]
+    return "\n\n".join(part for part in (*parts, *shown, claims(study, root)) if part)
 
 
-def claims(study: Study, found: tables.Lines) -> str:
+def claims(study: Study, root: Path) -> str:
     """What the study says of each claim that rests on it, with links to the rules."""
-    rows = [judge(claim, found) for claim in CLAIMS if claim.study == study.name]
+    rows = all_claims(root, study.name)
     return "\n".join(
         f"- [{row['id']}](claims.md#claim-{row['id'].lower().replace('.', '-')}): {_sentence(row)}: "
         f"**{row['verdict']}**, {row['ours']} (n = {row['n']})"

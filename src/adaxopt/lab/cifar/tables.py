@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from adaxopt.lab import stats
+from adaxopt.lab.cifar.adopt import whole
 from adaxopt.lab.cifar.book import STUDIES, TUNED, Row, Study
 from adaxopt.lab.cifar.claim import UNTIL
 from adaxopt.lab.cifar.claims import diverged
@@ -79,17 +81,28 @@ def at_best(root: Path = Path("records")) -> str:
     said = ", ".join(f"{rows[row]} ({title(row)})" for row in best(found))
     tries = len(rows) // len(best(found))
     sentence = (
-        f"These are the paper's learning rates. With {tries} tried for each method, one run each, the best held-out "
-        f"accuracies are {said} ([tuning](docs/cifar10.md#tuning)); "
+        f"These are the paper's learning rates. With {tries} tried for each method, one run each, the best "
+        f"accuracies on images kept from training are {said} ([tuning](docs/cifar10.md#tuning)). "
     )
-    tested = records(root / "cifar10" / "tuned.jsonl")
-    if not tested:
-        return sentence + "`cifar10/tuned` asks whether the order stays."
+    tested = [r for r in records(root / "cifar10" / "tuned.jsonl") if not diverged(r)]
     runs = {row.name: [r["test_accuracy"] for r in tested if r["row"] == row.name] for row in TUNED.rows}
+    if not all(runs.values()):
+        return sentence + "`cifar10/tuned` asks whether the order stays."
     means = ", ".join(
         f"{stats.mean(values):.2f} ({title(row)}, n = {len(values)})" for row, values in runs.items()
     )
-    return sentence + f"the test accuracies there are {means} ([tuned](docs/cifar10.md#tuned))."
+    return sentence + (
+        f"Each at that rate, the test accuracies are {means} ([tuned](docs/cifar10.md#tuned)): AdaX-W's lead goes "
+        f"{_lead('adamw', runs, root)} and {_lead('amsgradw', runs, root)}."
+    )
+
+
+def _lead(row: str, tuned: Mapping[str, list[float]], root: Path) -> str:
+    """AdaX-W's lead at the paper's rates and at the best ones."""
+    main = records(root / "cifar10" / "table2.jsonl")
+    ends = {r: stats.mean([x["test_accuracy"] for x in main if x["row"] == r]) for r in ("adaxw", row)}
+    after = stats.mean(tuned["adaxw"]) - stats.mean(tuned[row])
+    return f"from {ends['adaxw'] - ends[row]:+.2f} to {after:+.2f} points over {title(row)}"
 
 
 def _cells(row: Row, mine: Lines, paper: bool, times: bool) -> list[str]:
@@ -109,8 +122,43 @@ def _cells(row: Row, mine: Lines, paper: bool, times: bool) -> list[str]:
         *theirs,
         f"{early:.1f}",
         f"{stats.mean([r['train_loss'] for r in good]):.4f}",
-        *([f"{stats.mean([r['seconds'] for r in good]):.1f}"] if times else []),
+        *([_seconds(good)] if times else []),
     ]
+
+
+def _seconds(good: Lines) -> str:
+    """Mean seconds of a stack, with the number of stacks: runs that trained together have one time."""
+    stacks = _own(good)
+    return f"{stats.mean([seconds for _, seconds in stacks]):.1f} (n = {len(stacks)})"
+
+
+def again(study: Study, found: Lines, root: Path = Path("records")) -> str:
+    """How far runs that were trained a second time, with table2's settings and seeds, ended from table2's own."""
+
+    def key(r: Mapping[str, Any]) -> tuple[Any, ...]:
+        return (
+            whole(r["optimizer"], r["options"]),
+            r["seed"],
+            json.dumps(r["recipe"]),
+            r["images"],
+            r["precision"],
+        )
+
+    first = {key(r): r for r in records(root / "cifar10" / "table2.jsonl")}
+    rows: dict[str, list[float]] = {}
+    for r in found:
+        if study.name != "table2" and "same_run_as" not in r and key(r) in first:
+            rows.setdefault(r["row"], []).append(r["test_accuracy"] - first[key(r)]["test_accuracy"])
+    if not rows:
+        return ""
+    said = "; ".join(
+        f"{title(row)} ended " + (", ".join(f"{d:+.2f}" for d in ds) if any(ds) else "at the same accuracies")
+        for row, ds in rows.items()
+    )
+    return (
+        f"These settings and seeds are table2's too, and were trained a second time. Against table2's runs, in points: "
+        f"{said}."
+    )
 
 
 def title(row: str) -> str:
@@ -134,15 +182,53 @@ def caption(study: Study, found: Lines) -> str:
         f"batch {record['recipe']['batch']}, {precision}, accuracy at the last epoch{part}; {device}, "
         f"{_stacks(found)}. "
         f"`adax reproduce cifar10/{study.name}`. AdaX as the paper has it (`wake=False`). {study.note}"
+        f"{_limits(study, found)}"
     ).rstrip()
+
+
+def _limits(study: Study, found: Lines) -> str:
+    """What was planned and not done, and how far a number can be trusted, where the records tell."""
+    said = []
+    seeds = len({r["seed"] for r in found})
+    if seeds < study.seeds:
+        said.append(f"So far {seeds} of {study.seeds} seeds.")
+    if study.holdout:
+        share = max(r["test_accuracy"] for r in found) / 100
+        error = 100 * (share * (1 - share) / study.holdout) ** 0.5
+        said.append(
+            f"On {study.holdout:,} images an accuracy has a standard error of {error:.1f} points, besides the seed's."
+        )
+    if study.alone and any(r["together"] > 1 for r in found):
+        many = max(r["together"] for r in found)
+        said.append(
+            f"This record is of an earlier form of the study: {many} networks of a method at once, one method after "
+            "the other, and a first epoch that compiles is in the seconds."
+        )
+    return "".join(f" {text}" for text in said)
+
+
+def _own(found: Lines) -> list[tuple[int, float]]:
+    """(networks, seconds) of each stack that the lines are of; a network that trained alone is one."""
+    own = [(r["together"], r["seconds"]) for r in found if "same_run_as" not in r]
+    return [
+        *dict.fromkeys(stack for stack in own if stack[0] > 1),
+        *(stack for stack in own if stack[0] == 1),
+    ]
 
 
 def _stacks(found: Lines) -> str:
     """How many networks trained together, in what time; those of other studies in a common stack count too."""
-    own = dict.fromkeys((r["together"], r["seconds"]) for r in found if "same_run_as" not in r)
+    own = _own(found)
     if not own:
         return "all of them other studies' runs"
-    return " and ".join(f"{n} networks at once in {seconds / 60:.1f} minutes" for n, seconds in own)
+    alone = [seconds for n, seconds in own if n == 1]
+    parts = [f"{n} networks at once in {_time(seconds)}" for n, seconds in own if n > 1]
+    parts += [f"one network at a time, {_time(sum(alone))} in all"] if alone else []
+    return " and ".join(parts)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.1f} seconds"
 
 
 def not_run(root: Path = Path("records")) -> list[str]:
