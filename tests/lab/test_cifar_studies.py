@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 import types
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 from cifar_sets import binary, make
 
+from adaxopt.lab.cifar import __main__ as bare
 from adaxopt.lab.cifar import drive, plan, studies
 from adaxopt.lab.cifar.adopt import adopt
 from adaxopt.lab.cifar.book import BEST, STUDIES, TABLE2, Row, Study
@@ -101,9 +103,9 @@ def test_every_study_asks_something():
 def test_claims_speak_of_rows_that_exist():
     assert len({c.id for c in CLAIMS}) == len(CLAIMS)
     for claim in CLAIMS:
-        names = {row.name for row in STUDIES[claim.study].rows}
-        assert claim.a in names, claim.id
-        assert not claim.b or claim.b in names, claim.id
+        for name in filter(None, (claim.a, claim.b)):
+            study, _, row = name.rpartition(": ")
+            assert row in {r.name for r in STUDIES[study or claim.study].rows}, (claim.id, name)
 
 
 # -- carrying out ---------------------------------------------------------------------------------------------------
@@ -223,12 +225,35 @@ def test_no_time_at_all_leaves_a_checkpoint_to_go_on_from(folder, tmp_path):
         (dict(name="cifar10/table3"), "unknown study 'cifar10/table3'; known are cifar10/table2"),
         (dict(name="cifar10/table2", precision="fp8"), "unknown precision 'fp8'; known are bf16"),
         (dict(name="cifar10/table2", data="/nowhere"), "no CIFAR-10 there"),
+        (dict(name="cifar10/table2", per_stack=0), "per_stack=0: must be 1 or more"),
+        (dict(name="cifar10/table2", seeds=-1), "seeds=-1: must be 0 or more"),
+        (dict(name="cifar10/table2", epochs=-2), "epochs=-2: must be 0 or more"),
+        (dict(name="cifar10/table2", reuse="/nowhere"), "reuse=/nowhere: no such folder"),
     ],
 )
 def test_wrong_input(options, message, folder, tmp_path):
     name = options.pop("name")
     with pytest.raises(LabError, match=message):
         studies.run(name, str(tmp_path), **{"data": folder, "device": "cpu", **options})
+
+
+def test_the_command_of_a_bare_machine_ends_with_a_code_and_one_line(folder, tmp_path, monkeypatch, capsys):
+    def code(*arguments):
+        monkeypatch.setattr(sys, "argv", ["cifar", "runtime", "--device", "cpu", *map(str, arguments)])
+        return bare.main()
+
+    out = ("--out", tmp_path)
+    assert code("--data", "/nowhere", *out) == 2
+    assert capsys.readouterr().err.startswith("/nowhere: no CIFAR-10 there")
+    assert code("--data", folder, *out, "--seconds", 0) == 3
+    assert code("--data", folder, *out, "--seconds", 0) == 3
+    said = capsys.readouterr().out
+    assert "runtime: 1 runs go on from epoch 0" in said
+    assert "the same call goes on from here" in said
+    for part in tmp_path.glob("*.part"):
+        part.write_bytes(b"damaged")
+    assert code("--data", folder, *out) == 1
+    assert "damaged, or one of them is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,14 @@ import argparse
 import sys
 
 from adaxopt.lab.cifar import studies
+from adaxopt.lab.errors import LabError
 
 
 def main() -> int:
-    """Parse the arguments, run, and exit with 0 when the studies are complete, 3 when time was up before."""
+    """Parse the arguments, run, and exit with 0 when the studies are complete, 3 when time was up before.
+
+    Wrong input is one line on stderr and 2, a damaged record or checkpoint 1.
+    """
     parser = argparse.ArgumentParser(prog="python -m adaxopt.lab.cifar", description=__doc__)
     parser.add_argument("study", nargs="+", choices=[name.split("/")[1] for name in studies.NAMES])
     parser.add_argument("--data", required=True)
@@ -24,7 +28,11 @@ def main() -> int:
     parser.add_argument("--precision", choices=studies.PRECISIONS, default="bf16")
     parser.add_argument("--reuse", default="")
     given = vars(parser.parse_args())
-    complete = studies.carry(given.pop("study"), tell=lambda text: print(text, flush=True), **given)
+    try:
+        complete = studies.carry(given.pop("study"), tell=lambda text: print(text, flush=True), **given)
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
     return 0 if complete else 3
 
 

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from adaxopt.lab.cifar import claims, drive, runs, tables
-from adaxopt.lab.cifar.book import STUDIES
+from adaxopt.lab.cifar import claims, tables
 from adaxopt.lab.data import fetch
 from adaxopt.lab.errors import LabError
 
@@ -22,9 +21,10 @@ LEAD = (
 def write(records: Path, out: Path) -> Path:
     """One self-contained HTML page: every study that has records, and the claims."""
     from adaxopt.lab.report import write_report
+    from adaxopt.lab.report.cifar import load
 
-    found = [r for name in STUDIES for r in drive.records(records / "cifar10" / f"{name}.jsonl")]
-    if not found:
+    runs = load(records / "cifar10")
+    if not runs:
         raise LabError(f"{records / 'cifar10'}: no CIFAR-10 records; give the repository's records/ folder")
     missing = tables.not_run(records)
     lead = LEAD + (f" Not run yet: {', '.join(missing)}." if missing else "")
@@ -32,7 +32,7 @@ def write(records: Path, out: Path) -> Path:
         {**row, "text": row["claim"], "verdict": "not run" if row["n"] == 0 else row["verdict"]}
         for row in claims.all_claims(records)
     ]
-    return write_report(runs.as_runs(found), out, title="CIFAR-10", claims=rows, lead=lead)
+    return write_report(runs, out, title="CIFAR-10", claims=rows, lead=lead)
 
 
 def command(

@@ -84,6 +84,11 @@ def carry(
     """The work of `run`; True when the studies are complete, False when the time was up before."""
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
+    for given, value, least in (("per_stack", per_stack, 1), ("seeds", seeds, 0), ("epochs", epochs, 0)):
+        if value < least:
+            raise LabError(f"{given}={value}: must be {least} or more")
+    if reuse and not Path(reuse).is_dir():
+        raise LabError(f"reuse={reuse}: no such folder; name one that holds records, such as records/cifar10")
     chosen = _studies(name)
     if seeds:
         chosen = [replace(study, seeds=seeds) for study in chosen]

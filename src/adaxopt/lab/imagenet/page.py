@@ -10,11 +10,11 @@ from typing import Any
 
 from adaxopt.lab.cifar.drive import records
 from adaxopt.lab.cifar.page import command
-from adaxopt.lab.cifar.runs import method
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.imagenet import claims
 from adaxopt.lab.imagenet.book import STAND_INS, STUDIES
 from adaxopt.lab.imagenet.recipe import Recipe
+from adaxopt.lab.report.cifar import method
 from adaxopt.lab.schedule import factor
 from adaxopt.lab.store import RunRecord
 
