@@ -179,3 +179,21 @@ def test_frozen_parameters_and_schedulers():
         scheduler.step()
     assert torch.equal(model[0].weight, before)
     assert seen[0] > seen[1] > seen[2] == 0.0
+
+
+def test_a_step_inside_the_backward_pass_asks_first_whether_it_may_be_captured(monkeypatch):
+    """As `step` does: a graph would go on reading host memory that later steps write again."""
+
+    def refuse(optimizer):
+        raise RuntimeError("CUDA graph capture")
+
+    monkeypatch.setattr(AdaXW, "_check_capture", refuse)
+    model = nn.Linear(2, 2)
+    optimizer = AdaXW(model.parameters())
+    hooks = step_in_backward(optimizer)
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(RuntimeError, match="CUDA graph capture"):
+        model(torch.ones(1, 2)).sum().backward()
+    hooks.remove()
+    assert same(before, [p.detach() for p in model.parameters()])
+    assert not optimizer.state

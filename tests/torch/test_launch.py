@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import weakref
 
 import pytest
@@ -102,15 +103,42 @@ else:
         with pytest.raises(ValueError, match="fused=True: the CUDA kernel keeps no window"):
             GroupPlan(optimizer, {**optimizer.param_groups[0], "fused": True})
 
-    def test_a_captured_power_must_be_a_float(monkeypatch):
-        case = Case("nosadam", tensor_betas=True, sizes=((5,),))
-        plan, params, states, hyper = table.build(case)
+    @pytest.mark.parametrize(
+        ("method", "name"), [("nosadam", "betas[1]"), ("adaxw", "weight_decay"), ("adaxw", "eps")]
+    )
+    def test_what_the_host_tells_must_be_a_float_under_capture(monkeypatch, method, name):
+        plan, params, states, hyper = table.build(
+            Case(method, tensor_betas=name == "betas[1]", sizes=((5,),))
+        )
+        if name in hyper:
+            hyper[name] = torch.tensor(1e-3)
         monkeypatch.setattr(fused_cuda, "_capturing", lambda device: True)
-        with pytest.raises(
-            RuntimeError, match=r"betas\[1\] as a tensor under CUDA graph capture: .* give a float"
-        ):
-            plan.step(hyper, grads=[torch.ones_like(p) for p in params])
+        for _ in range(2):
+            with pytest.raises(
+                RuntimeError,
+                match=rf"{re.escape(name)} as a tensor under CUDA graph capture: .* give a float",
+            ):
+                plan.step(hyper, grads=[torch.ones_like(p) for p in params])
         assert states[0]["step"] == 0
+
+    @pytest.mark.parametrize("decay", ["decoupled", "fully_decoupled"])
+    def test_an_lr_on_the_device_is_never_read_by_the_host(decay, monkeypatch):
+        """Nor the first lr, which fully decoupled decay is measured against: capture would fail, a step would wait."""
+        ends = []
+        for options in ({}, {"foreach": True}):
+            p, lr = torch.nn.Parameter(torch.linspace(-1, 1, 40)), torch.tensor(1e-2)
+            optimizer = create("adaxw", [p], lr=lr, weight_decay=0.5, decay=decay, capturable=True, **options)
+            p.grad = torch.ones(40)
+            with monkeypatch.context() as watch:
+                if not options:
+                    watch.setattr(torch.Tensor, "__float__", lambda t: pytest.fail("a tensor was read"))
+                for i in range(4):
+                    lr.fill_(1e-2 / (1 + i))
+                    optimizer.step()
+            ends.append((p, optimizer))
+        (plan,) = ends[0][1]._plans.values()
+        assert plan.plans[0][2].buckets[0].slots.mark == 1  # told once: nothing was new
+        torch.testing.assert_close(ends[0][0], ends[1][0], rtol=2e-6, atol=2e-7)
 
     def test_a_scalar_is_brought_beside_the_bucket():
         scale = torch.tensor(2.0)

@@ -131,8 +131,7 @@ class Engine(Optimizer):
                 options.check_parameter(param_group["params"], merged["state_dtype"])
         super().add_param_group(param_group)
         group = self.param_groups[-1]
-        lr = group["lr"]
-        group.setdefault("reference_lr", lr.detach().clone() if isinstance(lr, Tensor) else lr)
+        group.setdefault("reference_lr", _fixed(group["lr"]))
         self._forget_caches()
         self._announce_scaling()
 
@@ -164,7 +163,7 @@ class Engine(Optimizer):
         for group in self.param_groups:
             for key, value in self.defaults.items():
                 group.setdefault(key, value)
-            group.setdefault("reference_lr", group["lr"])
+            group["reference_lr"] = _fixed(group.get("reference_lr", group["lr"]))
             for p in group["params"]:
                 if self.state.get(p):
                     self.state[p]["step"] = self.state[p]["step"].to(state.step_device(p, group))
@@ -310,6 +309,7 @@ class Engine(Optimizer):
 
     def step_parameter(self, p: Tensor) -> None:
         """Step one parameter alone (its own count goes on by one): for steps inside the backward pass."""
+        self._check_capture()
         for group in self.param_groups:
             if any(q is p for q in group["params"]):
                 alone = self._singles.setdefault(p, {})  # the same object every time: a plan is kept for it
@@ -415,6 +415,13 @@ class Engine(Optimizer):
         if message not in said:
             said.add(message)
             warnings.warn(message, stacklevel=8)  # the line that calls `step`
+
+
+def _fixed(lr: Any) -> Any:
+    """The lr of now as a plain number, where it can be read: it is never to change, and no step need ask a device."""
+    if not isinstance(lr, Tensor):
+        return lr
+    return lr.detach().clone() if lr.is_meta or torch.compiler.is_compiling() else lr.item()
 
 
 def _kind(method: Method) -> str:

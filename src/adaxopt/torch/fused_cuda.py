@@ -338,23 +338,25 @@ class Bucket:
     def _read(self, hyper: Mapping[str, Any]) -> None:
         """The numbers that a slot begins with (see HEAD in `kernel.py`), and which variant of the kernels they need."""
         rule, lr, (b1, b2), p = self.rule, hyper["lr"], hyper["betas"], float(hyper["p"])
-        power = rule.memory is not None and rule.memory.kind == "power"
-        if power and isinstance(b2, Tensor) and _capturing(self.device):
-            raise RuntimeError(
-                "betas[1] as a tensor under CUDA graph capture: a power memory's sum is begun on the host; give a float"
-            )
-        self.look = itemgetter(*(name for name in HYPER if name in hyper))
-        self.raw = self.look(hyper)
-        self.scalars = [
+        power = rule.memory is not None and rule.memory.kind == "power"  # its sum is begun on the host
+        scalars = [
             t if isinstance(t, Tensor) and t.device == self.device else None
             for t in (lr, b1, None if power else b2)
         ]
+        here = zip(("lr", "betas[0]", "betas[1]"), (lr, b1, b2), scalars, strict=True)
+        others = ("eps", "weight_decay", "reference_lr", "clip_update")
+        read = {**{name: t for name, t, s in here if s is None}, **{name: hyper.get(name) for name in others}}
+        tensors = [name for name, t in read.items() if isinstance(t, Tensor)]
+        if tensors and _capturing(self.device):
+            raise RuntimeError(
+                f"{tensors[0]} as a tensor under CUDA graph capture: the kernel is told it by the host; give a float"
+            )
+        self.look = itemgetter(*(name for name in HYPER if name in hyper))
+        self.raw, self.scalars = self.look(hyper), scalars
         self.usual: tuple[Launch, Launch | None, list[Tensor | None], tuple[int, ...]] | None = None
         """A step's launches where every number comes from the host and no GradScaler is at work."""
         # tensors and lists may change in place: what is not read on the device is read here at every step
-        here = [t for t, s in zip((lr, b1, b2), self.scalars, strict=True) if s is None]
-        here += [hyper.get(name) for name in ("eps", "weight_decay", "reference_lr", "clip_update")]
-        self.steady = isinstance(hyper["betas"], tuple) and not any(isinstance(t, Tensor) for t in here)
+        self.steady = isinstance(hyper["betas"], tuple) and not tensors
         numbers = [
             0.0 if s is not None else float(t) for t, s in zip((lr, b1, b2), self.scalars, strict=True)
         ]
