@@ -79,18 +79,23 @@ def judge(claim: Claim, lines: Lines) -> dict[str, Any]:
         return {**row, **_value(claim, [v for v in a.values() if v is not None], lost)}
     by_seed = stats.paired(a, b)
     pairs = list(by_seed.values())
+    failed = f"{len(lost)} of {len(a)} runs diverged"
+    against = {"verdict": "not held"} if lost and len(a) >= LEAST else {}
     if not pairs:
-        return {**row, "ours": f"no seed whose runs both ended; {len(lost)} of {len(a)} diverged"}
+        others = sum(value is None for value in b.values())
+        ours = f"no seed whose runs both ended; {failed}, {others} of {len(b)} of the other row"
+        return {**row, "ours": ours, **against}
     means = [
         stats.mean([value for s, value in x.items() if s in by_seed and value is not None]) for x in (a, b)
     ]
     ours = f"{means[0]:.2f} - {means[1]:.2f} = {stats.mean(pairs):+.2f}"
     if len(pairs) < LEAST:
-        return {**row, "ours": f"{ours}; fewer than {LEAST} seeds decide nothing", "n": len(pairs)}
+        why = failed if against else f"fewer than {LEAST} seeds decide nothing"
+        return {**row, "ours": f"{ours}; {why}", "n": len(pairs), **against}
     seen = stats.t_interval(pairs)
     ours += f" [{seen.low:+.2f}, {seen.high:+.2f}]"
     if lost:
-        verdict, ours = "not held", f"{ours}; {len(lost)} of {len(a)} runs diverged"
+        verdict, ours = "not held", f"{ours}; {failed}"
     else:
         kind = {"similar": "within", "not-worse": "no-loss"}.get(claim.rule, "above")
         verdict = claims.outcome(kind, claim.margin, seen.low, seen.high)
@@ -124,7 +129,8 @@ def unpaired(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
 
 def _value(claim: Claim, values: list[float], lost: list[int]) -> dict[str, Any]:
     if len(values) < LEAST:
-        return {"ours": f"{len(values)} runs, {len(lost)} diverged", "n": len(values)}
+        found = {"ours": f"{len(values)} runs, {len(lost)} diverged", "n": len(values)}
+        return {**found, "verdict": "not held"} if lost and len(values) + len(lost) >= LEAST else found
     seen = stats.t_interval(values)
     assert isinstance(claim.paper, tuple)
     mean, margin = claim.paper
