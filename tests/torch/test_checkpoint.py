@@ -297,3 +297,28 @@ def test_parameters_that_were_never_stepped():
         p.grad = torch.ones_like(p)
     other.step()
     assert [float(other.state[p]["step"]) for p in other.param_groups[0]["params"]] == [2, 1]
+
+
+@pytest.mark.parametrize("fused", [None, True])
+def test_state_takes_its_parameter_s_memory_order(fused):
+    """A checkpoint of a contiguous model, loaded into a channels_last one, leaves the fused path open: no warning."""
+    ends = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        x = torch.linspace(-1, 1, 2 * 3 * 4 * 5).view(2, 3, 4, 5)
+        p = torch.nn.Parameter(x.clone(memory_format=torch.contiguous_format))
+        optimizer = AdaXW([p], fused=fused)
+        p.grad = x.sin()
+        optimizer.step()
+        saved = optimizer.state_dict()
+        p.data = p.data.to(memory_format=layout)
+        optimizer = AdaXW([p], fused=fused)
+        optimizer.load_state_dict(saved)
+        entry = optimizer.state[p]
+        assert entry["exp_avg"].stride() == entry["exp_avg_sq"].stride() == p.stride()
+        if layout == torch.contiguous_format:
+            assert entry["exp_avg"] is saved["state"][0]["exp_avg"]  # nothing to do, nothing copied
+        for _ in range(3):
+            p.grad = torch.empty_like(p).copy_(x.cos())
+            optimizer.step()
+        ends.append(p.detach().contiguous())
+    assert torch.equal(*ends)

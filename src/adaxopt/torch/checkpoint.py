@@ -17,6 +17,7 @@ from torch import Tensor
 
 from adaxopt.memory import fading_log_norm, growing_log_norm
 from adaxopt.torch import options, state
+from adaxopt.torch.layout import same_layout
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -136,7 +137,16 @@ def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any
         raise ValueError(
             f"checkpoint's parameter {name!r} has {key!r} of shape {tuple(value.shape)}: this parameter needs {shape}"
         )
-    return state.distributed_as(p, value.to(p.device)) if key in _SHAPED else value.to(p.device)
+    value = value.to(p.device)
+    return _laid_out(p, state.distributed_as(p, value)) if key in _SHAPED else value
+
+
+def _laid_out(p: Tensor, value: Tensor) -> Tensor:
+    """In the parameter's memory order, as state is created: a checkpoint of a contiguous model may be loaded into a
+    channels_last one, and the fused kernels serve equal layouts alone."""
+    if state.local(p) is not p or value.requires_grad or same_layout(p, value):
+        return value
+    return torch.empty_like(p, dtype=value.dtype, requires_grad=False).copy_(value)
 
 
 _SHAPED = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "compensation")
