@@ -122,7 +122,8 @@ TRACE = Study(
     seeds=3,
     trace=True,
     note="Shown below: the mean of sqrt(v-hat) over the parameters, as the caption of the paper's Figure 3b has it; "
-    "its text has the average of the second moments. AdaX-W's step was rounded otherwise than when table2 was run.",
+    "its text has the average of the second moments. AdaX-W's kernel changed between table2 and this "
+    "study: the same rule by its tests, rounded otherwise.",
 )
 
 EPSILON = Study(

@@ -33,4 +33,4 @@ class Claim:
             return f"{self.paper[0]:.2f} +- {self.paper[1]:.2f}"
         if isinstance(self.paper, float):
             return f"{self.paper:+.2f}"
-        return self.paper or "read off a figure"
+        return self.paper or "no number in the text"

@@ -228,8 +228,8 @@ CLAIMS: tuple[Claim, ...] = (
         "adamw",
         margin=4e-4,
         paper="around 2e-4",
-        note="very small: below 4e-4 at iteration 1000; the mean of sqrt(v-hat), as in the figure's caption; the text "
-        "has the average of the second moments, which is another quantity without the root and was not recorded",
+        note="very small: below 4e-4 at iteration 1000; mean of sqrt(v-hat), as the figure's caption has it; the "
+        "text's average of the second moments, without the root, was not recorded",
     ),
     Claim(
         "cifar10.trace-adax",
@@ -239,7 +239,7 @@ CLAIMS: tuple[Claim, ...] = (
         "larger",
         "adaxw",
         "adamw",
-        note="the mean of sqrt(v-hat), as in the figure's caption; each method along its own run, at its own lr; both "
+        note="mean of sqrt(v-hat), as the figure's caption has it; each method along its own run, at its own lr; both "
         "begin at the same number, so the ratio at 1000 says which fell more slowly",
     ),
     Claim(
