@@ -5,9 +5,11 @@ Triton decides at import whether it interprets, so that the table runs in a proc
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,21 +18,53 @@ pytest.importorskip("triton", reason="the kernel needs Triton")
 
 import interpreter
 
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+
 if not interpreter.HERE:
 
     def test_table_in_the_interpreter():
         interpreter.run(__file__)
 
-    def test_imports_and_says_why_without_triton():
-        code = (
-            "import sys; sys.modules['triton'] = None\n"
-            "import torch\n"
-            "from adaxopt.torch import fused_cuda as f\n"
-            "assert f.missing() == 'Triton is not installed', f.missing()\n"
-            "assert f.unsupported(torch.ones(2), None, {}) == 'Triton is not installed'\n"
-            "assert not f.interpreted()\n"
+    WITHOUT_TRITON = """
+import sys
+sys.modules["triton"] = None
+import torch
+from adaxopt import AdaXW, create, step_in_backward
+from adaxopt.torch import fused_cuda as f
+assert f.missing() == "Triton is not installed", f.missing()
+assert f.unsupported(torch.ones(2), None, {}) == "Triton is not installed"
+assert not f.interpreted()
+ends = []
+for options in ({}, {"fused": True}, {"foreach": True}, {"foreach": False}, {"capturable": True}):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    start = model.weight.detach().clone()
+    optimizer = AdaXW(model.parameters(), lr=1e-2, **({} if interpreted and "fused" in options else options))
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.ones(4, 3)).square().mean().backward()
+        optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+    step_in_backward(optimizer)
+    model(torch.ones(4, 3)).square().mean().backward()
+    assert optimizer.state[model.weight]["step"] == 4
+    ends.append(model.weight.detach())
+assert all(torch.allclose(w, ends[0], rtol=1e-5) for w in ends) and (ends[0] - start).abs().min() > 1e-3
+p = torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
+p.grad = torch.ones_like(p)
+create("amsgradw", [p], state_dtype=torch.bfloat16, rounding="stochastic").step()
+assert (p != 1).any()
+"""
+
+    @pytest.mark.parametrize("interpreted", [False, True])
+    def test_works_and_says_why_without_triton(interpreted):
+        """The CPU paths go on as ever; also where TRITON_INTERPRET=1 asks for kernels that are not there."""
+        env = {**os.environ, "TRITON_INTERPRET": str(int(interpreted)), "PYTHONPATH": str(SOURCE)}
+        code = f"interpreted = {interpreted}\n{WITHOUT_TRITON}"
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code], env=env, capture_output=True, text=True
         )
-        subprocess.run([sys.executable, "-c", code], check=True)
+        assert done.returncode == 0, done.stderr
 
     def test_a_cpu_parameter_is_refused_where_kernels_are_compiled():
         from adaxopt.torch import fused_cuda
