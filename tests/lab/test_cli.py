@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from adaxopt.lab import cli, reproduce, store
+from adaxopt.lab import cli, options, reproduce, store
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 EXAMPLE = Path(__file__).parents[2] / "examples" / "two_spirals.py"
@@ -69,6 +69,11 @@ BAD = [
     (["compare", f"{TINY}:NoMetric"], "lacks metric, loss"),
     (["reproduce", "sinthetic"], "unknown study 'sinthetic'; known are"),
     (["reproduce", "synthetic", "--set", "colour=3"], "colour"),
+    (
+        ["reproduce", "synthetic", "--set", "a=1", "--set", "a=2"],
+        "a=2: a was given before, as 1; give it once",
+    ),
+    (["compare", "digits", "--set", "adamw.lr=1", "adamw.lr=2"], "lr was given before, as 1; give it once"),
     (["reproduce", "gpt", "--set", "seeds=two"], "--set seeds=two: must be a whole number"),
     (["reproduce", "imagenet/tiny", "--set", "seconds=soon"], "--set seconds=soon: must be a number"),
     (["reproduce", "imagenet/tiny", "--set", "graph=1"], "--set graph=1: must be true or false or none"),
@@ -140,7 +145,8 @@ def test_compare_ends_with_a_table(runs, capsys):
 def test_options_reach_the_runs(tmp_path, capsys):
     words = ["compare", f"{TINY}:Tiny", "--optimizers", "adaxw", "torch:AdamW", "--seeds", "1", "--epochs", "2",
              "--batch-size", "32", "--schedule", "step,milestones=0.5,gamma=0.5,warmup=1", "--task-option", "rows=64",
-             "--set", "adaxw.weight_decay=0.3", "torch:AdamW.betas=0.9,0.95", "--out", str(tmp_path)]  # fmt: skip
+             "--set", "adaxw.weight_decay=0.3", "--set", "torch:AdamW.betas=0.9,0.95",
+             "--out", str(tmp_path)]  # fmt: skip
     assert cli.main(words) == 0
     specs = {r.spec["optimizer"]: r.spec for r in store.load_runs(tmp_path)}
     assert specs["adaxw"]["options"]["weight_decay"] == 0.3
@@ -149,6 +155,30 @@ def test_options_reach_the_runs(tmp_path, capsys):
     assert (specs["adaxw"]["batch_size"], specs["adaxw"]["task_options"]) == (32, {"rows": 64})
     lr = [line["lr"] for line in store.load_runs(tmp_path)[0].metrics]
     assert lr[1] == pytest.approx(lr[0] / 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("compare t --set a.b=1 --set c.d=2", "compare t --set a.b=1 c.d=2"),
+        (
+            "compare t --set a.b=1 x.y=3 --out r --set=c.d=2 e.f=-1 --quiet",
+            "compare t --set a.b=1 x.y=3 c.d=2 e.f=-1 --out r --quiet",
+        ),
+        (
+            "compare t --optimizers a --set q.r=1 --optimizers b --set s.t=2 --seeds 2",
+            "compare t --optimizers a b --set q.r=1 s.t=2 --seeds 2",
+        ),
+        (
+            "compare --set a.b=1 --task-option w=2 --set c.d=2 --task-option v=3",
+            "compare --set a.b=1 c.d=2 --task-option w=2 v=3",
+        ),
+        ("compare t --seeds 2 --epochs=3", "compare t --seeds 2 --epochs=3"),
+        ("runs list --json", "runs list --json"),
+    ],
+)
+def test_a_flag_that_comes_twice_loses_nothing(words, expected):
+    assert options.gathered(words.split()) == expected.split()
 
 
 class TestRuns:

@@ -358,7 +358,7 @@ def parse(arguments: list[str]) -> Any:
     return tyro.cli(
         Command,  # type: ignore[arg-type]
         prog="adax",
-        args=arguments,
+        args=options.gathered(arguments),
         description="Compare optimizers fairly, and check what the AdaX paper says.",
         config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
     )

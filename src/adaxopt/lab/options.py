@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from adaxopt.lab import schedule as schedules
 from adaxopt.lab.errors import LabError
 
+REPEATED = ("--set", "--task-option", "--task_option", "--optimizers")
+"""Flags that take several words, and may come again with more."""
 _WORDS = {"true": True, "false": False, "none": None}
 
 
@@ -35,8 +37,46 @@ def pair(word: str) -> tuple[str, Any]:
 
 
 def pairs(words: Iterable[str]) -> dict[str, Any]:
-    """Several of them."""
-    return dict(pair(word) for word in words)
+    """Several of them, each once."""
+    given: dict[str, Any] = {}
+    for word in words:
+        _put(given, word, *pair(word))
+    return given
+
+
+def _put(given: dict[str, Any], word: str, name: str, number: Any) -> None:
+    if name in given:
+        raise LabError(f"{word}: {name} was given before, as {given[name]!r}; give it once")
+    given[name] = number
+
+
+def gathered(words: Sequence[str], flags: Sequence[str] = REPEATED) -> list[str]:
+    """The words of a command line with those after a flag that comes twice put together: none is lost.
+
+    >>> gathered(["reproduce", "gpt", "--set", "a=1", "--out", "runs", "--set", "b=2", "c=3"])
+    ['reproduce', 'gpt', '--set', 'a=1', 'b=2', 'c=3', '--out', 'runs']
+    """
+    out: list[str] = []
+    after: dict[str, int] = {}  # where the next word of a flag goes
+    flag = ""
+    for word in words:
+        name, sign, rest = word.partition("=")
+        if word.startswith("--"):
+            flag = name if name in flags else ""
+            known = flag in after
+            if flag:
+                after.setdefault(flag, len(out) + 1)
+            if not flag or not known:
+                out.append(flag or word)
+            word = rest if flag and sign else ""
+            if not word:
+                continue
+        if flag:
+            out.insert(after[flag], word)
+            after = {f: at + (at > after[flag] or f == flag) for f, at in after.items()}
+        else:
+            out.append(word)
+    return out
 
 
 def per_optimizer(words: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -51,7 +91,7 @@ def per_optimizer(words: Iterable[str]) -> dict[str, dict[str, Any]]:
         optimizer, dot, option = name.rpartition(".")
         if not dot or not optimizer:
             raise LabError(f"--set {word}: must be optimizer.option=value, such as adaxw.weight_decay=0.1")
-        result.setdefault(optimizer, {})[option] = given
+        _put(result.setdefault(optimizer, {}), f"--set {word}", option, given)
     return result
 
 
