@@ -175,6 +175,15 @@ def test_the_second_moment_is_drawn_from_its_trace():
     assert all(r["low"] > 0 for r in rows), "the axis is logarithmic"
     assert "n = 3 seeds" in " ".join(trace.words(lines)["subtitle"])
     assert trace.second_moment([cifar_line()]) is None
+    rates = [
+        line | {"options": {"lr": lr}, "trace": {"iteration": [1], "value": [lr]}}
+        for line in lines
+        for lr in (1e-3, 5e-3)
+    ]
+    rows = rows_of(trace.second_moment(rates), "mean", "x")
+    assert {r["optimizer"]: r["mean"] for r in rows} == {
+        f"{name}, lr={lr:g}": pytest.approx(lr) for name in ("adaxw", "adamw") for lr in (1e-3, 5e-3)
+    }
 
 
 def test_the_pictures_are_those_that_a_page_shows(tmp_path):

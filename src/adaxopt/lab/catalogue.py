@@ -24,6 +24,7 @@ GROUPS: dict[str, Entries] = {
         "cifar10/tuning": ("table 2", "five learning rates for each method"),
         "cifar10/tuned": ("table 2", "each method at its best lr, 5 seeds"),
         "cifar10/trace": ("fig. 3b", "mean of sqrt(v-hat) over training"),
+        "cifar10/trace-lr": ("ours", "the same at equal learning rates"),
         "cifar10/epsilon": ("fig. 3c-d", "does eps matter"),
         "cifar10/padax": ("fig. 4", "Padax beside Padam"),
         "cifar10/decay": ("section 5.1", "L2 against decoupled decay, ResNet-18"),

@@ -13,7 +13,31 @@ AFTER = "asked for after the run of the study"
 ONE = "asked for after one seed was seen"
 BEFORE = "ResNet-18; asked for before the study was run"
 
+OURS = "ours; asked for after `trace` was seen, before `trace-lr` was run"
+
 LATER: tuple[Claim, ...] = (
+    Claim(
+        "cifar10.trace-same-lr",
+        "Section 5.2, Figure 3b",
+        "At AdamW's lr, AdaX's second moment is larger than AdamW's",
+        "trace-lr",
+        "larger",
+        "adaxw lr 1e-3",
+        "adamw lr 1e-3",
+        paper="(ours)",
+        note=OURS,
+    ),
+    Claim(
+        "cifar10.trace-same-lr-adax",
+        "Section 5.2, Figure 3b",
+        "At AdaX-W's lr, AdaX's second moment is larger than AdamW's",
+        "trace-lr",
+        "larger",
+        "adaxw lr 5e-3",
+        "adamw lr 5e-3",
+        paper="(ours)",
+        note=OURS,
+    ),
     Claim(
         "cifar10.amsgrad-fast-start",
         "Section 5.1, Figure 1a",

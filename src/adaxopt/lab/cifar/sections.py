@@ -17,6 +17,7 @@ PICTURES: Mapping[str, tuple[str, ...]] = {
     "tuning": ("lr",),
     "tuned": ("seeds", "difference"),
     "trace": ("second-moment",),
+    "trace-lr": ("second-moment",),
     "epsilon": ("sweep",),
     "padax": ("seeds", "sweep"),
     "decay": ("seeds", "metric"),

@@ -40,7 +40,8 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
         runs = load(records / "cifar10")
         shown = {f"cifar10-{study}-{kind}" for study, kinds in PICTURES.items() for kind in kinds}
         out += save_charts(runs, folder, formats, ("light", "dark"), "adaxw", only=shown) if runs else []
-        out += _trace(records / "cifar10" / "trace.jsonl", folder, formats)
+        for study in (study for study, kinds in PICTURES.items() if "second-moment" in kinds):
+            out += _trace(records / "cifar10" / f"{study}.jsonl", folder, formats)
     if (records / "imagenet").is_dir():
         from adaxopt.lab.imagenet import page
 
@@ -71,7 +72,7 @@ def _trace(file: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:
     return (
         []
         if chart is None
-        else save_chart(chart, folder / "cifar10-trace-second-moment", trace.words(lines), formats)
+        else save_chart(chart, folder / f"cifar10-{file.stem}-second-moment", trace.words(lines), formats)
     )
 
 

@@ -23,7 +23,7 @@ def second_moment(lines: Sequence[Mapping[str, Any]]) -> Chart:
             *(line.get("trace", {}).get(k, ()) for k in ("iteration", "value")), strict=True
         ):
             if value > 0:
-                at.setdefault(method(line), {}).setdefault(float(step), []).append(float(value))
+                at.setdefault(_label(line, lines), {}).setdefault(float(step), []).append(float(value))
     rows = []
     for name, values in at.items():
         for step in thin(sorted(values)):
@@ -50,6 +50,13 @@ def second_moment(lines: Sequence[Mapping[str, Any]]) -> Chart:
         .mark_line()
         .encode(x=x, y=y("mean"), color=hue, strokeDash=dash(known, labels), tooltip=tips),
     )
+
+
+def _label(line: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
+    """The method, with its lr where the lines have it at several."""
+    name = method(line)
+    rates = {other["options"].get("lr") for other in lines if method(other) == name}
+    return f"{name}, lr={line['options']['lr']:g}" if len(rates) > 1 else name
 
 
 def words(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
