@@ -113,17 +113,17 @@ def test_claims_speak_of_rows_that_exist():
 
 def test_a_study_in_one_go_and_in_pieces(folder, tmp_path, monkeypatch):
     options = dict(data=folder, device="cpu", seeds=1, epochs=2, tell=lambda text: None)
-    assert studies.carry("cifar10/table2", str(tmp_path / "one"), **options)
+    assert studies.run("cifar10/table2", str(tmp_path / "one"), **options)
     whole = drive.records(tmp_path / "one" / "table2.jsonl")
     assert [r["row"] for r in whole] == [row.name for row in TABLE2.rows]
     assert all(len(r["curve"]["test_accuracy"]) == 2 and r["images"] == 20 for r in whole)
-    assert studies.carry("cifar10/table2", str(tmp_path / "one"), **options)
+    assert studies.run("cifar10/table2", str(tmp_path / "one"), **options)
     assert len(drive.records(tmp_path / "one" / "table2.jsonl")) == 5
 
     ticks = itertools.count(step=10)
     monkeypatch.setattr(drive, "time", types.SimpleNamespace(monotonic=lambda: next(ticks)))
     pieces = tmp_path / "two"
-    assert not studies.carry(
+    assert not studies.run(
         "cifar10/table2", str(pieces), seconds=40, **options
     )  # each look at the clock takes ten
     assert list(pieces.glob("*.part"))
@@ -143,7 +143,7 @@ def test_a_study_in_one_go_and_in_pieces(folder, tmp_path, monkeypatch):
 )
 def test_a_run_with_other_settings_is_not_taken_for_the_studys(changed, key, folder, tmp_path):
     options = dict(data=folder, device="cpu", seeds=1, epochs=1, tell=lambda text: None)
-    assert studies.carry("cifar10/table2", str(tmp_path / "out"), **options)
+    assert studies.run("cifar10/table2", str(tmp_path / "out"), **options)
     if "data" in changed:
         (tmp_path / "other").mkdir()
         binary(tmp_path / "other", make(train=10, test=10))
@@ -151,7 +151,7 @@ def test_a_run_with_other_settings_is_not_taken_for_the_studys(changed, key, fol
     with pytest.raises(
         LabError, match=f"sgdm-5e-4 seed 0 was run with {key} asked for; choose another folder"
     ):
-        studies.carry("cifar10/table2", str(tmp_path / "out"), **{**options, **changed})
+        studies.run("cifar10/table2", str(tmp_path / "out"), **{**options, **changed})
 
 
 def test_a_run_of_another_study_is_not_run_again(folder, tmp_path):

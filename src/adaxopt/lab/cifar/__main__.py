@@ -22,6 +22,8 @@ def main() -> int:
     parser.add_argument("--data", required=True)
     parser.add_argument("--out", default="runs")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--seeds", type=int, default=0, help="0: the study's own")
+    parser.add_argument("--epochs", type=int, default=0, help="0: the study's own")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--checkpoint-seconds", type=float, default=120.0)
     parser.add_argument("--per-stack", type=int, default=25)
@@ -29,7 +31,7 @@ def main() -> int:
     parser.add_argument("--reuse", default="")
     given = vars(parser.parse_args())
     try:
-        complete = studies.carry(given.pop("study"), tell=lambda text: print(text, flush=True), **given)
+        complete = studies.run(given.pop("study"), tell=lambda text: print(text, flush=True), **given)
     except LabError as error:
         print(error, file=sys.stderr)
         return error.exit_code

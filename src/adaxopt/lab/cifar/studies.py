@@ -44,44 +44,6 @@ def run(
     or a record in the folder `reuse`, has under another name are taken from there. At least every
     `checkpoint_seconds`, when an epoch ends, a checkpoint is written: the same call goes on from it.
     """
-    complete = carry(
-        name,
-        out,
-        data=data,
-        device=device,
-        seeds=seeds,
-        epochs=epochs,
-        per_stack=per_stack,
-        seconds=seconds,
-        checkpoint_seconds=checkpoint_seconds,
-        precision=precision,
-        reuse=reuse,
-        tell=tell,
-    )
-    if not complete:
-        return False
-    paths = {study.name: Path(out) / f"{study.name}.jsonl" for study in _studies(name)}
-    for study in _studies(name):
-        tell(tables.show(study, drive.records(paths[study.name])))
-    return paths[find(name).name] if isinstance(name, str) else Path(out)
-
-
-def carry(
-    name: str | Sequence[str],
-    out: str,
-    *,
-    data: str = "",
-    device: str = "auto",
-    seeds: int = 0,
-    epochs: int = 0,
-    per_stack: int = 25,
-    seconds: float = math.inf,
-    checkpoint_seconds: float = 120.0,
-    precision: str = "bf16",
-    reuse: str = "",
-    tell: drive.Say = fetch.say,
-) -> bool:
-    """The work of `run`; True when the studies are complete, False when the time was up before."""
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     for given, value, least in (("per_stack", per_stack, 1), ("seeds", seeds, 0), ("epochs", epochs, 0)):
@@ -95,7 +57,7 @@ def carry(
     if epochs:
         chosen = [replace(study, recipe=replace(study.recipe, epochs=epochs)) for study in chosen]
     train, test = images(data, choose_device(device))
-    return drive.carry_out(
+    complete = drive.carry_out(
         chosen,
         lambda holdout: hold_out(train, holdout) if holdout else (train, test),
         Path(out),
@@ -108,6 +70,12 @@ def carry(
         ],
         tell=tell,
     )
+    if not complete:
+        return False
+    paths = {study.name: Path(out) / f"{study.name}.jsonl" for study in chosen}
+    for study in chosen:
+        tell(tables.show(study, drive.records(paths[study.name])))
+    return paths[chosen[0].name] if isinstance(name, str) else Path(out)
 
 
 def _studies(name: str | Sequence[str]) -> list[Study]:
