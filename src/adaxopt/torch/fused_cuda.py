@@ -73,11 +73,11 @@ def unsupported(p: Tensor, g: Tensor | None, state: Mapping[str, Tensor]) -> str
         return f"its dtype is {p.dtype}"
     if not (p.is_contiguous() or p.permute(order(p)).is_contiguous()):
         return f"its strides {tuple(p.stride())} leave gaps or overlap"
-    for name in STATE:
-        if name in state and (state[name].device != p.device or not same_layout(p, state[name])):
+    for name, t in ((name, state[name]) for name in STATE if name in state):
+        if t.device != p.device or t.dtype not in FLOATS:
+            return f"its {name} is {t.dtype} on {t.device}"
+        if not same_layout(p, t):
             return f"its {name} is not laid out as itself"
-        if name in state and state[name].dtype not in FLOATS:
-            return f"its {name} is {state[name].dtype}"
     v, top = (state.get(name) for name in STATE[1:3])
     if v is not None and top is not None and v.dtype != top.dtype:  # the kernel reads both as one type
         return f"its max_exp_avg_sq is {top.dtype}, its exp_avg_sq {v.dtype}"
