@@ -171,6 +171,36 @@ else:
             drop(answered=False)
         assert len(launch._dropped) <= launch.DROPPED + 1
 
+    def test_a_collection_in_the_middle_of_a_sweep_drops_another_ring(monkeypatch):
+        monkeypatch.setattr(launch, "_dropped", {})
+
+        def unanswered():
+            slots = launch.Slots(14, 1, torch.device("cpu"))
+            slots.tell((0.0,) * 13, [1], capturing=False)
+            slots.use()
+            return slots
+
+        thresholds = gc.get_threshold()
+        gc.collect(), gc.disable()
+        try:
+            for allocations in range(30):  # after so many more, the collector looks
+                launch._dropped.clear()
+                for _ in range(15):
+                    unanswered()
+                cycle = [unanswered()]
+                cycle.append(cycle)
+                del cycle
+                held = [(i, -i) for i in range(3000)]  # so that the next pairs are made, none being at hand
+                gc.set_threshold(gc.get_count()[0] + allocations)
+                gc.enable()
+                launch._sweep()
+                gc.disable(), gc.collect()
+                assert len(launch._dropped) == 16
+                del held
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.enable()
+
     def test_a_graph_keeps_tables_and_slots_but_no_parameter(monkeypatch):
         monkeypatch.setattr(fused_cuda, "_captured", {})
         plan, params, states, hyper = simple([(40,), (3,)], capturable=True)

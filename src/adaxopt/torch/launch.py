@@ -40,16 +40,19 @@ def _drop(slabs: _Slabs, last: list[int], width: int, device: torch.device) -> N
 
 
 def _sweep() -> None:
-    """Let go of dropped rings that have been answered. (A collection may drop others meanwhile: hence the copies.)"""
-    for key, (slabs, last, width, _) in tuple(_dropped.items()):
+    """Let go of dropped rings that have been answered.
+
+    A collection may drop others meanwhile, up to Python 3.11 even while a tuple is made of the items: hence `copy`.
+    """
+    for key, (slabs, last, width, _) in _dropped.copy().items():
         if _answered(slabs, last, width):
             _dropped.pop(key, None)
     if len(_dropped) <= DROPPED or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
         return
-    waiting = tuple(_dropped.items())  # a launch that failed never answers
-    for device in {device for _, (*_, device) in waiting if device.type == "cuda"}:
+    waiting = _dropped.copy()  # a launch that failed never answers
+    for device in {device for *_, device in waiting.values() if device.type == "cuda"}:
         torch.cuda.synchronize(device)
-    for key, _ in waiting:
+    for key in waiting:
         _dropped.pop(key, None)
 
 
