@@ -92,7 +92,9 @@ test-gpu:  ## the GPU part of the test suite (uses the python on the PATH when t
 	    $$(grep -rl --include='*.py' 'mark\.gpu' tests)
 
 bench-gpu:  ## GPU step time and memory beside torch's fused AdamW; writes records/
-	PYTHONPATH=src $$(test -x $(BIN)/python && echo $(BIN)/python || echo $(PYTHON)) benchmarks/gpu.py
+	python=$$(test -x $(BIN)/python && echo $(BIN)/python || echo $(PYTHON)); export PYTHONPATH=src; \
+	    $$python benchmarks/gpu.py --rounds 21 --compiled 256M ResNet-50 ResNet-20 && \
+	    $$python benchmarks/gpu.py --rounds 41 --models ResNet-20 --compiled --out records/gpu_step_resnet20.json
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

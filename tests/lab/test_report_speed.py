@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("altair", reason="the report needs altair: pip install 'adaxopt[lab]'")
 
+from adaxopt.lab import gpu_step
 from adaxopt.lab.report import speed, static
+
+ROOT = Path(__file__).parents[2]
 
 ROWS = {"torch AdamW fused": 2.0, "AdaXW fused": 1.6, "AdaXW fused, frozen": 1.25, "torch AdamW foreach": 5.0}
 
@@ -41,3 +46,24 @@ def test_every_model_has_a_panel_with_its_speedups(tmp_path):
     text = re.sub(r"<[^>]+>", "\n", paths[0].read_text())
     for words in ("n = 9 rounds", "torch 2.11", "2.00 ms", "0.0160 ms · 1.25× as fast"):
         assert words in text, words
+
+
+def test_a_model_that_was_measured_twice_is_shown_from_the_run_of_more_rounds(tmp_path):
+    """The README's table and its picture read the same rows."""
+    assert gpu_step.read(tmp_path) is None
+    rows = [{"model": model, "n": 9, "row": "a"} for model in ("256M", "ResNet-20", "ResNet-50")]
+    (tmp_path / "gpu_step.json").write_text(json.dumps({"rows": rows}))
+    assert gpu_step.read(tmp_path) == {"rows": rows}
+    (tmp_path / "gpu_step_resnet20.json").write_text(
+        json.dumps({"rows": [{"model": "ResNet-20", "n": 41, "row": "a"}]})
+    )
+    assert [(r["model"], r["n"]) for r in gpu_step.read(tmp_path)["rows"]] == [
+        ("256M", 9),
+        ("ResNet-20", 41),
+        ("ResNet-50", 9),
+    ]
+    committed = gpu_step.read(ROOT / "records")
+    own = next(r for r in committed["rows"] if (r["model"], r["row"]) == ("ResNet-20", "AdaXW fused"))
+    readme = (ROOT / "README.md").read_text()
+    assert f"| {own['n']} | " in readme
+    assert f"{own['speedup']:.2f}× as fast" in (ROOT / "docs" / "images" / "gpu-step.svg").read_text()

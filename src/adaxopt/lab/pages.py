@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import stats
+from adaxopt.lab import gpu_step, stats
 from adaxopt.lab.imagenet import tables as picture_tables
 from adaxopt.lab.language import tables as text_tables
 from adaxopt.lab.voc import tables as voc_tables
@@ -187,15 +187,13 @@ def _cell(row: dict[str, Any] | None, best: float | None, higher: bool) -> str:
 
 
 def gpu(root: Path) -> str:
-    record = read(root, "gpu_step.json")
+    record = gpu_step.read(root / "records")
     if record is None:
         return "*GPU: not measured yet (`make bench-gpu`).*"
-    again = read(root, "gpu_step_resnet20.json") or {"rows": []}
     models = {row["model"]: row for row in record["rows"]}
     rows = []
     for model, any_row in models.items():
-        source = again["rows"] if any(r["model"] == model for r in again["rows"]) else record["rows"]
-        by_name = {r["row"]: r for r in source if r["model"] == model and r["gradients"] == "fixed"}
+        by_name = {r["row"]: r for r in record["rows"] if r["model"] == model and r["gradients"] == "fixed"}
         own, torchs = by_name["AdaXW fused"], by_name["torch AdamW fused"]
         rows.append(
             (
@@ -216,6 +214,7 @@ def gpu(root: Path) -> str:
         f"moves its bytes at {largest['of_copy']:.2f} of the copy bandwidth measured in the same run "
         f"({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). `make bench-gpu`.{_since(record)}\n\n"
         + _other_paths(record)
+        + _host(root)
         + table(("", "n", "torch, ms (quartiles)", "AdaXW, ms (quartiles)", "times faster", *HEADS), rows)
     )
 
@@ -239,6 +238,20 @@ def _other_paths(record: dict[str, Any]) -> str:
         )
     records = "[gpu_step.json](records/gpu_step.json), [ResNet-20](records/gpu_step_resnet20.json)"
     return f"{text}Records: {records}.\n\n"
+
+
+def _host(root: Path) -> str:
+    """What the smallest model's step is made of: it is the host's time, not the device's."""
+    record = read(root, "gpu_step_host.json")
+    if record is None:
+        return ""
+    us = record["host_us"]
+    return (
+        f"ResNet-20's step is the host's time, {us['AdaXW.step']:.0f} us against {us['torch AdamW.step']:.0f} in a run "
+        f"of its own: {us['plan still fits']:.0f} to see that parameters and state lie where they lay, "
+        f"{us['of that reading p.grad'] + us['of that addresses, dtypes, contiguity']:.0f} for the gradients, "
+        f"{us['of that the launch']:.0f} for the launch ([record](records/gpu_step_host.json)).\n\n"
+    )
 
 
 def _spread(row: dict[str, Any]) -> str:

@@ -40,7 +40,7 @@ ALONE = 1024
 """Buckets of at most so many programs take one launch instead of two (`kernel_single.py`).
 
 On an H200, ResNet-20 (307 programs) takes 97 us a step instead of 108, and ResNet-50 (25,021), replayed from a graph,
-201 instead of 183 (`records/gpu_step_resnet20.json`).
+201 instead of 183 (`records/gpu_step_host.json`).
 """
 
 _captured: dict[tuple[int, int], tuple[Any, ...]] = {}

@@ -18,6 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from adaxopt.lab import gpu_step
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.report.static import save_chart, save_charts
 from adaxopt.lab.store import EXPORT, read_export
@@ -47,10 +48,10 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
 
         runs = page.load(records / "imagenet")
         out += save_charts(runs, folder, formats, ("light", "dark")) if runs else []
-    if (records / "gpu_step.json").is_file():
+    record = gpu_step.read(records)
+    if record is not None:
         from adaxopt.lab.report import speed
 
-        record = json.loads((records / "gpu_step.json").read_text())
         out += save_chart(speed.gpu_steps(record), folder / "gpu-step", speed.words(record), formats)
     if (records / "language" / "late_wakers.json").is_file():
         from adaxopt.lab.language import figures
