@@ -21,14 +21,13 @@ from adaxopt.rule import TINY, Rule
 from adaxopt.torch.launch import Launch, Slots
 from adaxopt.torch.layout import FLOATS, alike, order, same_layout, unfit
 from adaxopt.torch.rounding import seeds
+from adaxopt.torch.state import LOW, STATE, read_by_a_step
 
 try:
     from adaxopt.torch import kernel, kernel_numbers, kernel_single
 except ImportError:
     kernel = kernel_numbers = kernel_single = None  # type: ignore[assignment]
 
-LOW = (torch.bfloat16, torch.float16)
-STATE = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "compensation")
 HYPER = ("lr", "betas", "eps", "p", "weight_decay", "decay", "reference_lr",
          "eps_placement", "correct", "clip_update")  # fmt: skip
 LANES = 1024
@@ -91,28 +90,6 @@ def _capturing(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
-def _used(rule: Rule, p: Tensor, state: Mapping[str, Tensor], rounding: str) -> dict[str, Tensor]:
-    """The state that a step reads: a compensation from an earlier `rounding` is none of it."""
-    keeps = (rule.mean != "none", rule.memory is not None, rule.maximum)
-    for name in ("step", *(name for name, kept in zip(STATE, keeps, strict=False) if kept)):
-        if name not in state:
-            raise ValueError(
-                f"a parameter of shape {tuple(p.shape)} has no {name} in its state: must have "
-                "all or nothing; empty the entry to begin anew"
-            )
-    used = {name: t for name, t in state.items() if name != "compensation"}
-    if rounding == "kahan" and p.dtype in LOW:
-        rest = state.get("compensation")
-        if rest is None or rest.dtype != p.dtype:
-            raise ValueError(
-                f"rounding='kahan': a {p.dtype} parameter of shape {tuple(p.shape)} has "
-                f"{'no compensation' if rest is None else f'a compensation in {rest.dtype}'} in its state; "
-                "it must have one of its own dtype: zeros like the parameter, to begin with"
-            )
-        used["compensation"] = rest
-    return used
-
-
 def _beside(t: Tensor | None, device: torch.device) -> Tensor | None:
     """A scalar where a kernel on `device` can read it: GradScaler keeps its own on one device."""
     return t if t is None or t.device == device else t.to(device, non_blocking=True)
@@ -158,7 +135,9 @@ class Plan:
                 "fused step under CUDA graph capture: its tables do not exist yet; take a few steps before capturing"
             )
         self._rule, self._params = rule, list(params)
-        self._states = [_used(rule, p, state, rounding) for p, state in zip(params, states, strict=True)]
+        self._states = [
+            read_by_a_step(rule, p, state, rounding) for p, state in zip(params, states, strict=True)
+        ]
         self._options = (maximize, wake, rounding, capturable)
         self._chance = [(*seeds(seed, i), offset) for i, offset in zip(indices, offsets, strict=True)]
         self._expected = [p.dtype if p.grad is None else p.grad.dtype for p in self._params]
@@ -261,6 +240,7 @@ class Bucket:
         self.done = torch.zeros(1, dtype=torch.int64, device=device)
         self.alone = self.programs <= ALONE
         self.launches: dict[Any, tuple[Launch, Launch | None]] = {}
+        self.stream = self._stream()
 
     def _fill_tables(self, states: list[Mapping[str, Tensor]], chance: list[tuple[int, int, int]]) -> None:
         chunk = self.block * self.blocks
@@ -326,8 +306,7 @@ class Bucket:
             slots.tell(self.told, addresses, capturing)
         if capturing:
             slots.keep()
-            tables = (self.rows, self.table, self.numbers, self.keys, self.owners, self.done)
-            _captured[id(slots), id(self.scalars)] = (*tables, slots, self.launches, self.scalars)
+            _captured[id(slots), id(self.scalars)] = (*self._tables(), slots, self.launches, self.scalars)
         if self.device.index is None or torch._C._cuda_getDevice() == self.device.index:
             self._launch(scale, found)
         else:
@@ -403,8 +382,9 @@ class Bucket:
             if usual and not any(bare):
                 self.usual = first, second, scalars, bare
         slot, *ticket = self.slots.use()
-        at = self.device.index
-        stream = 0 if at is None else torch._C._cuda_getCurrentRawStream(at)
+        stream = self._stream()
+        if stream != self.stream:
+            self._lend(stream)
         programs = self.programs if second is None else 1
         if not first(programs, stream, self.slots.address(slot), *ticket, *bare):
             first.plainly(
@@ -412,6 +392,21 @@ class Bucket:
             )
         if second is not None and not second(self.programs, stream):
             second.plainly(self.programs)
+
+    def _stream(self) -> int:
+        at = self.device.index
+        return 0 if at is None else torch._C._cuda_getCurrentRawStream(at)
+
+    def _tables(self) -> tuple[Tensor, ...]:
+        return self.rows, self.table, self.numbers, self.keys, self.owners, self.done
+
+    def _lend(self, stream: int) -> None:
+        """Tables that a launch on another stream reads by bare address are not to be given to anyone, once they are
+        dropped, before that stream has got there. (What a graph was captured with is kept for ever.)"""
+        if not _capturing(self.device):
+            for t in self._tables():
+                t.record_stream(torch.cuda.current_stream(self.device))
+            self.stream = stream
 
     def _compile(self, scalars: list[Tensor | None]) -> tuple[Launch, Launch | None]:
         which = dict(zip(("LR_AT", "B1_AT", "B2_AT", "SCALE_AT", "FOUND_AT"), scalars, strict=True))

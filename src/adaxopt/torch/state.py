@@ -13,6 +13,8 @@ from torch import Tensor
 from adaxopt.rule import Rule
 
 LOW = (torch.bfloat16, torch.float16)
+STATE = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "compensation")
+"""What may be kept beside a parameter, element by element."""
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
@@ -144,3 +146,25 @@ def first_element(p: Tensor) -> int:
             "keeps its chance when it is sharded otherwise"
         )
     return int(offset[0]) * int(p.shape[1:].numel()) if p.dim() else 0
+
+
+def read_by_a_step(rule: Rule, p: Tensor, state: Mapping[str, Tensor], rounding: str) -> dict[str, Tensor]:
+    """The state that a step reads: a compensation from an earlier `rounding` is none of it."""
+    keeps = (rule.mean != "none", rule.memory is not None, rule.maximum)
+    for name in ("step", *(name for name, kept in zip(STATE, keeps, strict=False) if kept)):
+        if name not in state:
+            raise ValueError(
+                f"a parameter of shape {tuple(p.shape)} has no {name} in its state: must have "
+                "all or nothing; empty the entry to begin anew"
+            )
+    used = {name: t for name, t in state.items() if name != "compensation"}
+    if rounding == "kahan" and p.dtype in LOW:
+        rest = state.get("compensation")
+        if rest is None or rest.dtype != p.dtype:
+            raise ValueError(
+                f"rounding='kahan': a {p.dtype} parameter of shape {tuple(p.shape)} has "
+                f"{'no compensation' if rest is None else f'a compensation in {rest.dtype}'} in its state; "
+                "it must have one of its own dtype: zeros like the parameter, to begin with"
+            )
+        used["compensation"] = rest
+    return used
