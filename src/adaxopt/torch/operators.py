@@ -130,11 +130,11 @@ def row_step(
         if new is None:
             continue
         tensor = _real(state[key]) if key else p
-        low = torch.empty_like(new, dtype=tensor.dtype)
         if tensor.dtype in (torch.bfloat16, torch.float16) and (stream or group["rounding"] == "stochastic"):
+            low = torch.empty_like(new, dtype=tensor.dtype)
             stochastic_(low, new, stream=min(stream, 2), **chance)
         else:
-            low.copy_(new)
+            low = new.to(tensor.dtype)
         tensor[rows] = low
     if "compensation" in state:
         state["compensation"][rows] = (x - p[rows].to(work)).to(p.dtype)
