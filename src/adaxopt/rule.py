@@ -131,7 +131,8 @@ def toward(v: Number, square: Number, k: Number, xp: Any = scalars) -> Number:
     apart = square - v
     if isinstance(k, (int, float)):
         return v + k * apart if k < 0.5 else square - (1 - k) * apart
-    return xp.where(k < 0.5, v + k * apart, square - (1 - k) * apart)
+    near = k < 0.5  # k may be one number for a whole row: little is computed twice
+    return xp.where(near, v, square) + xp.where(near, k, k - 1) * apart
 
 
 def step(
@@ -157,7 +158,7 @@ def step(
     >>> round(x, 9), round(m, 9), v                                # |update| = lr*(1-b1) at the first step
     (0.99, 0.2, 4.0)
     """
-    if n.l2 is not None and not (isinstance(n.l2, (int, float)) and n.l2 == 0):
+    if not _nothing(n.l2):
         g = g + n.l2 * x
     square = g * g if old is None else old * old
     if old is not None:
@@ -177,4 +178,10 @@ def step(
     update = mean / d
     if n.clip is not None:
         update = xp.clip(update, min=-n.clip, max=n.clip)
-    return x - n.shrink * x - n.lr * n.s * update, m, v, top, d
+    kept = x if _nothing(n.shrink) else x - n.shrink * x
+    return kept - n.lr * n.s * update, m, v, top, d
+
+
+def _nothing(n: Number) -> bool:
+    """Whether it is a plain zero, which need not be computed with."""
+    return isinstance(n, (int, float)) and n == 0

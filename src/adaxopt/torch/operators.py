@@ -85,8 +85,8 @@ def row_step(
     p = _real(p)
     if g.is_sparse:
         g = g.coalesce()
-        rows: Any = tuple(g.indices().unbind(0))
         values, depth = _real(g.values()), g.sparse_dim()
+        rows: Any = g.indices()[0] if depth == 1 else tuple(g.indices().unbind(0))
     else:
         rows, values, depth = ..., _real(g), state["row_step"].dim()
     if "row_step" not in state:
@@ -101,18 +101,18 @@ def row_step(
     state["step"] += 1
     if values.numel() == 0:
         return
-    t = state["row_step"][rows] + 1
-    state["row_step"][rows] = t
+    t = _take(state["row_step"], rows) + 1
+    _put(state["row_step"], rows, t)
     work = compute_dtype(p, *(_real(state[k]) for k in ("exp_avg", "exp_avg_sq") if k in state))
     t = t.reshape(t.shape + (1,) * (values.dim() - t.dim()))
     n = cast(method.numbers(t, {**group, "dtype": str(work).removeprefix("torch.")}, torch), work)
 
     def take(key: str) -> Tensor | None:
-        return _real(state[key])[rows].to(work) if key in state else None
+        return _take(_real(state[key]), rows).to(work) if key in state else None
 
-    x = p[rows].to(work)
+    x = _take(p, rows).to(work)
     if "compensation" in state:
-        x = x + state["compensation"][rows].to(work)
+        x = x + _take(state["compensation"], rows).to(work)
     values = values.to(work)
     x, m, v, top, _ = step(
         x,
@@ -135,6 +135,18 @@ def row_step(
             stochastic_(low, new, stream=min(stream, 2), **chance)
         else:
             low = new.to(tensor.dtype)
-        tensor[rows] = low
+        _put(tensor, rows, low)
     if "compensation" in state:
-        state["compensation"][rows] = (x - p[rows].to(work)).to(p.dtype)
+        _put(state["compensation"], rows, (x - _take(p, rows).to(work)).to(p.dtype))
+
+
+def _take(t: Tensor, rows: Any) -> Tensor:
+    """t[rows]: one number a row, several, or all."""
+    return t.index_select(0, rows) if isinstance(rows, Tensor) else t[rows]
+
+
+def _put(t: Tensor, rows: Any, new: Tensor) -> None:
+    if isinstance(rows, Tensor):
+        t.index_copy_(0, rows, new)
+    else:
+        t[rows] = new
