@@ -377,6 +377,7 @@ def test_clip_grad_norm(max_norm, norm_type, coalesced):
     for p, q in zip(ours, dense, strict=True):
         q.grad = p.grad.to_dense().clone()
     extra = torch.nn.Parameter(torch.zeros(2))  # no gradient
+    held = [p.grad for p in ours]
     got = clip_grad_norm_(iter([*ours, extra]), max_norm, norm_type)
     wanted = torch.nn.utils.clip_grad_norm_(dense, max_norm, norm_type)
     torch.testing.assert_close(got, wanted, rtol=1e-14, atol=0)
@@ -384,6 +385,8 @@ def test_clip_grad_norm(max_norm, norm_type, coalesced):
     for p, q in zip(ours, dense, strict=True):
         torch.testing.assert_close(p.grad.to_dense(), q.grad, rtol=1e-14, atol=0)
     assert [p.grad.is_sparse for p in ours] == [True, False, True]
+    assert all(p.grad is g for p, g in zip(ours, held, strict=True))
+    assert all(g.is_coalesced() for g in held if g.is_sparse), "summed once, for the step as well"
 
 
 def test_clip_grad_norm_without_sparse_gradients_is_torchs():

@@ -55,7 +55,7 @@ def clip_grad_norm_(
 ) -> Tensor:
     """`torch.nn.utils.clip_grad_norm_`, for dense and sparse gradients together. Returns the norm before clipping.
 
-    A sparse gradient counts by its summed (coalesced) entries and is scaled where it stands.
+    A sparse gradient counts by its summed (coalesced) entries, and is summed and scaled where it stands.
 
     >>> e = nn.Embedding(5, 2, sparse=True); e(torch.tensor([1, 1])).sum().backward()
     >>> clip_grad_norm_(e.parameters(), 1.0)
@@ -67,7 +67,10 @@ def clip_grad_norm_(
     dense = [g for g in grads if not g.is_sparse]
     if not sparse:
         return nn.utils.clip_grad_norm_(params, max_norm, norm_type, error_if_nonfinite, foreach)
-    parts = [g if not g.is_sparse else g.coalesce().values() for g in grads]
+    for g in sparse:
+        if not g.is_coalesced():
+            g.copy_(g.coalesce())  # once, for the norm and for the step
+    parts = [g if not g.is_sparse else g.values() for g in grads]
     norm = nn.utils.get_total_norm(parts, norm_type, error_if_nonfinite, foreach)
     factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
     for g in dense:
