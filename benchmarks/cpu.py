@@ -1,4 +1,5 @@
-"""CPU step time and memory of AdaXW beside torch's AdamW, over the shapes of ResNet-50.
+"""CPU step time and memory of AdaXW beside torch's AdamW over the shapes of ResNet-50, and of AdaX beside torch's
+SparseAdam over an embedding of 200,000 rows of 64, of which a step names 8,192.
 
     python benchmarks/cpu.py [--rounds 30] [--out records/cpu_step.json]
 
@@ -21,7 +22,7 @@ import torch
 from shapes import resnet50
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from adaxopt import AdaXW
+from adaxopt import AdaX, AdaXW
 
 Make = Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]
 
@@ -34,11 +35,17 @@ ROWS: dict[str, Make] = {
     "AdaXW for-loop": lambda p: AdaXW(p, foreach=False),
     "AdaXW default": lambda p: AdaXW(p),
 }
+SPARSE: dict[str, Make] = {
+    "torch SparseAdam, sparse rows": torch.optim.SparseAdam,
+    "AdaX, sparse rows": AdaX,
+}
+TABLE, TOUCHED = (200_000, 64), 8192
 AGAINST = {
     "AdaXW fused": "torch AdamW fused",
     "AdaXW foreach": "torch AdamW foreach",
     "AdaXW for-loop": "torch AdamW for-loop",
     "AdaXW default": "torch AdamW fused",
+    "AdaX, sparse rows": "torch SparseAdam, sparse rows",
 }
 
 
@@ -71,7 +78,7 @@ class PeakBytes(TorchDispatchMode):
 def _tensors(values):
     for value in values:
         if isinstance(value, torch.Tensor):
-            yield value
+            yield from (value._indices(), value._values()) if value.is_sparse else (value,)
         elif isinstance(value, (list, tuple)):
             yield from _tensors(value)
 
@@ -86,6 +93,15 @@ def build(make: Make, shapes: list[tuple[int, ...]], dtype: torch.dtype) -> torc
     return make(params)
 
 
+def build_sparse(make: Make) -> torch.optim.Optimizer:
+    generator = torch.Generator().manual_seed(0)
+    p = torch.nn.Parameter(torch.randn(TABLE, generator=generator))
+    rows = torch.randint(0, TABLE[0], (1, TOUCHED), generator=generator)
+    values = torch.randn((TOUCHED, TABLE[1]), generator=generator)
+    p.grad = torch.sparse_coo_tensor(rows, values, TABLE, check_invariants=False)
+    return make([p])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -98,10 +114,11 @@ def main() -> None:
     shapes = resnet50()
     count = sum(torch.Size(s).numel() for s in shapes)
     optimizers = {name: build(make, shapes, torch.float32) for name, make in ROWS.items()}
+    optimizers |= {name: build_sparse(make) for name, make in SPARSE.items()}
     for _ in range(3):
         for optimizer in optimizers.values():
             optimizer.step()
-    times: dict[str, list[float]] = {name: [] for name in ROWS}
+    times: dict[str, list[float]] = {name: [] for name in optimizers}
     for _ in range(arguments.rounds):
         for name, optimizer in optimizers.items():
             start = time.perf_counter()
@@ -111,7 +128,7 @@ def main() -> None:
     print(
         f"ResNet-50 shapes: {len(shapes)} tensors, {count / 1e6:.1f}M float32, {torch.get_num_threads()} threads"
     )
-    print(f"{'':24}{'ms':>8}{'ratio':>8}   against{'':18}{'peak MB':>8}")
+    print(f"{'':32}{'ms':>8}{'ratio':>8}   against{'':24}{'peak MB':>8}")
     for name, optimizer in optimizers.items():
         with PeakBytes() as memory:
             optimizer.step()
@@ -125,8 +142,8 @@ def main() -> None:
             "ratio": ratio,
             "peak_bytes": memory.peak,
         }
-        shown = f"{ratio:8.2f}   {other:24}" if ratio else " " * 35
-        print(f"{name:24}{median * 1e3:8.2f}{shown}{memory.peak / 1e6:9.1f}")
+        shown = f"{ratio:8.2f}   {other:30}" if ratio else " " * 41
+        print(f"{name:32}{median * 1e3:8.2f}{shown}{memory.peak / 1e6:9.1f}")
     environment = {
         "torch": torch.__version__,
         "python": platform.python_version(),
