@@ -18,11 +18,40 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 RECORDS = Path("records")
 LEAST = 3
 """Fewer seeds decide nothing."""
+
+
+class Sentence(Protocol):
+    """What every part's claims have; `a` and `b` are rows of the study, b empty where a stands alone."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def a(self) -> str: ...
+    @property
+    def b(self) -> str: ...
+    @property
+    def note(self) -> str: ...
+
+
+def not_run(claim: Sentence, id: str, section: str, study: str, rule: str, paper: str) -> dict[str, Any]:
+    """The claim as a row of records/claims/*.json, before anything is known."""
+    rows = f" (a: {claim.a}, b: {claim.b})" if claim.b else ""
+    return {
+        "id": id,
+        "section": section,
+        "claim": claim.text,
+        "paper": paper,
+        "ours": f"not run (study {study})",
+        "n": 0,
+        "rule": rule + rows,
+        "verdict": "undecided",
+        "note": claim.note,
+    }
 
 
 def outcome(rule: str, margin: float, low: float, high: float) -> str:

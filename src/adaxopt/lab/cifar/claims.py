@@ -56,18 +56,8 @@ def diverged(record: Mapping[str, Any]) -> bool:
 
 def judge(claim: Claim, lines: Lines) -> dict[str, Any]:
     """The claim as a row of records/claims/*.json."""
-    row: dict[str, Any] = {
-        "id": claim.id,
-        "section": claim.where,
-        "claim": claim.text,
-        "paper": claim.says,
-        "ours": f"not run (study {claim.study})",
-        "n": 0,
-        "rule": RULES[claim.rule].format(margin=claim.margin)
-        + (f" (a: {claim.a}, b: {claim.b})" if claim.b else ""),
-        "verdict": "undecided",
-        "note": claim.note,
-    }
+    rule = RULES[claim.rule].format(margin=claim.margin)
+    row = claims.not_run(claim, claim.id, claim.where, claim.study, rule, claim.says)
     if claim.rule in MEASURED:
         return {**row, **measured(claim, lines)}
     measure = speed if claim.rule == "faster" else final

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import stats
+from adaxopt.lab import claims, stats
 from adaxopt.lab.cifar.drive import records
 from adaxopt.lab.claims import LEAST, RECORDS, command, outcome
 from adaxopt.lab.imagenet.rules import CLAIMS, EARLY, FLOOR, LATER, Claim
@@ -55,18 +55,8 @@ def measured(measure: str, record: Line) -> float:
 
 def judge(claim: Claim, lines: Sequence[Line]) -> dict[str, Any]:
     """The claim as a row of records/claims/*.json."""
-    row: dict[str, Any] = {
-        "id": claim.id,
-        "section": claim.where,
-        "claim": claim.text,
-        "paper": claim.paper,
-        "ours": f"not run (study imagenet/{claim.study})",
-        "n": 0,
-        "rule": RULES[claim.rule].format(measure=MEASURES[claim.measure], margin=claim.margin)
-        + (f" (a: {claim.a}, b: {claim.b})" if claim.b else ""),
-        "verdict": "undecided",
-        "note": claim.note,
-    }
+    rule = RULES[claim.rule].format(measure=MEASURES[claim.measure], margin=claim.margin)
+    row = claims.not_run(claim, claim.id, claim.where, f"imagenet/{claim.study}", rule, claim.paper)
     a, b = ({r["seed"]: r for r in lines if r["row"] == name} for name in (claim.a, claim.b))
     seeds = sorted(set(a) & set(b)) if claim.b else sorted(a)
     if not seeds:

@@ -97,19 +97,10 @@ CLAIMS = (
 
 def judge(claim: Claim, text: str, record: Mapping[str, Any] | None) -> dict[str, Any]:
     """The claim on one text as a row of records/claims/*.json."""
-    row: dict[str, Any] = {
-        "id": f"language.{text}.{claim.id}",
-        "section": f"Section 5.1, language (stand-in: {TEXTS[text]})",
-        "claim": claim.text,
-        "paper": claim.paper,
-        "ours": f"not run (study language/{text})",
-        "n": 0,
-        "rule": "paired 95% intervals: "
-        + "; ".join(WORDS[measure].format(margin=margin) for measure, margin in claim.sides)
-        + f" held, below not held, else undecided (a: {claim.a}, b: {claim.b})",
-        "verdict": "undecided",
-        "note": claim.note,
-    }
+    sides = "; ".join(WORDS[measure].format(margin=margin) for measure, margin in claim.sides)
+    rule = f"paired 95% intervals: {sides} held, below not held, else undecided"
+    section = f"Section 5.1, language (stand-in: {TEXTS[text]})"
+    row = claims.not_run(claim, f"language.{text}.{claim.id}", section, f"language/{text}", rule, claim.paper)
     if record is None:
         return row
     rows = {r["optimizer"]: r for r in record["rows"]}

@@ -14,7 +14,7 @@ from typing import Any
 from adaxopt.lab import claims, stats, store
 from adaxopt.lab.claims import RECORDS
 from adaxopt.lab.store import RunRecord
-from adaxopt.lab.voc.rules import CLAIMS, LEAST, QUARTERS, SECTION, Claim
+from adaxopt.lab.voc.rules import CLAIMS, QUARTERS, SECTION, Claim
 
 PAPER_LR_RATIO = 10.0
 RULES = {
@@ -68,18 +68,8 @@ MEASURES: dict[str, Callable[[RunRecord], float | None]] = {
 
 def judge(claim: Claim, runs: Sequence[RunRecord]) -> dict[str, Any]:
     """The claim as a row of records/claims/*.json."""
-    row: dict[str, Any] = {
-        "id": claim.id,
-        "section": SECTION,
-        "claim": claim.text,
-        "paper": claim.paper,
-        "ours": f"not run (study voc/{claim.study})",
-        "n": 0,
-        "rule": RULES[claim.rule].format(margin=claim.margin)
-        + (f" (a: {claim.a}, b: {claim.b})" if claim.b else ""),
-        "verdict": "undecided",
-        "note": claim.note,
-    }
+    rule = RULES[claim.rule].format(margin=claim.margin)
+    row = claims.not_run(claim, claim.id, SECTION, f"voc/{claim.study}", rule, claim.paper)
     mine, other = finals(runs, claim.a), finals(runs, claim.b)
     if not mine or not other:
         return row
@@ -94,7 +84,7 @@ def judge(claim: Claim, runs: Sequence[RunRecord]) -> dict[str, Any]:
         found = [x / y for s, x in left.items() if x and (y := right.get(s))]
     else:
         found = list(stats.paired(left, right, higher_is_better=claim.rule == "better").values())
-    if len(found) < LEAST:
+    if len(found) < claims.LEAST:
         return {**row, "ours": f"{len(found)} pairs, {lost} diverged", "n": len(found)}
     seen = stats.t_interval(found)
     if claim.rule == "as-fast":

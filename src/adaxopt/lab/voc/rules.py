@@ -23,7 +23,6 @@ from typing import Literal
 
 from adaxopt.lab.voc.book import ADAMW, ADAXW, AMSGRADW, SGDM
 
-LEAST = 3
 QUARTERS = 3
 """Quarters over which training loss is averaged; the last is left out, where all have settled."""
 SECTION = "Section 5.1, transfer learning: VOC2012 segmentation (stand-in: CamVid)"
