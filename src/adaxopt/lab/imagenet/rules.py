@@ -106,7 +106,7 @@ def _order(study: str, prefix: str, adax: str, note: str) -> tuple[Claim, ...]:
             "above",
             adax,
             "sgdm",
-            paper="read off a figure",
+            paper="no number in the text",
             note=note,
         ),
     )
@@ -146,7 +146,7 @@ CLAIMS: tuple[Claim, ...] = (
         "above",
         "adamw",
         "sgdm",
-        paper="read off a figure",
+        paper="no number in the text",
         note="faster than SGDM",
     ),
     Claim(
@@ -158,7 +158,7 @@ CLAIMS: tuple[Claim, ...] = (
         "below",
         "adamw",
         margin=0.5,
-        paper="read off a figure",
+        paper="no number in the text",
         note="stagnates: gains less than 0.5 points after 70% of the run",
     ),
     Claim(
@@ -171,7 +171,7 @@ CLAIMS: tuple[Claim, ...] = (
         "amsgradw",
         "sgdm",
         margin=1.0,
-        paper="read off a figure",
+        paper="no number in the text",
         note="much: by more than 1 point",
     ),
     Claim(
@@ -248,7 +248,7 @@ CLAIMS: tuple[Claim, ...] = (
         "above",
         "adaxw",
         "sgdm",
-        paper="read off a figure",
+        paper="no number in the text",
         note=f"{SHORT}; faster than SGDM",
     ),
     Claim(
@@ -261,7 +261,7 @@ CLAIMS: tuple[Claim, ...] = (
         "adaxw",
         "adamw",
         margin=1.0,
-        paper="read off a figure",
+        paper="no number in the text",
         note=f"{SHORT}; than AdamW, which the sentence is about; much: by more than 1 point",
     ),
 )

@@ -80,7 +80,7 @@ CLAIMS = (
         "adax",
         "adam",
         (("early", 0.0), ("trained", 0.0), ("test", 0.0)),
-        "read off a figure",
+        "no number in the text",
         "b2*T = 35; all three must hold",
     ),
     Claim(

@@ -60,7 +60,7 @@ SENTENCES = (
         "faster",
         ADAXW,
         SGDM,
-        "read off a figure",
+        "no number in the text",
         note=FASTER_NOTE,
     ),
     Claim(
