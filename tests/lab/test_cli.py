@@ -173,12 +173,15 @@ def test_options_reach_the_runs(tmp_path, capsys):
             "compare --set a.b=1 --task-option w=2 --set c.d=2 --task-option v=3",
             "compare --set a.b=1 c.d=2 --task-option w=2 v=3",
         ),
+        ("compare --task_option w=2 --task-option v=3", "compare --task_option w=2 v=3"),
+        ("compare --set a.b=1 -- --set", "compare --set a.b=1 -- --set"),
+        ("compare t --set= --set a.b=1", "compare t --set  a.b=1"),
         ("compare t --seeds 2 --epochs=3", "compare t --seeds 2 --epochs=3"),
         ("runs list --json", "runs list --json"),
     ],
 )
 def test_a_flag_that_comes_twice_loses_nothing(words, expected):
-    assert options.gathered(words.split()) == expected.split()
+    assert options.gathered(words.split(" ")) == expected.split(" ")
 
 
 class TestRuns:

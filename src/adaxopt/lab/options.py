@@ -9,8 +9,8 @@ from typing import Any
 from adaxopt.lab import schedule as schedules
 from adaxopt.lab.errors import LabError
 
-REPEATED = ("--set", "--task-option", "--task_option", "--optimizers")
-"""Flags that take several words, and may come again with more."""
+REPEATED = ("--set", "--task-option", "--optimizers")
+"""Flags that take several words, and may come again with more; `_` in one is `-`."""
 _WORDS = {"true": True, "false": False, "none": None}
 
 
@@ -59,21 +59,25 @@ def gathered(words: Sequence[str], flags: Sequence[str] = REPEATED) -> list[str]
     out: list[str] = []
     after: dict[str, int] = {}  # where the next word of a flag goes
     flag = ""
-    for word in words:
-        name, sign, rest = word.partition("=")
+    for at, word in enumerate(words):
+        if word == "--":  # no flags from here on
+            return [*out, *words[at:]]
         if word.startswith("--"):
-            flag = name if name in flags else ""
-            known = flag in after
-            if flag:
-                after.setdefault(flag, len(out) + 1)
-            if not flag or not known:
-                out.append(flag or word)
-            word = rest if flag and sign else ""
-            if not word:
+            name, sign, rest = word.partition("=")
+            flag = name.replace("_", "-")
+            if flag not in flags:
+                flag = ""
+                out.append(word)
                 continue
+            if flag not in after:
+                out.append(name)
+                after[flag] = len(out)
+            if not sign:
+                continue
+            word = rest
         if flag:
             out.insert(after[flag], word)
-            after = {f: at + (at > after[flag] or f == flag) for f, at in after.items()}
+            after = {f: place + (place > after[flag] or f == flag) for f, place in after.items()}
         else:
             out.append(word)
     return out
