@@ -121,6 +121,24 @@ def test_in_hyper_parameters(name, which):
     assert slope.abs() > 1e-9
 
 
+def test_in_an_lr_whose_first_value_decay_is_measured_against():
+    """wd*lr/reference_lr moves with lr; the reference is a number, and does not."""
+    x, g = away_from_zero(3, seed=1), away_from_zero(3, seed=2)
+    lr = torch.tensor(0.1, dtype=DOUBLE, requires_grad=True)
+
+    def function(lr, wd=0.3, **given):
+        p = x.clone()
+        group = {"params": [p], "lr": lr, "weight_decay": wd, "decay": "fully_decoupled", **given}
+        optimizer = adaxopt.AdaXW([group], differentiable=True)
+        p.grad = g
+        optimizer.step()
+        return p
+
+    assert torch.autograd.gradcheck(lambda lr: function(lr, reference_lr=0.1), (lr,))
+    with_decay, without = (torch.autograd.grad(function(lr, wd).sum(), lr)[0] for wd in (0.3, 0.0))
+    torch.testing.assert_close(with_decay - without, -(0.3 / 0.1) * x.sum())
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_the_best_lr_is_found_by_descending_on_it(name):
     """What it is for: an inner loop of three steps, and a hyper-gradient that lowers the loss after them."""

@@ -114,7 +114,7 @@ class Engine(Optimizer):
             if (
                 merged["decay"] == "fully_decoupled"
                 and merged["weight_decay"]
-                and not float(merged["lr"]) > 0
+                and not _fixed(merged["lr"]) > 0
             ):
                 raise ValueError(
                     f"lr={merged['lr']!r}: fully decoupled decay is measured against the first lr, which must be > 0"
