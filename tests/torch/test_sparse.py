@@ -389,6 +389,21 @@ def test_clip_grad_norm(max_norm, norm_type, coalesced):
     assert all(g.is_coalesced() for g in held if g.is_sparse), "summed once, for the step as well"
 
 
+@pytest.mark.parametrize("norm_type", [2.0, 1.0, float("inf")])
+def test_clip_grad_norm_of_a_sparse_gradient_without_entries_is_that_of_zeros(norm_type):
+    p, q = (torch.nn.Parameter(torch.zeros(3, 2)) for _ in range(2))
+    p.grad, q.grad = (
+        coo(np.zeros((1, 0), dtype=int), np.zeros((0, 2)), (3, 2), torch.float32),
+        torch.ones(3, 2),
+    )
+    assert clip_grad_norm_([p], 1.0, norm_type) == 0.0
+    got, wanted = clip_grad_norm_([p, q], 0.5, norm_type), torch.linalg.vector_norm(torch.ones(6), norm_type)
+    torch.testing.assert_close(got, wanted)
+    torch.testing.assert_close(q.grad, torch.full((3, 2), 0.5) / wanted, rtol=2e-6, atol=0)
+    assert p.grad.is_sparse
+    assert p.grad._nnz() == 0
+
+
 def test_clip_grad_norm_without_sparse_gradients_is_torchs():
     p, q = (torch.nn.Parameter(torch.ones(4)) for _ in range(2))
     p.grad, q.grad = torch.full((4,), 3.0), torch.full((4,), 3.0)

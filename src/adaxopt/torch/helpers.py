@@ -70,7 +70,10 @@ def clip_grad_norm_(
     for g in sparse:
         if not g.is_coalesced():
             g.copy_(g.coalesce())  # once, for the norm and for the step
-    parts = [g if not g.is_sparse else g.values() for g in grads]
+    parts = [
+        g if not g.is_sparse else g.values() if g._values().numel() else g._values().new_zeros(1)
+        for g in grads
+    ]
     norm = nn.utils.get_total_norm(parts, norm_type, error_if_nonfinite, foreach)
     factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
     for g in dense:
