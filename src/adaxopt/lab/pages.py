@@ -248,8 +248,9 @@ def _host(root: Path) -> str:
         return ""
     us = record["host_us"]
     return (
-        f"ResNet-20's step is the host's time, {us['AdaXW.step']:.0f} us against {us['torch AdamW.step']:.0f} in a run "
-        f"of its own: {us['plan still fits']:.0f} to see that parameters and state lie where they lay, "
+        f"ResNet-20's step is the host's time, {us['AdaXW.step']:.0f} us against {us['torch AdamW.step']:.0f} in "
+        f"{us['note'].rpartition('; ')[2]}: {us['plan still fits']:.0f} to see that parameters and state lie where "
+        f"they lay, "
         f"{us['of that reading p.grad'] + us['of that addresses, dtypes, contiguity']:.0f} for the gradients, "
         f"{us['of that the launch']:.0f} for the launch ([record](records/gpu_step_host.json)).\n\n"
     )
