@@ -201,6 +201,34 @@ else:
             gc.set_threshold(*thresholds)
             gc.enable()
 
+    def test_the_allocator_is_told_of_every_stream_that_reads_the_tables(monkeypatch):
+        """When a step's stream is another than the last one's, and not of a graph's, which keeps them anyway."""
+        plan, params, _, hyper = simple([(40,), (3,)], capturable=True)
+        (bucket,) = plan.buckets
+        tables = {t.data_ptr() for t in (bucket.rows, bucket.table, bucket.numbers, bucket.keys)}
+        tables |= {t.data_ptr() for t in (bucket.owners, bucket.done)}
+        now, told = {"stream": 0, "capturing": False}, []
+        monkeypatch.setattr(fused_cuda, "_captured", {})
+        monkeypatch.setattr(fused_cuda, "_capturing", lambda device: now["capturing"])
+        monkeypatch.setattr(fused_cuda.Bucket, "_stream", lambda bucket: now["stream"])
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: now["stream"])
+        monkeypatch.setattr(
+            torch.Tensor, "record_stream", lambda t, stream: told.append((t.data_ptr(), stream))
+        )
+        for stream, capturing, expected in (
+            (0, False, False),
+            (7, False, True),
+            (7, False, False),
+            (9, True, False),
+            (7, False, False),
+            (9, False, True),
+            (0, False, True),
+        ):
+            now.update(stream=stream, capturing=capturing)
+            told.clear()
+            plan.step(hyper, grads=[torch.ones_like(p) for p in params])
+            assert set(told) == {(t, stream) for t in tables if expected}, (stream, capturing)
+
     def test_a_graph_keeps_tables_and_slots_but_no_parameter(monkeypatch):
         monkeypatch.setattr(fused_cuda, "_captured", {})
         plan, params, states, hyper = simple([(40,), (3,)], capturable=True)
