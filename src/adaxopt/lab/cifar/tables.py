@@ -99,7 +99,7 @@ def at_best(root: Path = Path("records")) -> str:
 
 def _lead(row: str, tuned: Mapping[str, list[float]], root: Path) -> str:
     """AdaX-W's lead at the paper's rates and at the best ones."""
-    main = records(root / "cifar10" / "table2.jsonl")
+    main = [r for r in records(root / "cifar10" / "table2.jsonl") if not diverged(r)]
     ends = {r: stats.mean([x["test_accuracy"] for x in main if x["row"] == r]) for r in ("adaxw", row)}
     after = stats.mean(tuned["adaxw"]) - stats.mean(tuned[row])
     return f"from {ends['adaxw'] - ends[row]:+.2f} to {after:+.2f} points over {title(row)}"
