@@ -204,7 +204,7 @@ def test_the_raw_recursion_breaks():
 
 
 def test_operations_are_counted():
-    """By hand: m 3, v 4 (with the square), the denominator 2, the quotient 1, x 4 (with a decay of zero)."""
+    """By hand: m 3, v 4 (with the square), the denominator 2, the quotient 1, x 4 (with its decay)."""
     assert precision.operations(1e-4, steps=1) == 14
     assert precision.operations(1e-3, steps=3) == 42
 

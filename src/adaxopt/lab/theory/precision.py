@@ -94,9 +94,9 @@ class _Counting:
 
 
 def operations(b2: float, steps: int = 5) -> int:
-    """How many additions, multiplications, divisions and roots one parameter costs in `steps` steps of AdaX."""
+    """How many additions, multiplications, divisions and roots one parameter costs in `steps` steps of AdaX-W."""
     Counted.done = 0
-    row = METHODS["adax"]
+    row = METHODS["adaxw"]
     x: Any = Counted(1.0)
     m: Any = Counted(0.0)
     v: Any = Counted(0.0)
