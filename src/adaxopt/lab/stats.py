@@ -243,6 +243,25 @@ def paired(
     return {s: sign * (a[s] - b[s]) for s in both}  # type: ignore[operator]
 
 
+def unpaired(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
+    """Welch's 95% interval of mean(a) - mean(b): what is left when nothing is made of the common seeds.
+
+    It decides nothing; it is shown where it would decide otherwise. A seed gives its runs the same start, order and
+    crops, but training is chaotic, so a narrow paired interval of few seeds may be luck.
+
+    >>> low, high = unpaired([1.0, 2.0, 3.0], [0.0, 1.0, 2.0])
+    >>> round(low, 3), round(high, 3)
+    (-1.267, 3.267)
+    """
+    parts = [sd(x) ** 2 / len(x) for x in (a, b)]
+    middle, whole = mean(a) - mean(b), sum(parts)
+    if whole == 0:
+        return middle, middle
+    free = whole**2 / sum(p**2 / (len(x) - 1) for p, x in zip(parts, (a, b), strict=True))
+    half = t_quantile(0.975, free) * whole**0.5
+    return middle - half, middle + half
+
+
 def verdict(
     differences: Sequence[float] | Mapping[int, float], rule: Rule | None = None, diverged: int = 0
 ) -> Verdict:

@@ -138,7 +138,7 @@ def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any
             f"checkpoint's parameter {name!r} has {key!r} of shape {tuple(value.shape)}: this parameter needs {shape}"
         )
     value = value.to(p.device)
-    return _laid_out(p, state.distributed_as(p, value)) if key in _SHAPED else value
+    return _laid_out(p, state.distributed_as(p, value)) if key in state.STATE else value
 
 
 def _laid_out(p: Tensor, value: Tensor) -> Tensor:
@@ -147,9 +147,6 @@ def _laid_out(p: Tensor, value: Tensor) -> Tensor:
     if state.local(p) is not p or value.requires_grad or same_layout(p, value):
         return value
     return torch.empty_like(p, dtype=value.dtype, requires_grad=False).copy_(value)
-
-
-_SHAPED = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "compensation")
 
 
 def load_released_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> None:

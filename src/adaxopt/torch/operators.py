@@ -12,6 +12,7 @@ from adaxopt.rule import Numbers, step
 from adaxopt.torch.foreach import Project
 from adaxopt.torch.precision import compute_dtype
 from adaxopt.torch.rounding import stochastic_
+from adaxopt.torch.state import LOW
 from adaxopt.zoo import Method
 
 State = dict[str, Tensor]
@@ -130,7 +131,7 @@ def row_step(
         if new is None:
             continue
         tensor = _real(state[key]) if key else p
-        if tensor.dtype in (torch.bfloat16, torch.float16) and (stream or group["rounding"] == "stochastic"):
+        if tensor.dtype in LOW and (stream or group["rounding"] == "stochastic"):
             low = torch.empty_like(new, dtype=tensor.dtype)
             stochastic_(low, new, stream=min(stream, 2), **chance)
         else:

@@ -16,6 +16,7 @@ from torch import Tensor
 from adaxopt.rule import Numbers
 from adaxopt.torch import foreach
 from adaxopt.torch.rounding import stochastic_
+from adaxopt.torch.state import LOW
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def update(
             continue
         by_chance = stream > 0 or rounding.mode == "stochastic"
         for i, (low, high) in enumerate(zip(narrow, full, strict=True)):
-            if by_chance and low.dtype in (torch.bfloat16, torch.float16):
+            if by_chance and low.dtype in LOW:
                 stochastic_(
                     low,
                     high,

@@ -89,32 +89,13 @@ def judge(claim: Claim, lines: Lines) -> dict[str, Any]:
     else:
         kind = {"similar": "within", "not-worse": "no-loss"}.get(claim.rule, "above")
         verdict = claims.outcome(kind, claim.margin, seen.low, seen.high)
-        low, high = unpaired(
+        low, high = stats.unpaired(
             [v for v in a.values() if v is not None], [v for v in b.values() if v is not None]
         )
         other = claims.outcome(kind, claim.margin, low, high)
         if other != verdict:
             ours += f"; without pairing by seed [{low:+.2f}, {high:+.2f}], which would be {other}"
     return {**row, "ours": ours, "n": len(pairs), "verdict": verdict}
-
-
-def unpaired(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """Welch's 95% interval of mean(a) - mean(b): what is left when nothing is made of the common seeds.
-
-    It decides nothing; it is shown where it would decide otherwise. A seed gives its runs the same start, order and
-    crops, but training is chaotic, so a narrow paired interval of few seeds may be luck.
-
-    >>> low, high = unpaired([1.0, 2.0, 3.0], [0.0, 1.0, 2.0])
-    >>> round(low, 3), round(high, 3)
-    (-1.267, 3.267)
-    """
-    parts = [stats.sd(x) ** 2 / len(x) for x in (a, b)]
-    middle, whole = stats.mean(a) - stats.mean(b), sum(parts)
-    if whole == 0:
-        return middle, middle
-    free = whole**2 / sum(p**2 / (len(x) - 1) for p, x in zip(parts, (a, b), strict=True))
-    half = stats.t_quantile(0.975, free) * whole**0.5
-    return middle - half, middle + half
 
 
 def _value(claim: Claim, values: list[float], lost: list[int]) -> dict[str, Any]:

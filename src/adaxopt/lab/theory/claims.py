@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from adaxopt.lab.pages import picture
+
 KEYS = ("id", "section", "claim", "paper", "ours", "n", "rule", "verdict", "note")
 VERDICTS = ("held", "not held", "undecided")
 NOT_RUN = "not run yet"
@@ -150,15 +152,7 @@ PICTURES = {
 def _pictures() -> list[str]:
     out = ["", "## Pictures", ""]
     for name, words in PICTURES.items():
-        out += [
-            words,
-            "",
-            "<picture>",
-            f'  <source media="(prefers-color-scheme: dark)" srcset="images/theory-{name}-dark.svg">',
-            f'  <img alt="{words}" src="images/theory-{name}.svg">',
-            "</picture>",
-            "",
-        ]
+        out += [words, "", *picture(f"theory-{name}", words, "images").splitlines(), ""]
     return out
 
 
