@@ -34,7 +34,7 @@ def words(record: Mapping[str, Any]) -> dict[str, Any]:
         "subtitle": [
             f"Median of n = {count} rounds, line: quartiles. Tick: the time to move the bytes at copy speed.",
             f"float32 parameters, torch {where['torch']}, Triton {where['triton']}. "
-            "Frozen: after 140,000 steps v is not written.",
+            "Frozen: at step 150,000, where no block of v is written.",
         ],
     }
 
