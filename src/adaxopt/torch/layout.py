@@ -27,8 +27,7 @@ def unfit(p: Tensor, g: Tensor) -> str | None:
 def alike(tensors: Sequence[Tensor]) -> Callable[..., bool]:
     """A question about others: are they of the same types, devices, shapes and strides as these, one by one?
 
-    torch's compiler has it in one call for all: 59 tensors take two thirds of the time that their dtypes and
-    contiguity alone take when asked one by one. It holds no tensor. It is False where a tensor comes twice.
+    torch's compiler has it in one call for all. It holds no tensor. It is False where a tensor comes twice.
     """
     try:
         guards: Any = torch._C._dynamo.guards.TensorGuards  # type: ignore[attr-defined]
