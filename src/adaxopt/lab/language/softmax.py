@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from adaxopt.lab.language.sampler import Sampler
 
 CHUNK = 2**26  # scores that a full softmax holds at a time
+FAR = -1e30  # a score whose exponential is 0; -inf would make the gradient of a row of hits alone no number
 
 
 def sampled_loss(
@@ -30,10 +31,13 @@ def sampled_loss(
 ) -> Tensor:
     """The loss above for each of n positions. `rows` and `bias` belong to targets (n) and then samples (S)."""
     n = len(targets)
-    true = (hidden * rows[:n]).sum(1).float() + bias[:n] - log_target
-    others = (hidden @ rows[n:].T).float() + bias[n:] - log_sample
-    others = others.masked_fill(targets[:, None] == samples, -torch.inf)
-    return torch.logsumexp(torch.cat([true[:, None], others], 1), 1) - true
+    true = (hidden * rows[:n]).sum(1) + bias[:n] - log_target
+    others = F.linear(hidden, rows[n:], (bias[n:] - log_sample).to(hidden.dtype))
+    ordered, places = samples.sort()
+    nearest = torch.searchsorted(ordered, targets.contiguous()).clamp_(max=len(samples) - 1)
+    hit = torch.where(ordered[nearest] == targets, FAR, 0.0).to(others.dtype)
+    others = others.scatter_add_(1, places[nearest, None], hit[:, None])
+    return torch.logaddexp(torch.logsumexp(others, 1), true) - true
 
 
 class Output(nn.Module):
