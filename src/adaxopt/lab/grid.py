@@ -259,11 +259,6 @@ def summary(grid: Grid, records: Iterable[RunRecord]) -> list[dict[str, Any]]:
             found |= {"mean": seen.mean, "low": seen.low, "high": seen.high}
         if grid.target is not None:
             found["steps_to"] = [steps_to(r.metrics, grid.target) for r in finals]
-        seconds = sum(r.done["seconds"] for r in finals if r.done)
-        steps = sum(r.done["steps"] for r in finals if r.done)
-        if steps:
-            found["steps_a_second"] = round(steps / seconds, 3) if seconds else None
-            found["step_ms"] = round(1e3 * sum(r.done["step_seconds"] for r in finals if r.done) / steps, 4)
         if name != grid.baseline:
             pairs = stats.paired(metric(name), metric(grid.baseline), higher_is_better=False)
             judged = stats.verdict(pairs, grid.rule, diverged)

@@ -53,23 +53,34 @@ def _lr(row: Record) -> str:
 
 
 def words(record: Record) -> str:
-    """Perplexity with interval (the exponential of the mean in nats), the verdict in nats, and speed.
-
-    Words a second are those of training over the whole time of the runs, evaluation included.
-    """
-    baseline, chosen = record["grid"]["baseline"], record["grid"]["task_options"]
-    words_a_step = chosen.get("batch", 128) * chosen.get("bptt", 20)
+    """Perplexity with interval (the exponential of the mean in nats), and the verdict in nats."""
+    baseline = record["grid"]["baseline"]
     rows = []
     for row in record["rows"]:
         ends = [None if row.get(k) is None else math.exp(row[k]) for k in ("mean", "low", "high")]
         perplexity = "diverged" if ends[0] is None else _range(ends[0], ends[1], ends[2], 1)
         name, lr, n = f"`{row['optimizer']}`", _lr(row), str(row["n"])
-        speed = f"{words_a_step * row['steps_a_second']:,.0f}" if row.get("steps_a_second") else ""
-        rows.append((name, lr, n, perplexity, _verdict(row, baseline), speed, f"{row.get('step_ms', 0):.2f}"))
+        rows.append((name, lr, n, perplexity, _verdict(row, baseline)))
     head = ("", "lr, b2", "n", "perplexity (95%)", f"better than {baseline}, nats (95%)")
+    return _table(head, rows) + f"\n\n{record['title']}. {record['grid']['note']}"
+
+
+def speeds(record: Record) -> str:
+    """Words a second and the optimizer's time, one run alone on the device."""
+    rows = [
+        (
+            f"`{row['optimizer']}`",
+            f"{row['words_a_second']:,}",
+            f"{row['ms']:.2f} ({row['quartiles'][0]:.2f} to {row['quartiles'][1]:.2f})",
+            f"{row['optimizer_ms']:.2f}",
+        )
+        for row in record["rows"]
+    ]
     return (
-        _table((*head, "words a second", "optimizer, ms a step"), rows)
-        + f"\n\n{record['title']}. {record['grid']['note']}"
+        _table(("", "words a second", "ms a step (quartiles)", "of that the optimizer"), rows)
+        + f"\n\nOne run alone on one {record['environment']['gpu']}, {record['words']:,} words of vocabulary, "
+        f"{record['words_a_step']:,} words a step; medians of {record['rounds']} rounds of {record['steps']} steps, "
+        "rows in turn. `python benchmarks/language.py`."
     )
 
 
@@ -125,6 +136,11 @@ def enwik8(root: Path) -> str:
     return words(record) if record else "*Not run yet (`adax reproduce language/enwik8`).*"
 
 
+def speed(root: Path) -> str:
+    record = _read(root, "language/speed.json")
+    return speeds(record) if record else "*Not measured yet (`python benchmarks/language.py`).*"
+
+
 def late_wakers(root: Path) -> str:
     record = _read(root, "language/late_wakers.json")
     return late(record) if record else "*Not run yet (`adax reproduce language/late-wakers`).*"
@@ -135,4 +151,10 @@ def gpt(root: Path) -> str:
     return transformer(record) if record else "*Not run yet (`adax reproduce gpt`).*"
 
 
-SECTIONS = {"language-ptb": ptb, "language-words": enwik8, "late-wakers": late_wakers, "gpt": gpt}
+SECTIONS = {
+    "language-ptb": ptb,
+    "language-words": enwik8,
+    "language-speed": speed,
+    "late-wakers": late_wakers,
+    "gpt": gpt,
+}
