@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from adaxopt.lab import drawn, grid
+from adaxopt.lab.gpt.studies import GPT
+from adaxopt.lab.language.studies import ENWIK8, PTB
 
 Record = Mapping[str, Any]
 
@@ -126,14 +130,18 @@ def late(record: Record) -> str:
     )
 
 
+def _whole(table: Callable[[Record], str], record: Record) -> str:
+    return f"{table(record)}\n\n{drawn.shown(record['study'])}"
+
+
 def ptb(root: Path) -> str:
     record = _read(root, "language/ptb.json")
-    return words(record) if record else "*Not run yet (`adax reproduce language/ptb`).*"
+    return _whole(words, record) if record else grid.not_complete(PTB, root, "language/ptb")
 
 
 def enwik8(root: Path) -> str:
     record = _read(root, "language/enwik8.json")
-    return words(record) if record else "*Not run yet (`adax reproduce language/enwik8`).*"
+    return _whole(words, record) if record else grid.not_complete(ENWIK8, root, "language/enwik8")
 
 
 def speed(root: Path) -> str:
@@ -148,7 +156,7 @@ def late_wakers(root: Path) -> str:
 
 def gpt(root: Path) -> str:
     record = _read(root, "gpt/gpt.json")
-    return transformer(record) if record else "*Not run yet (`adax reproduce gpt`).*"
+    return _whole(transformer, record) if record else grid.not_complete(GPT, root, "gpt")
 
 
 SECTIONS = {
