@@ -80,6 +80,6 @@ def test_pictures_of_the_documentation_are_a_function_of_the_records(tmp_path, c
     capsys.readouterr()
     assert figures.main([*given, "--check"]) == 1
     said = capsys.readouterr().out.splitlines()
-    assert [Path(line.partition(":")[0]).name for line in said] == ["gpt-lr.svg", "gpt-metric.svg"]
+    assert [Path(line.partition(":")[0]).name for line in said] == ["gpt-metric.svg", "gpt-lr.svg"]
     assert figures.main(["--records", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
