@@ -19,7 +19,7 @@ from torch import Tensor
 from adaxopt import memory
 from adaxopt.rule import TINY, Rule
 from adaxopt.torch.launch import Launch, Slots
-from adaxopt.torch.layout import FLOATS, alike, order, same_layout, unfit
+from adaxopt.torch.layout import FLOATS, alike, freed, order, same_layout, unfit
 from adaxopt.torch.rounding import seeds
 from adaxopt.torch.state import LOW, STATE, read_by_a_step
 
@@ -41,6 +41,9 @@ ALONE = 1024
 On an H200, ResNet-20 (307 programs) takes 97 us a step instead of 108, and ResNet-50 (25,021), replayed from a graph,
 201 instead of 183 (`records/gpu_step_host.json`).
 """
+
+LOWEST = 4096
+"""No memory lies below: a smaller address is that of a tensor whose storage was freed, plus its offset."""
 
 _captured: dict[tuple[int, int], tuple[Any, ...]] = {}
 """What a CUDA graph may still replay from: tables, slots, kernels, device scalars, for the life of the process."""
@@ -72,10 +75,12 @@ def unsupported(p: Tensor, g: Tensor | None, state: Mapping[str, Tensor]) -> str
         return f"its dtype is {p.dtype}"
     if not (p.is_contiguous() or p.permute(order(p)).is_contiguous()):
         return f"its strides {tuple(p.stride())} leave gaps or overlap"
+    if freed(p):
+        return "its memory was freed"
     for name, t in ((name, state[name]) for name in STATE if name in state):
         if t.device != p.device or t.dtype not in FLOATS:
             return f"its {name} is {t.dtype} on {t.device}"
-        if not same_layout(p, t):
+        if freed(t) or not same_layout(p, t):
             return f"its {name} is not laid out as itself"
     v, top = (state.get(name) for name in STATE[1:3])
     if v is not None and top is not None and v.dtype != top.dtype:  # the kernel reads both as one type
@@ -264,7 +269,9 @@ class Bucket:
     def _gather(self, grads: Sequence[Tensor | None]) -> tuple[list[int], list[int]]:
         """Gradient addresses (0: leave that tensor alone), and the positions of those that are not flat memory."""
         if self.alike(*grads):
-            return list(map(Tensor.data_ptr, grads)), []  # type: ignore[arg-type]
+            addresses = list(map(Tensor.data_ptr, grads))  # type: ignore[arg-type]
+            if min(addresses) >= LOWEST:
+                return addresses, []
         addresses, refused = [], []
         for i, p, layout, g in zip(self.positions, self.params, self.layouts, grads, strict=True):
             fits = g is not None and g.dtype == self.dtype and _flat(p, layout, g)

@@ -21,7 +21,14 @@ def unfit(p: Tensor, g: Tensor) -> str | None:
         return f"its gradient is on {g.device}"
     if g.is_neg():
         return "its gradient's sign is still to be applied"
+    if freed(g):
+        return "its gradient's memory was freed"
     return None if same_layout(p, g) else f"its gradient's strides are {tuple(g.stride())}, not its own"
+
+
+def freed(t: Tensor) -> bool:
+    """Whether flat memory of t's size is not there, as after `storage.resize_(0)`: its address then says nothing."""
+    return t.untyped_storage().nbytes() < (t.storage_offset() + t.numel()) * t.itemsize
 
 
 def alike(tensors: Sequence[Tensor]) -> Callable[..., bool]:
