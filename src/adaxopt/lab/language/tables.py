@@ -159,10 +159,26 @@ def gpt(root: Path) -> str:
     return _whole(transformer, record) if record else grid.not_complete(GPT, root, "gpt")
 
 
+def gpt_guide(root: Path) -> str:
+    """What the transformer says to who comes from AdamW: best lr, loss and the largest lr of the rows beside it."""
+    record = _read(root, "gpt/gpt.json")
+    if not record:
+        return grid.not_complete(GPT, root, "gpt")
+    rows = []
+    for row in record["rows"]:
+        if row["optimizer"] == record["grid"]["baseline"] or row["optimizer"].startswith("adaxw"):
+            loss = _range(row["mean"], row["low"], row["high"], 4) if row["n"] else "diverged"
+            largest = "none" if row["largest_lr"] is None else f"{row['largest_lr']:g}"
+            rows.append((f"`{row['optimizer']}`", _lr(row), largest, str(row["n"]), loss))
+    head = ("", "best lr of six, b2", "largest lr that did not break", "n", "nats per byte (95%)")
+    return _table(head, rows)
+
+
 SECTIONS = {
     "language-ptb": ptb,
     "language-words": enwik8,
     "language-speed": speed,
     "late-wakers": late_wakers,
     "gpt": gpt,
+    "gpt-guide": gpt_guide,
 }
