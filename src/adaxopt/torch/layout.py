@@ -21,9 +21,9 @@ def unfit(p: Tensor, g: Tensor) -> str | None:
         return f"its gradient is on {g.device}"
     if g.is_neg():
         return "its gradient's sign is still to be applied"
-    if freed(g):
-        return "its gradient's memory was freed"
-    return None if same_layout(p, g) else f"its gradient's strides are {tuple(g.stride())}, not its own"
+    if not same_layout(p, g):
+        return f"its gradient's strides are {tuple(g.stride())}, not its own"
+    return "its gradient's memory was freed" if freed(g) else None
 
 
 def freed(t: Tensor) -> bool:
