@@ -56,6 +56,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--out", type=Path, default=Path("records/voc/speed.json"))
     options = parser.parse_args()
+    if options.rounds < 3:
+        parser.error("--rounds: fewer than 3 decide nothing")
+    if not torch.cuda.is_available():
+        parser.error("needs a CUDA device")
     pictures = torch.rand(BATCH, 3, CROP, CROP, device="cuda") * 255
     classes = torch.randint(0, CLASSES, (BATCH, CROP, CROP), device="cuda")
     runs = [Run(row) for row in STUDIES["camvid"].rows]

@@ -11,7 +11,7 @@ from typing import Any
 from adaxopt.lab import drawn
 from adaxopt.lab.gpt.studies import GPT
 from adaxopt.lab.grid import Grid
-from adaxopt.lab.handover import not_complete
+from adaxopt.lab.handover import made_at, not_complete
 from adaxopt.lab.language.studies import ENWIK8, PTB
 
 Record = Mapping[str, Any]
@@ -137,10 +137,7 @@ def _study(root: Path, name: str, study: Grid, table: Callable[[Record], str]) -
     record = _read(root, f"{name}.json")
     if not record:
         return not_complete(study, root, name.replace("gpt/", ""))
-    made = "; ".join(
-        f"{where['runs']} runs on {where['device']}, torch {where['torch']}"
-        for where in record.get("runs_made_at", ())
-    )
+    made = made_at(record.get("runs_made_at", ()))
     pictures = f"\n\n{drawn.shown(study.name)}" if (root / "records" / f"{name}.jsonl").is_file() else ""
     return table(record) + (f" {made}." if made else "") + pictures
 
