@@ -56,11 +56,15 @@ def asked_for(grid: Grid, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
             yield run
 
 
+def _without_places(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in PLACES}
+
+
 def bare(records: Iterable[RunRecord]) -> list[RunRecord]:
     """The records without places: `weights` keeps its last name only, `data` nothing (its digest is in `env`)."""
     found = []
     for one in records:
-        options = {k: v for k, v in one.spec["task_options"].items() if k not in PLACES}
+        options = _without_places(one.spec["task_options"])
         if one.spec["task_options"].get("weights"):
             options["weights"] = Path(one.spec["task_options"]["weights"]).name
         found.append(replace(one, spec={**one.spec, "task_options": options}))
@@ -99,8 +103,8 @@ def take_over(grid: Grid, out: Path | str, path: Path | str, given: bool = True)
         if digest and made != digest:
             which = f"digest {str(made)[:12]}, here {digest[:12]}" if made else "no digest of theirs is known"
             raise LabError(f"{what}: holds runs on other data or from other weights ({which}){way_out}")
-        kept = {key: value for key, value in run.spec["task_options"].items() if key not in PLACES}
-        runs.append(replace(run, spec={**run.spec, "task_options": {**kept, **places}}))
+        options = {**_without_places(run.spec["task_options"]), **places}
+        runs.append(replace(run, spec={**run.spec, "task_options": options}))
     wanted = list(asked_for(grid, runs))
     if given and not wanted and Path(path).is_file():
         raise LabError(f"{what}: holds no ended run that the study {grid.name} asks for")
@@ -149,13 +153,13 @@ class Clerk:
         """Read the store and write the file, one process at a time: a slower one must not put an older list back."""
         self.last = time.monotonic()
         lock = Path(self.out) / f".{self.grid.name}.lock"
-        for wait in (0.1,) * 100:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        for _ in range(100):
             try:
-                lock.parent.mkdir(parents=True, exist_ok=True)
                 with files.locked(lock):
                     return hand_over(self.grid, self.out, path or self.path)
             except Busy:
-                time.sleep(wait)
+                time.sleep(0.1)
         return hand_over(self.grid, self.out, path or self.path)
 
 

@@ -90,19 +90,27 @@ def speeds(record: Record) -> str:
     )
 
 
+def _loss(row: Record) -> str:
+    return _range(row["mean"], row["low"], row["high"], 4) if row["n"] else "diverged"
+
+
+def _largest(row: Record) -> str:
+    return "none" if row["largest_lr"] is None else f"{row['largest_lr']:g}"
+
+
 def transformer(record: Record) -> str:
     """Loss with interval, verdict, steps to the target, the largest lr that did not break."""
     baseline, target = record["grid"]["baseline"], record["grid"]["target"]
     rows = []
     for row in record["rows"]:
-        loss = _range(row["mean"], row["low"], row["high"], 4) if row["n"] else "diverged"
         steps = [s for s in row["steps_to"] if s is not None]
         reached = (
             f"{sum(steps) / len(steps):.0f} ({len(steps)} of {len(row['steps_to'])})" if steps else "never"
         )
-        largest = "none" if row["largest_lr"] is None else f"{row['largest_lr']:g}"
         name = f"`{row['optimizer'].rpartition(':')[2]}`"
-        rows.append((name, _lr(row), str(row["n"]), loss, _verdict(row, baseline), reached, largest))
+        rows.append(
+            (name, _lr(row), str(row["n"]), _loss(row), _verdict(row, baseline), reached, _largest(row))
+        )
     head = (
         "",
         "lr, b2",
@@ -172,9 +180,7 @@ def gpt_guide(root: Path) -> str:
     rows = []
     for row in record["rows"]:
         if row["optimizer"] == record["grid"]["baseline"] or row["optimizer"].startswith("adaxw"):
-            loss = _range(row["mean"], row["low"], row["high"], 4) if row["n"] else "diverged"
-            largest = "none" if row["largest_lr"] is None else f"{row['largest_lr']:g}"
-            rows.append((f"`{row['optimizer']}`", _lr(row), largest, str(row["n"]), loss))
+            rows.append((f"`{row['optimizer']}`", _lr(row), _largest(row), str(row["n"]), _loss(row)))
     head = ("", "best lr of six, b2", "largest lr that did not break", "n", "nats per byte (95%)")
     return _table(head, rows)
 

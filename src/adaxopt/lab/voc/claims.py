@@ -71,10 +71,9 @@ def judge(
 ) -> dict[str, Any]:
     """The claim as a row of records/claims/*.json."""
     rule = RULES[claim.rule].format(margin=claim.margin)
-    study = "benchmarks/voc.py" if claim.rule == "as-fast" else f"voc/{claim.study}"
-    row = claims.not_run(claim, claim.id, SECTION, study, rule, claim.paper)
+    row = claims.not_run(claim, claim.id, SECTION, f"voc/{claim.study}", rule, claim.paper)
     if claim.rule == "as-fast":
-        return _as_fast(claim, row, ms or {})
+        return _as_fast(claim, {**row, "ours": "not run (benchmarks/voc.py)"}, ms or {})
     mine, other = finals(runs, claim.a), finals(runs, claim.b)
     if not mine or not other:
         return row
