@@ -6,6 +6,7 @@ the same calls do nothing.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -87,4 +88,5 @@ def joined(device: str) -> Iterator[Ranks]:
     try:
         yield Ranks(where, rank, world)
     finally:
+        gc.collect()  # networks in cycles hold the group, whose threads must have ended before the interpreter does
         dist.destroy_process_group()
