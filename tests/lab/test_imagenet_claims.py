@@ -153,7 +153,7 @@ def test_a_table_from_records(tmp_path):
 
 
 def test_a_best_rate_at_the_edge_is_said(tmp_path):
-    best = {"sgdm": 0.1, "adamw": 1e-4, "amsgradw": 1e-3, "adaxw": 5e-2, "adaxw-b2T50": 5e-3}
+    best = {"sgdm": 0.1, "adamw": 1e-4, "amsgradw": 1e-3, "adaxw": 1.5e-1, "adaxw-b2T50": 5e-3}
     tried = [
         {**line(f"{method} lr {lr:g}", 0, 40.0 + (lr == best[method])), "options": {"lr": lr}}
         for method, rates in book.RATES.items()
@@ -163,8 +163,22 @@ def test_a_best_rate_at_the_edge_is_said(tmp_path):
     place.mkdir(parents=True)
     for name, lines in (("tuning", tried), ("tuned", runs("adaxw", *HIGH)), ("tiny", runs("adaxw", *HIGH))):
         (place / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in lines))
-    assert tables.table("tuned", tmp_path).endswith("Best at the edge of the five rates: AdamW, AdaX-W.")
+    assert tables.table("tuned", tmp_path).endswith("Best at the edge of the six rates: AdamW, AdaX-W.")
     assert "edge" not in tables.table("tiny", tmp_path)
+    shown = tables.table("tuning", tmp_path)
+    assert "| 0.1: **41.00** |" in shown
+    assert "still to be made" not in shown
+    (place / "tuning.jsonl").write_text("".join(json.dumps(r) + "\n" for r in tried[1:]))
+    assert " | 3: – | 1: 40.00 |" in tables.table("tuning", tmp_path)
+    assert tables.table("tuning", tmp_path).endswith(" 1 of 30 runs are still to be made.")
+
+
+def test_runs_that_wait_for_the_others_are_counted(tmp_path):
+    place = tmp_path / "records" / "unfinished"
+    place.mkdir(parents=True)
+    (place / "imagenet-tuned.jsonl").write_text(json.dumps(line("sgdm", 0, 40.0)) + "\n")
+    assert "1 of 15 runs have ended" in tables.table("tuned", tmp_path)
+    assert "Not run yet" in tables.table("tiny", tmp_path)
 
 
 @pytest.mark.parametrize(("epochs", "said"), [(0, False), (1, True)])

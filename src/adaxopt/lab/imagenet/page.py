@@ -35,7 +35,7 @@ def _as_run(line: Mapping[str, Any]) -> RunRecord:
     steps, lr = math.ceil(line["images"] / recipe.batch), line["options"]["lr"]
     schedule = recipe.schedule(lr)
     scale = factor(schedule, line["steps"])
-    second = "@b2T=50" if line["row"].endswith("b2T50") else ""
+    second = "@b2T=50" if "b2T50" in line["row"] else ""
     spec = {
         "schema": 1,
         "study": f"imagenet-{line['study']}",

@@ -54,7 +54,7 @@ T2 = "Section 5.1, ImageNet (stand-in: Tiny-ImageNet, ResNet-18)"
 T50 = "Appendix, ResNet-50 on ImageNet (stand-in: Tiny-ImageNet)"
 SHORT = "b2 = 1e-4, so b2*T = 0.78"
 LONG = "b2*T = 50, as in the paper's 500,000 steps, instead of b2 = 1e-4"
-TUNED = "each method at the best of five learning rates"
+TUNED = "each method at the best of six learning rates"
 
 
 def _order(study: str, prefix: str, adax: str, note: str) -> tuple[Claim, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from adaxopt.lab import drawn, stats
 from adaxopt.lab.cifar.drive import records
+from adaxopt.lab.handover import UNFINISHED
 from adaxopt.lab.imagenet.book import RATES, STAND_INS, STUDIES, Study, best_rates, tuned_rows
 from adaxopt.lab.imagenet.claims import failed
 
@@ -25,7 +26,9 @@ PRECISION = {"bf16": "bfloat16 autocast", "tf32": "TF32", "fp32": "float32", "fp
 
 
 def show(study: Study, found: Lines) -> str:
-    """A study's rows: ours with n and interval, the paper's on ImageNet beside it."""
+    """A study's rows: ours with n and interval, the paper's on ImageNet beside it; of tuning, what was tried."""
+    if study.name == "tuning":
+        return tried(study, found)
     lines = [
         "| | lr | b2·T | n | top-1, % | 95% interval | training accuracy, % | paper, on ImageNet |",
         "|---|---|---|---|---|---|---|---|",
@@ -47,6 +50,28 @@ def show(study: Study, found: Lines) -> str:
     return "\n".join(lines) + "\n\n" + caption(study, found) + edges(study) + strange(study)
 
 
+def tried(study: Study, found: Lines) -> str:
+    """Tuning: a row a method, its rates from the largest to the smallest, the best in bold."""
+    count = max(map(len, RATES.values()))
+    lines = [f"| | b2·T |{' lr: top-1, % |' * count}", "|" + "---|" * (count + 2)]
+    for method, rates in RATES.items():
+        mine = {r["options"]["lr"]: r for r in found if r["row"].startswith(f"{method} lr ")}
+        best = max((r["test_accuracy"] for r in mine.values()), default=0.0)
+        memory = next((f"{r['b2_steps']:.3g}" for r in mine.values() if r["b2_steps"] is not None), "")
+        cells = [f"{lr:g}: {_score(mine.get(lr), best)}" for lr in rates]
+        lines.append(f"| {TITLES[method]} | {memory} | {' | '.join(cells)} |")
+    missing = len(study.runs()) - len(found)
+    left = f" {missing} of {len(study.runs())} runs are still to be made." if missing > 0 else ""
+    return "\n".join(lines) + "\n\n" + caption(study, found) + strange(study) + left
+
+
+def _score(record: Mapping[str, Any] | None, best: float) -> str:
+    if record is None:
+        return "–"
+    shown = "failed" if failed(record) else f"{record['test_accuracy']:.2f}"
+    return f"**{shown}**" if record["test_accuracy"] == best else shown
+
+
 def strange(study: Study) -> str:
     """A sentence on a study that was shortened or changed: a row's name says what b2*T is at the full length."""
     if study.name not in STUDIES or study.recipe == STUDIES[study.name].recipe:
@@ -58,7 +83,7 @@ def edges(study: Study) -> str:
     """A sentence on methods whose best rate was the first or last of those tried: a wider search might say more."""
     rates = {row.name: row.options["lr"] for row in study.rows if study.name == "tuned"}
     found = [TITLES[name] for name, lr in rates.items() if lr in (min(RATES[name]), max(RATES[name]))]
-    return f" Best at the edge of the five rates: {', '.join(found)}." if found else ""
+    return f" Best at the edge of the six rates: {', '.join(found)}." if found else ""
 
 
 def caption(study: Study, found: Lines) -> str:
@@ -80,9 +105,15 @@ def caption(study: Study, found: Lines) -> str:
 def table(name: str, root: Path) -> str:
     """A study's table from the committed records; what was not run says so."""
     found = records(root / "records" / "imagenet" / f"{name}.jsonl")
-    if not found:
-        return f"*Not run yet (`adax reproduce imagenet/{name}`).*"
     study = STUDIES[name]
+    if not found:
+        ended = f"records/{UNFINISHED}/imagenet-{name}.jsonl"
+        if not (root / ended).is_file():
+            return f"*Not run yet (`adax reproduce imagenet/{name}`).*"
+        return (
+            f"*Not complete: {len(records(root / ended))} of {len(study.runs())} runs have ended ([they](../{ended})); "
+            f"nothing is said before all have. As `{name}.jsonl` in the folder of `--out` they count as made.*"
+        )
     if name == "tuned":
         tried = records(root / "records" / "imagenet" / "tuning.jsonl")
         study = Study(study.name, tuned_rows(best_rates(tried)), study.recipe, study.seeds, note=study.note)
