@@ -16,6 +16,7 @@ from adaxopt.lab import best_lr
         ({1e-3: 90.0, 1e-2: 91.0, 1e-1: 92.0}, True, (1e-1, True)),
         ({1e-3: 1.0, 1e-2: 2.0}, False, (1e-3, True)),
         ({1e-3: 3.0, 1e-2: 2.0, 1e-1: None}, False, (1e-2, False)),
+        ({1e-3: None, 1e-2: None}, True, (None, False)),
     ],
 )
 def test_the_best_and_whether_it_is_enclosed(scores, higher, expected):
@@ -41,7 +42,30 @@ def test_one_row_a_task(tmp_path):
     ]
     (tmp_path / "language" / "ptb.json").write_text(json.dumps({"rows": rows}))
     text = best_lr.table(tmp_path)
-    assert "ResNet-18, b2·T = 0.78 | 2 each | 0.01* | 0.015 | 1.5 |" in text
+    assert "ResNet-18, b2·T = 0.78 | 2 and 3 | 0.01* | 0.015 | 1.5 |" in text
     assert "LSTM, b2·T = 35 | 3 each | 0.01 | 0.005 | 0.5 |" in text
     assert text.count("\n| [") == 2
     assert text.endswith("at the edge of those tried.")
+
+
+def test_small_tasks_and_rows_that_diverged(tmp_path):
+    assert best_lr.table(tmp_path).startswith("*Not run yet")
+    rows = [
+        {
+            "task": "t",
+            "optimizer": name,
+            "lr": lr,
+            "mean": mean,
+            "diverged": mean is None,
+            "higher_is_better": False,
+        }
+        for name, means in {"adamw": (3.0, 2.0, None), "adaxw": (None, None, None)}.items()
+        for lr, mean in zip((1e-3, 1e-2, 1e-1), means, strict=True)
+    ]
+    (tmp_path / "first_lr.json").write_text(json.dumps({"rows": rows}))
+    (tmp_path / "cifar10").mkdir()
+    line = {"row": "sgdm lr 1", "options": {"lr": 1.0}, "test_accuracy": 90.0}
+    (tmp_path / "cifar10" / "tuning.jsonl").write_text(json.dumps(line) + "\n")  # a study cut short
+    text = best_lr.table(tmp_path)
+    assert text.count("\n") == 2
+    assert text.endswith("b2·T = 2 | 3 each | 0.01 | all diverged |  |")

@@ -325,6 +325,12 @@ def test_a_shorter_study_has_shorter_trials(epochs, trials):
     assert (made.length("final"), made.length("tune")) == (epochs, trials)
 
 
+@pytest.mark.parametrize("epochs", [-1, 3])
+def test_trials_that_are_longer_than_the_runs_are_refused(epochs):
+    with pytest.raises(LabError, match=rf"tune_epochs={epochs}; must be 0 to epochs=2"):
+        grid.Grid("g", "gpt", (grid.Row("sgdm"),), "sgdm", 2, tune_epochs=epochs)
+
+
 def test_rows_with_unequal_budgets_are_refused():
     with pytest.raises(LabError, match="sgdm has 2 rates, each must have 3"):
         grid.Grid("g", "gpt", (grid.Row("sgdm", rates=(0.1, 1.0)),), "sgdm", 1, tune=3)
@@ -378,8 +384,9 @@ def test_a_grid_of_rates_from_end_to_end(book, tmp_path):
     assert adaxw["options"]["betas"] == [0.9, 0.0075]
     assert "verdict" not in adamw
     lines = tables.transformer(content).splitlines()
+    words = {"held": "better", "not held": "worse", "undecided": "undecided"}
     assert (
-        f"| 3 | {adaxw['mean']:.4f} ({adaxw['low']:.4f} to {adaxw['high']:.4f}) | {tables.WORDS[adaxw['verdict']]}"
+        f"| 3 | {adaxw['mean']:.4f} ({adaxw['low']:.4f} to {adaxw['high']:.4f}) | {words[adaxw['verdict']]}"
         in lines[3]
     )
     assert "0.003 (edge), b2 0.0075" in lines[3]

@@ -26,13 +26,15 @@ class Line(NamedTuple):
     adax: Scores
 
 
-def best(scores: Scores, higher: bool) -> tuple[float, bool]:
-    """The best lr, and whether it is at the edge of those tried; runs that diverged have no score.
+def best(scores: Scores, higher: bool) -> tuple[float | None, bool]:
+    """The best lr (None: all diverged), and whether it is at the edge of those tried; a run that diverged has no score.
 
     >>> best({1e-3: 2.0, 1e-2: 1.5, 1e-1: None}, higher=False)
     (0.01, False)
     """
     ended = {lr: score for lr, score in scores.items() if score is not None}
+    if not ended:
+        return None, False
     found = (max if higher else min)(ended, key=lambda lr: ended[lr])
     return found, found in (min(scores), max(scores))
 
@@ -43,13 +45,21 @@ def table(root: Path) -> str:
         "| task | tried | Adam's or AdamW's best | AdaX's or AdaX-W's best | ratio |",
         "|---|---|---|---|---|",
     ]
-    marked = False
-    for line in _all(root):
-        (adam, edge), (adax, other) = best(line.adam, line.higher), best(line.adax, line.higher)
-        cells = [f"{lr:g}{'*' if at_edge else ''}" for lr, at_edge in ((adam, edge), (adax, other))]
-        marked = marked or edge or other
-        lines.append(f"| {line.task} | {len(line.adam)} each | {' | '.join(cells)} | {adax / adam:.2g} |")
-    return "\n".join(lines) + ("\n\n\\* at the edge of those tried." if marked else "")
+    found = [line for line in _all(root) if line.adam and line.adax]
+    if not found:
+        return "*Not run yet (`adax reproduce` lists the studies).*"
+    for line in found:
+        adam, adax = best(line.adam, line.higher), best(line.adax, line.higher)
+        count = [len(line.adam), len(line.adax)]
+        tried = f"{count[0]} each" if count[0] == count[1] else f"{count[0]} and {count[1]}"
+        ratio = f"{adax[0] / adam[0]:.2g}" if adam[0] and adax[0] else ""
+        lines.append(f"| {line.task} | {tried} | {_cell(*adam)} | {_cell(*adax)} | {ratio} |")
+    text = "\n".join(lines)
+    return text + ("\n\n\\* at the edge of those tried." if "* |" in text else "")
+
+
+def _cell(lr: float | None, edge: bool) -> str:
+    return "all diverged" if lr is None else f"{lr:g}{'*' * edge}"
 
 
 def _all(root: Path) -> Iterator[Line]:
@@ -77,7 +87,7 @@ def _small(path: Path) -> Iterator[Line]:
     for task in dict.fromkeys(row["task"] for row in rows):
         mine = [row for row in rows if row["task"] == task]
         means = [
-            {r["lr"]: r["mean"] for r in mine if r["optimizer"] == name and not r["diverged"]}
+            {r["lr"]: None if r["diverged"] else r["mean"] for r in mine if r["optimizer"] == name}
             for name in ("adamw", "adaxw")
         ]
         yield Line(
@@ -100,4 +110,4 @@ def _scores(lines: list[dict[str, Any]], method: str) -> dict[float, float | Non
 def _grid(path: Path, task: str, adam: str, adax: str) -> Iterator[Line]:
     if path.is_file():
         rows = {row["optimizer"]: dict(row["trials"]) for row in json.loads(path.read_text())["rows"]}
-        yield Line(task, False, rows[adam], rows[adax])
+        yield Line(task, False, rows.get(adam, {}), rows.get(adax, {}))

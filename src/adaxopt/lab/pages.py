@@ -141,8 +141,8 @@ def claims(root: Path) -> str:
         counts[verdict] = counts.get(verdict, 0) + 1
     shown = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda c: -c[1]))
     where = "[docs/claims.md](docs/claims.md)"
-    text = f"Of {len(found)} claims with an id so far, the paper's and some of ours beside them: {shown}. "
-    text += f"Each with its rule: {where}. Some of them:"
+    text = f"Of {len(found)} claims of the paper with an id so far: {shown}. "
+    text += f"Each with its rule, and comparisons of our own beside them: {where}. Some of both:"
     return f"{text}\n\n{table(('', 'claim', 'found here', 'verdict'), _headlines(by_id))}"
 
 

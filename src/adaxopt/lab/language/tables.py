@@ -15,8 +15,8 @@ from adaxopt.lab.handover import made_at, not_complete
 from adaxopt.lab.language.studies import ENWIK8, PTB
 
 Record = Mapping[str, Any]
-WORDS = {"held": "better", "not held": "worse", "undecided": "undecided"}
-"""A row's verdict on "better than the baseline", as a table says it."""
+WORDS = {"held": "better", "not held": "worse"}
+"""A row's verdict on "better than the baseline", as a table says it; any other is undecided."""
 
 
 def edge(row: Mapping[str, Any]) -> bool:
@@ -46,7 +46,7 @@ def _range(mean: float, low: float | None, high: float | None, digits: int) -> s
 def _verdict(row: Record, baseline: str) -> str:
     if row["optimizer"] == baseline:
         return "baseline"
-    verdict = WORDS[row.get("verdict", "undecided")]
+    verdict = WORDS.get(row.get("verdict", ""), "undecided")
     if row["diverged"]:
         verdict = f"not better ({row['diverged']} diverged)"
     if "better_by" not in row:
@@ -81,9 +81,8 @@ def _papers_own(record: Record) -> str:
     for row, asked in zip(record["rows"], record["grid"]["rows"], strict=True):
         lr, trials = asked["options"].get("lr"), dict(row["trials"])
         if row["options"] and lr in trials and row["options"]["lr"] != lr:
-            best, own = trials[row["options"]["lr"]], trials[lr]
-            name, better = row["optimizer"], f"{math.exp(best):.0f} at {row['options']['lr']:g}"
-            said.append(f"`{name}` {_perplexity(own)} at {lr:g}, {better}")
+            own, best = _perplexity(trials[lr]), _perplexity(trials[row["options"]["lr"]])
+            said.append(f"`{row['optimizer']}` {own} at {lr:g}, {best} at {row['options']['lr']:g}")
     return (
         f" Validation perplexity at the paper's lr and at the best tried: {'; '.join(said)}." if said else ""
     )
