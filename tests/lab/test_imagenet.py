@@ -141,6 +141,7 @@ def test_a_grouped_norm_has_the_statistics_of_each_part():
         "imagenet.recipe",
         "imagenet.ranks",
         "models.imagenet",
+        "claims",
     ],
 )
 def test_examples_in_docstrings_run(name):
