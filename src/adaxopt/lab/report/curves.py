@@ -42,6 +42,9 @@ def drawn(study: Study, quantity: str, axis: str = "epoch") -> tuple[Chart, str]
     y = alt.Y("mean:Q", title=title, scale=alt.Scale(**limit.scale), axis=y_axis)
     hue, strokes = colour(looks, labels), dash(looks, labels)
     layers: list[Any] = []
+    wide = widths(rows, limit)
+    for r in rows if wide else ():
+        r["stroke"] = wide.get(r["optimizer"], STROKE)
     if any(r["high"] > r["low"] for r in rows):
         if limit.log:  # which has no place for an interval that reaches below zero
             for r in rows:
@@ -49,9 +52,7 @@ def drawn(study: Study, quantity: str, axis: str = "epoch") -> tuple[Chart, str]
         low = alt.Y("low:Q", title=title, scale=alt.Scale(**limit.scale), axis=y_axis)
         band = alt.Chart(data(rows)).mark_area(opacity=0.14, clip=True)
         layers.append(band.encode(x=x, y=low, y2="high:Q", color=hue))
-    wide = widths(rows, limit)
-    stroked = [{**r, "stroke": wide.get(r["optimizer"], STROKE)} for r in rows] if wide else rows
-    line = alt.Chart(data(stroked)).mark_line(clip=True).encode(x=x, y=y, color=hue, strokeDash=strokes)
+    line = alt.Chart(data(rows)).mark_line(clip=True).encode(x=x, y=y, color=hue, strokeDash=strokes)
     if wide:
         line = line.encode(strokeWidth=alt.StrokeWidth("stroke:Q", scale=None, legend=None))
     layers.append(line)
