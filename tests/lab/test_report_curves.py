@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import itertools
 import json
 
@@ -305,6 +306,11 @@ def test_one_look_for_a_method_whoever_made_it_and_another_for_its_second_name(l
     assert one.light != two.light
     assert one.dark != two.dark
     if len(like) < 2:
+        hues = [
+            colorsys.rgb_to_hls(*(int(v.light[i : i + 2], 16) / 255 for i in (1, 3, 5)))[0]
+            for v in (one, two)
+        ]
+        assert 0.1 < abs(hues[0] - hues[1]) < 0.9, "not a shade of the same"
         assert one.dash != two.dash, "where one lies on the other, both are seen"
 
 
