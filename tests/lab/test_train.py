@@ -64,6 +64,25 @@ def plain_loop(given):
     return model, losses, loss.item(), right.float().mean().item()
 
 
+def test_a_sampler_is_told_the_epoch(tmp_path):
+    """Every epoch has an order of its own; a run that was cut goes on in the order of its epoch."""
+    given = spec_of("TinySampler")
+    seen = task.load(given["task"]).loss.__globals__["SEEN"]
+    whole = train.run(given, tmp_path / "a")
+    epochs = [seen[i : i + 3] for i in (0, 3, 6)]
+    assert all(sorted(row for batch in epoch for row in batch) == list(range(48)) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    stop = Stop()
+
+    def progress(step, total, metric):
+        stop.signum = 15 if step >= 5 else None
+
+    with pytest.raises(Interrupted):
+        train.run(given, tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
+    assert content(train.run(given, tmp_path / "b")) == content(whole)
+    assert seen[-1] == seen[8]
+
+
 @pytest.mark.parametrize("optimizer", ["adaxw", "sgdm", "torch:AdamW"])
 def test_the_loop_computes_what_a_plain_one_does(optimizer, tmp_path):
     given = spec_of(optimizer=optimizer)

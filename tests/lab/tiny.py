@@ -7,7 +7,8 @@ import time
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
 
 
 def points(n, seed):
@@ -59,6 +60,24 @@ class TinyLoader(Tiny):
     def data(self):
         loader = DataLoader(Noisy(self.rows, 1), batch_size=16, shuffle=True)
         return {"train": loader, "valid": [points(20, 3)], "test": [points(20, 2), points(12, 4)]}
+
+
+class TinySampler(Tiny):
+    """Its order is a function of the epoch that the sampler is told, as under torch's DistributedSampler."""
+
+    def data(self):
+        x = torch.arange(48.0).reshape(-1, 1).expand(-1, 8)
+        train = TensorDataset(x, (x[:, 0] % 2).long())
+        sampler = DistributedSampler(train, num_replicas=1, rank=0)
+        return {**super().data(), "train": DataLoader(train, batch_size=16, sampler=sampler)}
+
+    def loss(self, model, batch):
+        if model.training:
+            SEEN.append(batch[0][:, 0].tolist())
+        return super().loss(model, batch)
+
+
+SEEN = []
 
 
 class TinyLoss(Tiny):

@@ -89,6 +89,12 @@ class Batches:
     def __len__(self) -> int:
         return self.n
 
+    def set_epoch(self, epoch: int) -> None:
+        """Tell the iterable, or a DataLoader's sampler, which epoch comes, where they want to know."""
+        for one in (self.iterable, getattr(self.iterable, "sampler", None)):
+            if callable(tell := getattr(one, "set_epoch", None)):
+                tell(epoch)
+
     def batches(self, index: torch.Tensor | None, skip: int = 0) -> Iterator[tuple[Any, int]]:
         ready = iter(self.iterable)
         for _ in range(skip):

@@ -144,7 +144,9 @@ class Loop:
     def batches(self) -> Any:
         """The batches of this epoch that are left. The generators end up as they were when the run stopped."""
         index = None
-        if not isinstance(self.train_source, batches.Batches):
+        if isinstance(self.train_source, batches.Batches):
+            self.train_source.set_epoch(self.at.epoch)
+        else:
             index = batches.order(self.train_source.n, self.spec["seed"], self.at.epoch)
         resumed, self.resumed_rng = self.resumed_rng, None
         if resumed and self.at.batch:
