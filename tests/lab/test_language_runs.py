@@ -12,11 +12,12 @@ import sys
 
 import pytest
 import text_sets
+import torch
 
-from adaxopt.lab import grid, spec, train
+from adaxopt.lab import grid, spec, task, train
 from adaxopt.lab.data import text
-from adaxopt.lab.errors import Interrupted
-from adaxopt.lab.language import studies, tables, wakers
+from adaxopt.lab.errors import Interrupted, LabError
+from adaxopt.lab.language import beginnings, studies, tables, wakers
 from adaxopt.lab.settings import Settings
 from adaxopt.lab.signals import Stop
 
@@ -51,6 +52,12 @@ def in_parts(root):
     return {**made, "task_options": {**made["task_options"], "parts": 2}}
 
 
+def carried(root):
+    """In two halves, measured from the state that training is in."""
+    made = in_parts(root)
+    return {**made, "task_options": {**made["task_options"], "begin": "carried"}}
+
+
 def test_a_text_in_parts_is_read_once(tmp_path):
     root = text_sets.benchmark(tmp_path / "set", lines=40)
     halves = train.run(in_parts(root), tmp_path / "runs")
@@ -60,7 +67,7 @@ def test_a_text_in_parts_is_read_once(tmp_path):
     assert 2 * once.metrics[0]["train_loss"] == pytest.approx(first + second, rel=0.02)  # the same windows
 
 
-@pytest.mark.parametrize(("asked", "stop_at"), [(asked, 7), (asked, 50), (in_parts, 30)])
+@pytest.mark.parametrize(("asked", "stop_at"), [(asked, 7), (asked, 50), (in_parts, 30), (carried, 30)])
 def test_resumed_in_the_middle_of_a_text_it_ends_with_the_same_bits(asked, stop_at, tmp_path):
     root = text_sets.benchmark(tmp_path / "set", lines=40)
     whole = train.run(asked(root), tmp_path / "a")
@@ -126,6 +133,53 @@ def test_late_words_are_recorded_and_drawn(tmp_path):
     assert max(map(len, drawn["datasets"].values())) == 3 * len(rows["adam, dense"])
     last = f"{rows['adax, dense, no guard'][-1]['median']:.3g}"
     assert last in tables.late(record).splitlines()[3]
+
+
+# -- where a measure begins -------------------------------------------------------------------------------------------
+
+
+def test_rows_of_a_text_are_read_one_by_one_from_each_beginning(tmp_path):
+    """Against a loop over the rows, each alone with its own state."""
+    made = task.load("language", {**SMALL, "text": "folder", "data": str(text_sets.benchmark(tmp_path))})
+    torch.manual_seed(0)
+    model = made.model()
+    for _, tokens, _, fresh in made.data()["train"]:
+        model.encode(tokens, fresh)
+    windows = made.data()["test"]
+    read = {begin: beginnings.rows_of(model, windows, begin) for begin in ("zero", "carried")}
+    assert model.begin == "zero"
+    assert model.training
+    model.eval()
+    for begin, rows in read.items():
+        assert len(rows) == len(windows.targets)
+        for i, row in enumerate(rows):
+            kept = windows.targets[i] >= 0
+            h, c = (x[:, [i % 4]] * (begin == "carried") for x in (model.h, model.c))
+            with torch.no_grad():
+                out, (_, c) = model.lstm(model.embedding(windows.tokens[[i]]), (h, c))
+                losses = model.softmax.full(model.projection(out)[0][kept], windows.targets[i][kept])
+            assert row["loss"] == pytest.approx(float(losses.mean()), rel=1e-5)
+            assert row["memory"] == pytest.approx(float(c[-1].abs().mean()), rel=1e-5)
+    assert read["zero"] != read["carried"]
+
+
+def test_both_beginnings_are_recorded_and_shown(tmp_path):
+    root = text_sets.benchmark(tmp_path / "set", lines=300)
+    path = beginnings.run(
+        record=str(tmp_path / "z.json"), data=str(root), text="folder", hidden=8, seeds=2, device="cpu"
+    )
+    record = json.loads(path.read_text())
+    assert str(tmp_path) not in path.read_text()
+    assert [net["seed"] for net in record["nets"]] == [0, 1]
+    zero = record["nets"][1]["rows"]["zero"]
+    zero[3]["loss"] += 50.0
+    record["nets"][1]["fallen"]["zero"] = beginnings.fallen(zero)
+    losses = [row["loss"] for row in zero]
+    shown = tables.begun(record).splitlines()
+    assert f"| 1 | {sum(losses) / len(losses):.3f} | {max(losses):.1f} | 1 | " in shown[3]
+    assert shown[2].count("| 0 |") == 3  # the seed, and no row fallen from either
+    with pytest.raises(LabError, match="seeds=0"):
+        beginnings.run(seeds=0)
 
 
 # -- studies ----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from adaxopt.lab import drawn
 from adaxopt.lab.gpt.studies import GPT
 from adaxopt.lab.grid import Grid
 from adaxopt.lab.handover import made_at, not_complete
+from adaxopt.lab.language.model import BEGINNINGS
 from adaxopt.lab.language.studies import ENWIK8, PTB
 
 Record = Mapping[str, Any]
@@ -189,6 +190,32 @@ def late_wakers(root: Path) -> str:
     return late(record) if record else "*Not run yet (`adax reproduce language/late-wakers`).*"
 
 
+def begun(record: Record) -> str:
+    """Loss of the test text and rows that fell out of their mode, from both beginnings, net by net."""
+    rows = []
+    for net in record["nets"]:
+        cells = [str(net["seed"])]
+        for begin in BEGINNINGS:
+            losses = [row["loss"] for row in net["rows"][begin]]
+            cells += [f"{sum(losses) / len(losses):.3f}", f"{max(losses):.1f}", str(net["fallen"][begin])]
+        rows.append(cells)
+    said = [
+        f"{what}, {begin}" for begin in BEGINNINGS for what in ("nats per word", "worst row", "rows fallen")
+    ]
+    count, steps = len(record["nets"][0]["rows"]["zero"]), record["nets"][0]["steps"]
+    device = record["environment"]["hardware"]["device"]
+    return (
+        _table(("seed", *said), rows)
+        + f"\n\nThe test text in {count} rows after {steps} steps of Adam at lr {record['lr']:g}; {device}. "
+        "`adax reproduce language/zero-state`."
+    )
+
+
+def zero_state(root: Path) -> str:
+    record = _read(root, "language/zero_state.json")
+    return begun(record) if record else "*Not run yet (`adax reproduce language/zero-state`).*"
+
+
 def gpt(root: Path) -> str:
     return _study(root, "gpt/gpt", GPT, transformer)
 
@@ -211,6 +238,7 @@ SECTIONS = {
     "language-words": enwik8,
     "language-speed": speed,
     "late-wakers": late_wakers,
+    "zero-state": zero_state,
     "gpt": gpt,
     "gpt-guide": gpt_guide,
 }
