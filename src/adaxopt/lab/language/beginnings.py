@@ -5,7 +5,7 @@ there later, a row of text can fall into a mode in which the memory of the secon
 come back. Seen first in a net of the paper's size after 215 steps of Adam at lr 1.58e-3, on a CPU: one row of 32 at 23
 nats per word, the others at 6.6, and the same row at 7.3 when it is read from training's own state.
 
-    adax reproduce language/zero-state          the paper's model after a fifth of enwik8's words; a GPU, a minute
+    adax reproduce language/zero-state          the paper's model after a fifth of enwik8's words; a GPU
 """
 
 from __future__ import annotations
