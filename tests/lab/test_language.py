@@ -251,7 +251,7 @@ def test_a_measure_begins_at_zero_or_in_the_state_of_training(rows):
     """Against the LSTM called with that state; a measure of more rows than training has takes them again."""
     text, other = torch.randint(0, 20, (3, 7)), torch.randint(0, 20, (rows, 4))
     for begin in ("zero", "carried"):
-        model = small_model(begin=begin)
+        model = small_model(eval_state=begin)
         model.encode(text, fresh=True)
         _, (h, c) = model.lstm(model.embedding(text))
         state = tuple(torch.cat([x, x], 1)[:, :rows] * (begin == "carried") for x in (h, c))
@@ -266,8 +266,8 @@ def test_a_measure_begins_at_zero_or_in_the_state_of_training(rows):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"begin": "training"}, "begin.*training.*zero.*carried"),
-        ({"measured": -1}, "measured=-1: must be >= 0"),
+        ({"eval_state": "training"}, "eval_state.*training.*zero.*carried"),
+        ({"eval_words": -1}, "eval_words=-1: must be >= 0"),
     ],
 )
 def test_options_of_a_measure_that_cannot_be(options, words):
@@ -275,13 +275,13 @@ def test_options_of_a_measure_that_cannot_be(options, words):
         task.load("language", options)
 
 
-@pytest.mark.parametrize("measured", [0, 40])
-def test_a_measure_of_the_first_words_alone(measured, tmp_path):
+@pytest.mark.parametrize("eval_words", [0, 40])
+def test_a_measure_of_the_first_words_alone(eval_words, tmp_path):
     root = text_sets.benchmark(tmp_path / "set")
-    made = task.load("language", {**SMALL, "text": "folder", "data": str(root), "measured": measured})
+    made = task.load("language", {**SMALL, "text": "folder", "data": str(root), "eval_words": eval_words})
     corpus, found = made.corpus(), made.data()
     for split, ids in (("valid", corpus.valid), ("test", corpus.test)):
-        expected = ids[:measured] if measured else ids
+        expected = ids[:eval_words] if eval_words else ids
         words = found[split].targets.flatten()
         assert words[words >= 0].tolist() == expected.tolist()
     assert found["train"].words > 40

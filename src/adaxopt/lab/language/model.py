@@ -4,7 +4,8 @@
 
 The hidden state goes on from one window of text to the next, without its gradient, until a window says that the text
 begins anew. The state of training is part of the model's checkpoint, so that a resumed run goes on within a text;
-evaluation has one of its own, which begins at zero (`begin="zero"`) or as the one that training is in ("carried").
+evaluation has one of its own, which begins at zero (`eval_state="zero"`) or as the one that training is in ("carried";
+more rows of text than training has take its rows again, from the first).
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from adaxopt.lab.errors import unknown
 from adaxopt.lab.language.softmax import Output
 
-BEGINNINGS = ("zero", "carried")
+STATES = ("zero", "carried")
 State = tuple[Tensor, Tensor]
 
 
@@ -36,12 +36,10 @@ class Language(nn.Module):
         dropout: float = 0.01,
         samples: int = 8192,
         sparse: bool = True,
-        begin: str = "zero",
+        eval_state: str = "zero",
     ) -> None:
         super().__init__()
-        if begin not in BEGINNINGS:
-            raise unknown("begin", begin, BEGINNINGS)
-        self.begin = begin
+        self.eval_state = eval_state
         self.embedding = nn.Embedding(vocabulary, embedding, sparse=sparse)
         nn.init.uniform_(self.embedding.weight, -(embedding**-0.5), embedding**-0.5)
         between = dropout if layers > 1 else 0.0
@@ -77,7 +75,9 @@ class Language(nn.Module):
         if fresh or self.apart is None:
             rows = torch.arange(len(tokens), device=self.h.device) % self.h.shape[1]
             h, c = self.h[:, rows], self.c[:, rows]
-            self.apart = (h, c) if self.begin == "carried" else (torch.zeros_like(h), torch.zeros_like(c))
+            self.apart = (
+                (h, c) if self.eval_state == "carried" else (torch.zeros_like(h), torch.zeros_like(c))
+            )
         return self.apart
 
     def forward(self, tokens: Tensor, targets: Tensor, keep: Tensor | None, fresh: bool) -> Tensor:

@@ -61,7 +61,13 @@ ENWIK8 = replace(
     epochs=5,
     tune=5,
     rows=tuple(replace(row, rates=ADAM_RATES if row.b2_steps is None else ADAX_RATES) for row in ROWS),
-    task_options={"text": "enwik8", "limit": 2_750_000, "parts": 5, "measured": 200_000, "begin": "carried"},
+    task_options={
+        "text": "enwik8",
+        "limit": 2_750_000,
+        "parts": 5,
+        "eval_words": 200_000,
+        "eval_state": "carried",
+    },
     title="Words of enwik8, a stand-in for One Billion Word",
     note="The first 2.75 million words, once, measured after every fifth on 200,000; those seen fewer than 3 times are "
     "<unk>. Five learning rates each.",

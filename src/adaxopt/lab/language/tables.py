@@ -12,7 +12,8 @@ from adaxopt.lab import drawn
 from adaxopt.lab.gpt.studies import GPT
 from adaxopt.lab.grid import Grid
 from adaxopt.lab.handover import made_at, not_complete
-from adaxopt.lab.language.model import BEGINNINGS
+from adaxopt.lab.language import beginnings
+from adaxopt.lab.language.model import STATES
 from adaxopt.lab.language.studies import ENWIK8, PTB
 
 Record = Mapping[str, Any]
@@ -191,24 +192,28 @@ def late_wakers(root: Path) -> str:
 
 
 def begun(record: Record) -> str:
-    """Loss of the test text and rows that fell out of their mode, from both beginnings, net by net."""
+    """Loss of the test text and rows that fell out of their mode, from both states, net by net."""
     rows = []
     for net in record["nets"]:
         cells = [str(net["seed"])]
-        for begin in BEGINNINGS:
-            losses = [row["loss"] for row in net["rows"][begin]]
-            cells += [f"{sum(losses) / len(losses):.3f}", f"{max(losses):.1f}", str(net["fallen"][begin])]
+        for state in STATES:
+            read = net["rows"][state]
+            ends = [row["loss"] for row in read]
+            mean, worst = beginnings.mean(read), None if None in ends else max(ends)
+            cells += [_nats(mean, 3), _nats(worst, 1), str(net["fallen"][state])]
         rows.append(cells)
-    said = [
-        f"{what}, {begin}" for begin in BEGINNINGS for what in ("nats per word", "worst row", "rows fallen")
-    ]
-    count, steps = len(record["nets"][0]["rows"]["zero"]), record["nets"][0]["steps"]
-    device = record["environment"]["hardware"]["device"]
+    said = [f"{what}, {state}" for state in STATES for what in ("nats per word", "worst row", "rows fallen")]
+    net, options, far = record["nets"][0], record["task_options"], f"{beginnings.FAR:g}"
     return (
         _table(("seed", *said), rows)
-        + f"\n\nThe test text in {count} rows after {steps} steps of Adam at lr {record['lr']:g}; {device}. "
-        "`adax reproduce language/zero-state`."
+        + f"\n\nThe test text ({options['text']}) in {len(net['rows']['zero'])} rows after {net['steps']} steps of "
+        f"Adam at lr {record['lr']:g}, {options['hidden']:,} units; a row has fallen at {far} nats above the middle one. "
+        f"{record['environment']['hardware']['device']}. `adax reproduce language/zero-state`."
     )
+
+
+def _nats(value: float | None, digits: int) -> str:
+    return "no number" if value is None else f"{value:.{digits}f}"
 
 
 def zero_state(root: Path) -> str:
