@@ -207,8 +207,8 @@ def begun(record: Record) -> str:
     return (
         _table(("seed", *said), rows)
         + f"\n\nThe test text ({options['text']}) in {len(net['rows']['zero'])} rows after {net['steps']} steps of "
-        f"Adam at lr {record['lr']:g}, {options['hidden']:,} units; a row has fallen at {far} nats above the middle one. "
-        f"{record['environment']['hardware']['device']}. `adax reproduce language/zero-state`."
+        f"Adam at lr {record['lr']:g}, {options['hidden']:,} units; a row has fallen at {far} nats above the middle "
+        f"one. {record['environment']['hardware']['device']}. `adax reproduce language/zero-state`."
     )
 
 
