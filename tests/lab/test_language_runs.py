@@ -352,6 +352,8 @@ def test_from_the_command_line(tmp_path):
         "language.sampler",
         "language.windows",
         "language.tables",
+        "language.beginnings",
+        "markdown",
         "gpt.muon",
     ],
 )

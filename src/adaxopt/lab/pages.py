@@ -20,23 +20,11 @@ from adaxopt.lab.claims import OURS
 from adaxopt.lab.drawn import picture
 from adaxopt.lab.imagenet import tables as picture_tables
 from adaxopt.lab.language import tables as text_tables
+from adaxopt.lab.markdown import read, table
 from adaxopt.lab.voc import tables as voc_tables
 from adaxopt.zoo import METHODS, Method
 
 Row = Iterable[Any]
-
-
-def table(head: Row, rows: Iterable[Row]) -> str:
-    lines = ["| " + " | ".join(str(c) for c in head) + " |"]
-    lines.append("|" + "---|" * len(list(head)))
-    lines += ["| " + " | ".join(str(c) for c in row) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def read(root: Path, name: str) -> Any:
-    """A record, or None where it was not made yet."""
-    path = root / "records" / name
-    return json.loads(path.read_text()) if path.exists() else None
 
 
 # -- from the code ----------------------------------------------------------------------------------------------
