@@ -259,6 +259,30 @@ def test_the_studies_are_fair_and_can_be_made():
     assert {row.task_options["sparse"] for row in studies.ROWS} == {True, False}
 
 
+def test_the_largest_lr_that_does_not_break():
+    assert grid.largest_lr({1e-3: 1.1, 2e-3: 1.0, 4e-3: 1.24, 8e-3: 1.26}, 0.25) == 4e-3
+    assert grid.largest_lr({1e-3: 1.1, 2e-3: None}, 0.25) == 1e-3
+    assert grid.largest_lr({1e-3: None}, 0.25) is None
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "second", "expected"),
+    [
+        ("sgdm", 0.0, "0.1 (edge)"),
+        ("nosadam", 0.1, "0.1 (edge), c 0.1"),
+        ("adaxw@b2T=1", 5e-4, "0.1 (edge), b2 0.0005"),
+        ("adaxopt.lab.gpt.muon:MuonAdamW", 0.95, "0.1 (edge), b2 0.95"),
+    ],
+)
+def test_a_rows_settings_in_the_methods_own_words(optimizer, second, expected):
+    row = {
+        "optimizer": optimizer,
+        "options": {"lr": 0.1, "betas": [0.9, second]},
+        "trials": [[0.01, 1.0], [0.1, 0.5]],
+    }
+    assert tables._lr(row) == expected
+
+
 def test_enwik8_is_measured_as_its_page_says():
     study = studies.ENWIK8
     measure = {key: study.task_options[key] for key in ("eval_state", "eval_words", "parts", "limit")}

@@ -15,6 +15,7 @@ from adaxopt.lab.language import beginnings
 from adaxopt.lab.language.model import STATES
 from adaxopt.lab.language.studies import ENWIK8, PTB
 from adaxopt.lab.markdown import read, table
+from adaxopt.zoo import METHODS
 
 Record = Mapping[str, Any]
 WORDS = {"held": "better", "not held": "worse"}
@@ -48,10 +49,15 @@ def _verdict(row: Record, baseline: str) -> str:
 
 
 def _lr(row: Record) -> str:
+    """The lr and the second of betas, by the method's own word for it; none where there is no second moment."""
     if not row["options"]:
         return "not run"
     mark = " (edge)" if edge(row) else ""
-    return f"{row['options']['lr']:g}{mark}, b2 {row['options']['betas'][1]:g}"
+    method = METHODS.get(row["optimizer"].partition("@")[0])
+    if method and method.rule.memory is None:
+        return f"{row['options']['lr']:g}{mark}"
+    word = next((word for word, place in method.names.items() if place), "b2") if method else "b2"
+    return f"{row['options']['lr']:g}{mark}, {word} {row['options']['betas'][1]:g}"
 
 
 def words(record: Record) -> str:
