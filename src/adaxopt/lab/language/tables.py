@@ -196,7 +196,7 @@ def begun(record: Record) -> str:
             read = net["rows"][state]
             ends = [row["loss"] for row in read]
             mean, worst = beginnings.mean(read), None if None in ends else max(ends)
-            cells += [_nats(mean, 3), _nats(worst, 1), str(net["fallen"][state])]
+            cells += [_nats(mean, 3), _nats(worst, 1), str(beginnings.fallen(read))]
         rows.append(cells)
     said = [f"{what}, {state}" for state in STATES for what in ("nats per word", "worst row", "rows fallen")]
     net, options, far = record["nets"][0], record["task_options"], f"{beginnings.FAR:g}"
