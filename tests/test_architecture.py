@@ -97,7 +97,16 @@ def test_public_names():
 
 def test_no_backend_knows_a_method_by_name():
     """A backend receives numbers, never a method's name or a beta."""
-    backends = ("foreach", "fused_cpu", "operators", "precision", "kernel", "fused_cuda", "rounding")
+    backends = (
+        "foreach",
+        "fused_cpu",
+        "operators",
+        "precision",
+        "kernel",
+        "fused_cuda",
+        "rounding",
+        "sleepers",
+    )
     names = set(METHODS) - {"adam", "amsgrad"}  # torch's own kernels carry these words
     for backend in backends:
         path = SOURCE / "torch" / f"{backend}.py"

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from adaxopt.rule import Numbers
-from adaxopt.torch import fused_cpu, operators, precision, state
+from adaxopt.torch import fused_cpu, operators, precision, sleepers, state
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -68,7 +68,7 @@ def on_device(optimizer: Engine, group: Group, among: list[Tensor] | None, scale
         n = Numbers._make(
             list(x.to(work).unbind()) if isinstance(x, Tensor) and x.dim() == 1 else x for x in n
         )
-        update(optimizer, group, taken, n, range(len(members)))
+        update(optimizer, group, taken, n, dict.fromkeys(range(len(members))))
 
 
 def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor | None) -> None:
@@ -86,7 +86,9 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
     if scale is not None:
         grads[:] = [unscaled(g, scale) for g in grads]
     times = _advance(lists.steps)
-    asleep = _look_for_sleepers(optimizer, group, lists, times)
+    asleep: Sequence[sleepers.Sleepers | None] = [None] * len(params)
+    if group["wake"] and lists.vs:
+        asleep = sleepers.look(optimizer._guarded, params, lists.vs, times, plain)
     buckets: dict[tuple[Any, ...], list[int]] = {}
     for i, (p, g) in enumerate(zip(params, grads, strict=True)):
         key = (times[i], p.device, p.dtype, g.dtype, lists.moment(i).dtype, type(p))
@@ -102,7 +104,11 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
                 if not left:
                     continue
                 taken, some = taken.pick(left), [some[i] for i in left]
-            update(optimizer, group, taken, n, [at for at, i in enumerate(some) if asleep[i]])
+            update(optimizer, group, taken, n, {at: asleep[i] for at, i in enumerate(some) if asleep[i]})
+        for i in members:
+            known = asleep[i]
+            if known is not None:
+                known.settle(lists.vs[i], n.k)
 
 
 def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
@@ -164,29 +170,8 @@ def _step_rows(optimizer: Engine, group: Group, p: Tensor, scale: Tensor | None)
     operators.row_step(p, g, entry, optimizer.method, floats(group), optimizer._place(p))
 
 
-def _look_for_sleepers(optimizer: Engine, group: Group, lists: Lists, times: list[float]) -> list[bool]:
-    """Which parameters still hold a v of exactly 0, and so need the guard against late wakers.
-
-    Looked up after the first step and at powers of two, and only for those that still held one: v does not return
-    to 0 while time goes on, so an ordinary net pays for one look.
-    """
-    if not group["wake"] or not lists.vs:
-        return [False] * len(times)
-    guarded = optimizer._guarded
-    found = []
-    for p, v, time in zip(lists.params, lists.vs, times, strict=True):
-        sleeps = guarded.get(p)
-        if time <= 1:
-            sleeps = False  # k_1 = 1 wakes everything
-            guarded.pop(p, None)
-        elif sleeps is None or (sleeps and _power_of_two(int(time) - 1)):
-            sleeps = guarded[p] = bool((plain(v) == 0).any())
-        found.append(sleeps)
-    return found
-
-
 def _update_fused(
-    optimizer: Engine, group: Group, taken: Lists, n: Numbers, asleep: Sequence[bool]
+    optimizer: Engine, group: Group, taken: Lists, n: Numbers, asleep: Sequence[sleepers.Sleepers | None]
 ) -> list[int]:
     """Step what torch's CPU kernel can serve; return the positions that it cannot."""
     everything = list(range(len(taken.params)))
@@ -221,12 +206,18 @@ def _update_fused(
             tops,
             n,
             maximize=group["maximize"],
-            wake=[at for at, i in enumerate(keep) if asleep[i]],
+            wake={at: asleep[i] for at, i in enumerate(keep) if asleep[i]},
         )
     return left
 
 
-def update(optimizer: Engine, group: Group, taken: Lists, n: Numbers, wake: Sequence[int]) -> None:
+def update(
+    optimizer: Engine,
+    group: Group,
+    taken: Lists,
+    n: Numbers,
+    wake: sleepers.Guarded,
+) -> None:
     """The foreach form on local, real-valued parts."""
     params, maximize, project = taken.params, group["maximize"], optimizer._project
     low = any(some and some[0].dtype in state.LOW for some in (params, taken.ms, taken.vs))
@@ -267,7 +258,7 @@ def update(optimizer: Engine, group: Group, taken: Lists, n: Numbers, wake: Sequ
         rounding,
         maximize=maximize,
         olds=olds,
-        wake=wake if group["wake"] and vs else (),
+        wake=wake if group["wake"] and vs else {},
         project=project,
     )
 
@@ -301,10 +292,6 @@ def plain(t: Tensor) -> Tensor:
 
 def _name(dtype: torch.dtype) -> str:
     return "float64" if dtype == torch.float64 else "float32"
-
-
-def _power_of_two(t: int) -> bool:
-    return t & (t - 1) == 0
 
 
 def traced(group: Group, time: Tensor) -> Group:

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
-from adaxopt.torch import checkpoint, dispatch, operators, options, state
+from adaxopt.torch import checkpoint, dispatch, operators, options, sleepers, state
 from adaxopt.torch.foreach import Project
 from adaxopt.torch.plans import GroupPlan
 from adaxopt.zoo import Method
@@ -136,7 +136,7 @@ class Engine(Optimizer):
         self._announce_scaling()
 
     def _forget_caches(self) -> None:
-        self._guarded: dict[Tensor, bool] = {}
+        self._guarded: dict[Tensor, sleepers.Sleepers | None] = {}
         self._plans: dict[int, GroupPlan] = {}
         self._known: tuple[list[Any], list[Any]] = [], []  # who had state when plans were made, and which
         self._places: dict[Tensor, int] = {}

@@ -6,13 +6,14 @@ Numbers are floats shared by the whole list (a plain step), or one 0-d tensor pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from adaxopt.rule import Numbers
+from adaxopt.torch import sleepers
 
 Project = Callable[[Tensor, Tensor], Tensor]
 
@@ -27,7 +28,7 @@ def update(
     *,
     maximize: bool = False,
     olds: list[Tensor] | None = None,
-    wake: Sequence[int] = (),
+    wake: sleepers.Guarded,
     project: Project | None = None,
 ) -> None:
     """One step. `ms`, `vs`, `tops` are empty where a method keeps none; `wake` are positions to be guarded.
@@ -70,9 +71,11 @@ def update(
             for x in xs:
                 x.copy_(project(x, torch.ones_like(x)))
         return
-    for i in wake:
+    for i, known in wake.items():
         if torch.compiler.is_compiling():
             vs[i].copy_(torch.where(vs[i] == 0, squares[i], vs[i]))
+        elif sleepers.served(vs[i]):
+            sleepers.wake(vs[i], squares[i], known, square=False)
         else:  # no temporary but the mask
             torch.where(vs[i] == 0, squares[i], vs[i], out=vs[i])
     if isinstance(n.k, float):

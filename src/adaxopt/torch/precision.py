@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from adaxopt.rule import Numbers
-from adaxopt.torch import foreach
+from adaxopt.torch import foreach, sleepers
 from adaxopt.torch.rounding import stochastic_
 from adaxopt.torch.state import LOW
 
@@ -49,7 +49,7 @@ def update(
     *,
     maximize: bool = False,
     olds: list[Tensor] | None = None,
-    wake: Sequence[int] = (),
+    wake: sleepers.Guarded,
     project: foreach.Project | None = None,
 ) -> None:
     """`foreach.update` on tensors of any floating dtype."""

@@ -1,0 +1,338 @@
+"""The guard against late wakers, to the bit: what looks at few places against what looks at all of them.
+
+The oracle is the sentence itself, with a mask and no memory: v <- g^2 where v is 0.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+
+import pytest
+import torch
+
+from adaxopt import create
+from adaxopt.torch import sleepers
+
+SHAPES = ((24, 40), (8, 6, 3, 3), (17,))
+STEPS = 40
+ONE = 3
+"""The place that sleeps where one does."""
+
+
+def plainly(v, g, known, *, square, x=None, l2=0.0):
+    if l2:
+        g = g.add(x, alpha=l2)
+    v.copy_(torch.where(v == 0, g * g if square else g, v))
+
+
+def begins(pattern, n):
+    """At which step each of n coordinates has its first gradient; beyond the end: never."""
+    i = torch.arange(n)
+    few = torch.where(i % 41 == ONE, 3 + i % 29, 1)  # one wakes between and at the powers of two
+    return {
+        "one": torch.where(i == ONE, 99, 1),
+        "few": few,
+        "few, long": torch.where(i % 41 == ONE, 99, 1),
+        "half": torch.where(i < n // 2, 99, 1),
+        "half, waking": torch.where(i % 2 == 0, 2 + i % 37, 1),
+        "all": torch.full((n,), 99),
+        "all, waking": 2 + i % 37,
+    }[pattern]
+
+
+PATTERNS = ("one", "few", "few, long", "half, waking", "all", "all, waking")
+
+
+@functools.lru_cache(maxsize=400)  # both runs see the same; nobody writes to it
+def gradient(shape, pattern, t, dtype, special):
+    n = torch.Size(shape).numel()
+    g = torch.randn(n, generator=torch.Generator().manual_seed(1000 * t + n), dtype=torch.float64)
+    g = torch.where(begins(pattern, n) <= t, g, 0.0)
+    if special and t >= 6:
+        sleeper = int(begins(pattern, n).argmax())
+        for place, value in ((0, special), (sleeper, special if t == 9 else g[sleeper])):
+            g[place] = value
+    if dtype.is_complex:
+        g = torch.complex(g, 0.5 * g)
+    return g.to(dtype).reshape(shape)
+
+
+def laid_out(t, layout):
+    if layout == "transposed":
+        return t.transpose(0, -1).contiguous().transpose(0, -1) if t.dim() > 1 else t
+    if layout == "gaps":
+        return torch.stack([t, t], dim=-1)[..., 0]
+    if layout == "channels_last" and t.dim() == 4:
+        return t.contiguous(memory_format=torch.channels_last)
+    return t.clone()
+
+
+def trained(
+    pattern, name="adaxw", dtype=torch.float32, layout="", special=0.0, between=None, steps=STEPS, **options
+):
+    """Parameters and state after `steps`; `between(t, optimizer, params)` may change something, or the optimizer."""
+    origin = 0.0 if options.get("decay") == "l2" or name == "adax" else 1.0  # with L2 only an x of 0 sleeps
+    params = []
+    for shape in SHAPES:
+        start = torch.linspace(-1, 1, torch.Size(shape).numel()).reshape(shape) * origin
+        params.append(torch.nn.Parameter(laid_out(start.to(dtype), layout)))
+    optimizer = create(name, params, **{"lr": 0.01, "wake": True, **options})
+    for t in range(1, steps + 1):
+        for p, shape in zip(params, SHAPES, strict=False):  # a late parameter keeps its gradient
+            p.grad = laid_out(
+                gradient(shape, pattern, t, dtype, special), "" if layout == "mixed" else layout
+            )
+        if between is not None:
+            optimizer, params = between(t, optimizer, params) or (optimizer, params)
+        optimizer.step()
+    return optimizer, params
+
+
+def contents(optimizer, params):
+    found = []
+    for p in params:
+        entry = optimizer.state[p]
+        found += [p.detach(), *(entry[k] for k in sorted(entry) if k != "step")]
+    return found
+
+
+def bits(t):
+    t = torch.view_as_real(t) if t.is_complex() else t
+    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[t.element_size()]
+    return torch.where(t.isnan(), -1, t.contiguous().view(whole))  # whichever NaN
+
+
+def same_bits(monkeypatch, *arguments, **options):
+    """Run it twice, the second time by the oracle; return the first."""
+    ours = trained(*arguments, **options)
+    with monkeypatch.context() as patched:
+        patched.setattr(sleepers, "wake", plainly)
+        theirs = trained(*arguments, **options)
+    for a, b in zip(contents(*ours), contents(*theirs), strict=True):
+        assert torch.equal(bits(a), bits(b))
+    return ours
+
+
+def lists(optimizer):
+    return [k.places for k in optimizer._guarded.values() if k is not None and k.places is not None]
+
+
+ROWS = {
+    "fused": {},
+    "foreach": dict(foreach=True),
+    "for-loop": dict(foreach=False),
+    "capturable": dict(capturable=True),
+    "float64": dict(dtype=torch.float64),
+    "maximize": dict(maximize=True, weight_decay=0.1),
+    "l2": dict(name="adax", weight_decay=0.1),
+    "l2, maximize": dict(name="adax", weight_decay=0.1, maximize=True),
+    "l2, foreach": dict(name="adax", weight_decay=0.1, foreach=True, maximize=True),
+    "transposed": dict(layout="transposed"),
+    "channels_last": dict(layout="channels_last"),
+    "gaps": dict(layout="gaps"),
+    "gradient laid out otherwise": dict(layout="mixed"),
+    "bf16": dict(dtype=torch.bfloat16, rounding="kahan"),
+    "bf16, stochastic": dict(dtype=torch.bfloat16, rounding="stochastic"),
+    "bf16 state": dict(state_dtype=torch.bfloat16),
+    "complex": dict(dtype=torch.complex64),
+    "clipped": dict(clip_update=1.0),
+    "padax": dict(name="padax"),
+    "amsgrad": dict(name="amsgrad"),
+    "amsgrad, foreach": dict(name="amsgrad", foreach=True),
+    "a memory that fades to 0": dict(name="adam", betas=(0.9, 0.01)),
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("row", ROWS)
+def test_the_bits_are_those_of_a_mask(row, pattern, monkeypatch):
+    monkeypatch.setattr(sleepers, "PIECE", 100)
+    same_bits(monkeypatch, pattern, **ROWS[row])
+
+
+@pytest.mark.parametrize("special", [float("nan"), float("inf"), -float("inf"), 1e-30, 1e30])
+@pytest.mark.parametrize("pattern", ["one", "few", "half"])
+@pytest.mark.parametrize("row", ["fused", "foreach", "l2", "amsgrad"])
+def test_gradients_that_are_no_ordinary_numbers(row, pattern, special, monkeypatch):
+    """An awake coordinate has them at every step, a sleeper once; 1e-30 is too small to be squared."""
+    same_bits(monkeypatch, pattern, special=special, **ROWS[row])
+
+
+@pytest.mark.parametrize("row", ["fused", "foreach", "transposed", "complex", "l2", "clipped"])
+def test_few_sleepers_are_all_that_is_looked_at(row, monkeypatch):
+    def never(*_):
+        raise AssertionError("looked everywhere")
+
+    monkeypatch.setattr(sleepers, "_wake_anywhere", never)
+    monkeypatch.setattr(sleepers, "FEW", 0.1)
+    optimizer, params = trained("few, long", **ROWS[row])
+    halves = 2 if params[0].is_complex() else 1
+    assert sum(map(len, lists(optimizer))) >= halves * sum(-(-p.numel() // 41) for p in params) - 1
+
+
+def test_who_wakes_leaves_the_list():
+    optimizer, params = trained("few", steps=18)  # looked for at 17, waking at 3 + i % 29
+    long = [int((begins("few", p.numel()) > 18).sum()) for p in params]
+    assert [len(found) for found in lists(optimizer)] == [n for n in long if n]
+
+
+def zeros_in_place(t, optimizer, params):
+    if t in (6, 23):
+        optimizer.state[params[0]]["exp_avg_sq"].view(-1)[7:11] = 0
+
+
+def zeros_from_a_view(t, optimizer, params):
+    if t == 20:
+        optimizer.state[params[1]]["exp_avg_sq"].detach()[2].zero_()
+
+
+def zeros_in_its_place(t, optimizer, params):
+    if t == 20:
+        v = optimizer.state[params[0]]["exp_avg_sq"].clone()
+        optimizer.state[params[0]]["exp_avg_sq"] = v.mul_(torch.arange(v.shape[1]) > 4)
+
+
+def zeros_as_data(t, optimizer, params):
+    if t == 20:
+        v = optimizer.state[params[0]]["exp_avg_sq"]
+        v.data = v.data * (torch.arange(v.shape[1]) > 4)
+
+
+def another_in_the_same_memory(t, optimizer, params):
+    """With as many changes, too."""
+    if t == 20:
+        v = optimizer.state[params[0]]["exp_avg_sq"]
+        other = optimizer.state[params[0]]["exp_avg_sq"] = v.data
+        other[:, 5] = 0
+        while other._version < v._version:
+            other.add_(0)
+
+
+def a_checkpoint(t, optimizer, params):
+    if t == 20:
+        saved = copy.deepcopy(optimizer.state_dict())
+        saved["state"][0]["exp_avg_sq"][:, 5] = 0
+        optimizer.load_state_dict(saved)
+
+
+def a_copy(t, optimizer, params):
+    if t == 20:
+        optimizer, params = copy.deepcopy((optimizer, params))
+        optimizer.state[params[0]]["exp_avg_sq"][:, 5] = 0
+        return optimizer, params
+
+
+def a_pickle(t, optimizer, params):
+    if t == 20:
+        return pickle.loads(pickle.dumps((optimizer, params)))
+
+
+def another_group(t, optimizer, params):
+    if t == 20:
+        late = torch.nn.Parameter(torch.ones(50))
+        late.grad = torch.arange(50.0)
+        optimizer.add_param_group({"params": [late]})
+        params = [*params, late]
+    return optimizer, params
+
+
+def another_path(t, optimizer, params):
+    optimizer.param_groups[0]["foreach"] = True if t % 7 > 3 else None
+
+
+def no_guard_for_a_while(t, optimizer, params):
+    optimizer.param_groups[0]["wake"] = not 12 < t < 20
+
+
+def another_optimizer(t, optimizer, params):
+    """A copy that shares the state steps in between."""
+    if t % 8 == 0:
+        other = create("adaxw", params, lr=0.01)
+        other.state = optimizer.state
+        other.step()
+
+
+def a_new_memory(t, optimizer, params):
+    if t == 20:
+        optimizer.restart_memory()
+
+
+def a_large_gain(t, optimizer, params):
+    """Time goes back to where v fades fast."""
+    if t == 20:
+        optimizer.state[params[0]]["step"].fill_(1)
+
+
+CHANGES = (
+    zeros_in_place,
+    zeros_from_a_view,
+    zeros_in_its_place,
+    zeros_as_data,
+    another_in_the_same_memory,
+    a_checkpoint,
+    a_copy,
+    a_pickle,
+    another_group,
+    another_path,
+    no_guard_for_a_while,
+    another_optimizer,
+    a_new_memory,
+    a_large_gain,
+)
+
+
+@pytest.mark.parametrize("pattern", ["one", "few", "few, long", "half, waking"])
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_list_is_not_believed_when_something_changed(change, pattern, monkeypatch):
+    same_bits(monkeypatch, pattern, between=change)
+
+
+def test_zeros_that_nobody_could_see_are_found_at_the_next_look():
+    """`.data` counts no change: what it zeroes sleeps unguarded until the next power of two."""
+
+    def behind(t, optimizer, params):
+        if t == 20:
+            optimizer.state[params[0]]["exp_avg_sq"].data[0, 7] = 0
+            assert all(7 not in found for found in lists(optimizer))
+        if t >= 20:
+            params[0].grad[0, 7] = 0.0
+
+    optimizer, _ = trained("one", between=behind, steps=33)
+    assert lists(optimizer)[0].tolist() == [ONE, 7]
+
+
+def test_a_memory_that_fades_makes_no_lists_that_last():
+    """From a gain of one half, the smallest number is rounded away: k = 0.99 brings v to 0 in twenty steps."""
+
+    def quiet(t, optimizer, params):
+        if 5 < t < 36:
+            params[0].grad[:, 5] = 0.0
+
+    optimizer, params = trained("one", name="adam", betas=(0.9, 0.01), between=quiet)
+    assert not lists(optimizer)
+    assert (optimizer.state[params[0]]["exp_avg_sq"][:, 5] > 0).all()  # awake again: and guarded when it woke
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        same_bits(monkeypatch, "one", name="adam", betas=(0.9, 0.01), between=quiet)
+
+
+def test_16_bits_may_be_rounded_to_0_by_chance(monkeypatch):
+    """v at the smallest number that bfloat16 holds loses it at one step in 1/k, and sleeps again."""
+
+    def faint(t, optimizer, params):
+        if t < 31:
+            params[0].grad[:, 5:7] = 1e-20 if t < 6 else 0.0
+        if t == 31:
+            lost.append(int((optimizer.state[params[0]]["exp_avg_sq"][:, 5:7] == 0).sum()))
+
+    lost = []
+    same_bits(monkeypatch, "one", between=faint, state_dtype=torch.bfloat16)
+    assert min(lost) > 10
+
+
+def test_inference_tensors_count_no_changes():
+    with torch.inference_mode():
+        optimizer, _ = trained("one")
+        assert len(optimizer._guarded) == len(SHAPES)
+        assert not lists(optimizer)
