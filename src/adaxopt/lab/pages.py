@@ -81,8 +81,8 @@ def cpu(root: Path) -> str:
         f"{environment['torch']}, {environment['threads']} threads of {environment['processor']}; medians of "
         f"n = {record['rounds']} alternating rounds (`make bench`). Sparse rows: an embedding of "
         f"{' x '.join(f'{n:,}' for n in record['sparse_table'])}, of which a step names {record['sparse_named']:,}. "
-        "Asleep: in every tensor one coordinate never has a gradient, and `wake` guards it:\n\n"
-        + table(("", "ms a step", "time against", "extra memory, MB"), rows)
+        "Asleep: in every tensor one coordinate never has a gradient (half asleep: half of them), and `wake` guards it:"
+        "\n\n" + table(("", "ms a step", "time against", "extra memory, MB"), rows)
     )
 
 

@@ -31,8 +31,9 @@ class Sleepers:
 
     A list of places is believed while nobody else has written to v. v does not return to 0 by steps whose gain is below
     `FADES`, so a list can only be too long, which costs time and changes nothing. Writes are seen by torch's count of
-    changes in place, which `v.data[...] = 0` and numpy's view of v pass by: zeros that come so are found at the next
-    look (in a tensor without sleepers, never). `Engine.restart_memory` forgets everything.
+    changes in place, which `v.data[...] = 0` and numpy's view of v pass by. Zeros that come so, or by
+    `torch.set_flush_denormal(True)` from a v below the smallest normal number, are found at the next look (in a tensor
+    without sleepers, never). `Engine.restart_memory` forgets everything.
     """
 
     __slots__ = ("_place", "_v", "_version", "places")
