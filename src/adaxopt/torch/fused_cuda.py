@@ -19,7 +19,7 @@ from torch import Tensor
 from adaxopt import memory
 from adaxopt.rule import TINY, Rule
 from adaxopt.torch.launch import Launch, Slots
-from adaxopt.torch.layout import FLOATS, alike, order, same_layout, unfit
+from adaxopt.torch.layout import FLOATS, alike, flat, order, same_layout, unfit
 from adaxopt.torch.rounding import seeds
 from adaxopt.torch.state import LOW, STATE, read_by_a_step
 
@@ -176,7 +176,7 @@ class Plan:
     ) -> list[int]:
         """Gradients that came in another dtype than expected go to other buckets; the rest goes back."""
         now = [p.grad for p in self._params] if grads is None else list(grads)
-        again = {i for i in left if _flat(self._params[i], self._layouts[i], now[i])}
+        again = {i for i in left if flat(self._params[i], self._layouts[i], now[i])}
         if again:
             for i in again:
                 self._expected[i] = now[i].dtype  # type: ignore[union-attr]
@@ -267,7 +267,7 @@ class Bucket:
             return list(map(Tensor.data_ptr, grads)), []  # type: ignore[arg-type]
         addresses, refused = [], []
         for i, p, layout, g in zip(self.positions, self.params, self.layouts, grads, strict=True):
-            fits = g is not None and g.dtype == self.dtype and _flat(p, layout, g)
+            fits = g is not None and g.dtype == self.dtype and flat(p, layout, g)
             addresses.append(g.data_ptr() if fits else 0)  # type: ignore[union-attr]
             if g is not None and not fits:
                 refused.append(i)
@@ -282,18 +282,24 @@ class Bucket:
         found: Tensor | None,
         grads: Sequence[Tensor | None] | None,
     ) -> list[int]:
-        """Look at gradients and hyper-parameters, tell the device what is new, launch."""
+        """Look at gradients and hyper-parameters, tell the device what is new, launch; what is refused comes back."""
         if grads is None:
             grads = list(map(_grad, self.params))
         elif not self.whole:
             grads = [grads[i] for i in self.positions]
         addresses, refused = self._gather(grads)
+        if self._tell(hyper, addresses):
+            self._launch(scale, found)
+        return refused
+
+    def _tell(self, hyper: Mapping[str, Any], addresses: list[int]) -> bool:
+        """Tell the device what is new of hyper-parameters and addresses; whether there is anything to step."""
         slots, capturing = self.slots, self.capturable and _capturing(self.device)
         raw = self.look(hyper) if self.raw and self.steady else ()
         known = bool(raw) and all(map(is_, raw, self.raw))
         if not known or addresses != slots.addresses:
             if not any(addresses):
-                return refused
+                return False
             if (
                 raw
                 and type(raw[0]) is float
@@ -307,12 +313,7 @@ class Bucket:
         if capturing:
             slots.keep()
             _captured[id(slots), id(self.scalars)] = (*self._tables(), slots, self.launches, self.scalars)
-        if self.device.index is None or torch._C._cuda_getDevice() == self.device.index:
-            self._launch(scale, found)
-        else:
-            with torch.cuda.device(self.device):
-                self._launch(scale, found)
-        return refused
+        return True
 
     def _read(self, hyper: Mapping[str, Any]) -> None:
         """The numbers that a slot begins with (see HEAD in `kernel.py`), and which variant of the kernels they need."""
@@ -368,7 +369,14 @@ class Bucket:
         self.kind = (*self.variant.values(), *(None if t is None else t.dtype for t in self.scalars))
 
     def _launch(self, scale: Tensor | None, found: Tensor | None) -> None:
-        """`advance`, then `update`; or both as one."""
+        if self.device.index is None or torch._C._cuda_getDevice() == self.device.index:
+            self._launch_here(scale, found)
+        else:
+            with torch.cuda.device(self.device):
+                self._launch_here(scale, found)
+
+    def _launch_here(self, scale: Tensor | None, found: Tensor | None) -> None:
+        """`advance`, then what uses its numbers; or both as one."""
         usual = scale is None and found is None
         if usual and self.usual is not None:
             first, second, scalars, bare = self.usual
@@ -390,8 +398,12 @@ class Bucket:
             first.plainly(
                 programs, self.slots.tensor(slot), *ticket, *(self.rows if t is None else t for t in scalars)
             )
-        if second is not None and not second(self.programs, stream):
-            second.plainly(self.programs)
+        if second is not None:
+            self._use(second, stream, scalars, bare)
+
+    def _use(self, update: Launch, stream: int, scalars: list[Tensor | None], bare: tuple[int, ...]) -> None:
+        if not update(self.programs, stream):
+            update.plainly(self.programs)
 
     def _stream(self) -> int:
         at = self.device.index
@@ -419,17 +431,17 @@ class Bucket:
             1,
             *(self.rows if t is None else t for t in scalars),
         )
-        how = options, self.warps, interpreted()
         if self.alone:
-            return Launch(kernel_single.whole, (*tables, self.owners, self.done), example, *how), None
+            both = (*tables, self.owners, self.done)
+            return Launch(kernel_single.whole, both, example, options, self.warps, interpreted()), None
         lanes = max(2, self.options["LANES"] // 64)
         first = Launch(kernel.advance, tables, example, options, lanes, interpreted())
-        return first, Launch(kernel.update, (*tables, self.owners), (), *how)
+        return first, self._compile_use(tables, example[4:], options)
 
-
-def _flat(p: Tensor, layout: tuple[Any, ...], g: Tensor | None) -> bool:
-    """Whether p still has the layout that its state was found to have, and g has it too."""
-    return g is not None and (p.shape, p.stride()) == layout and unfit(p, g) is None
+    def _compile_use(
+        self, tables: tuple[Tensor, ...], scalars: tuple[Any, ...], options: dict[str, Any]
+    ) -> Launch:
+        return Launch(kernel.update, (*tables, self.owners), (), options, self.warps, interpreted())
 
 
 def _roots(p: float) -> int:

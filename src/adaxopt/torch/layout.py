@@ -24,6 +24,11 @@ def unfit(p: Tensor, g: Tensor) -> str | None:
     return None if same_layout(p, g) else f"its gradient's strides are {tuple(g.stride())}, not its own"
 
 
+def flat(p: Tensor, layout: tuple[Any, ...], g: Tensor | None) -> bool:
+    """Whether p still has the layout that its state was found to have, and g has it too."""
+    return g is not None and (p.shape, p.stride()) == layout and unfit(p, g) is None
+
+
 def alike(tensors: Sequence[Tensor]) -> Callable[..., bool]:
     """A question about others: are they of the same types, devices, shapes and strides as these, one by one?
 
