@@ -376,6 +376,14 @@ def test_a_grid_of_rates_from_end_to_end(book, tmp_path):
     )
     assert "0.003 (edge), b2 0.0075" in lines[3]
     assert f"{sum(adaxw['steps_to']) / 3:.0f} (3 of 3)" in lines[3]
+    assert tables.gpt_guide(tmp_path).startswith("*Not run yet (`adax reproduce gpt`).*")
+    (tmp_path / "records" / "gpt").mkdir(parents=True)
+    path.rename(tmp_path / "records" / "gpt" / "gpt.json")
+    guide = tables.gpt_guide(tmp_path).splitlines()
+    assert len(guide) == 4
+    assert guide[3].startswith(
+        f"| `adaxw@b2T=1` | 0.003 (edge), b2 0.0075 | 0.003 | 3 | {adaxw['mean']:.4f} ("
+    )
 
 
 def test_the_studies_are_known_and_load_when_they_are_asked_for(tmp_path):

@@ -65,20 +65,21 @@ def test_unknown_format(tmp_path):
 def test_pictures_of_the_documentation_are_a_function_of_the_records(tmp_path, capsys):
     records, images = tmp_path / "records", tmp_path / "images"
     records.mkdir()
-    named = [RunRecord(r.spec, r.env, r.metrics, r.done, r.path) for r in study(seeds=2)]
-    store.export(named, records / "digits.jsonl")
+    named = [RunRecord({**r.spec, "study": "gpt"}, r.env, r.metrics, r.done, r.path) for r in study(seeds=2)]
+    store.export(named, records / "gpt.jsonl")
+    other = [RunRecord({**r.spec, "study": "voc-camvid"}, r.env, r.metrics, r.done, r.path) for r in named]
+    store.export(other, records / "unfinished" / "voc-camvid.jsonl")
     (records / "other.jsonl").write_text("{}\n")
     given = ["--records", str(records), "--out", str(images)]
     assert figures.main(given) == 0
     names = {p.name for p in images.iterdir()}
-    assert {"digits-metric.svg", "digits-metric-dark.svg"} <= names
-    assert len(names) == 12
+    assert names == {"gpt-metric.svg", "gpt-metric-dark.svg", "gpt-lr.svg", "gpt-lr-dark.svg"}
     assert figures.main([*given, "--check"]) == 0
-    (images / "digits-lr.svg").write_text("<svg/>")
-    (images / "digits-time.svg").unlink()
+    (images / "gpt-lr.svg").write_text("<svg/>")
+    (images / "gpt-metric.svg").unlink()
     capsys.readouterr()
     assert figures.main([*given, "--check"]) == 1
     said = capsys.readouterr().out.splitlines()
-    assert [Path(line.partition(":")[0]).name for line in said] == ["digits-lr.svg", "digits-time.svg"]
+    assert [Path(line.partition(":")[0]).name for line in said] == ["gpt-metric.svg", "gpt-lr.svg"]
     assert figures.main(["--records", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err

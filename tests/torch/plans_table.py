@@ -231,8 +231,31 @@ def refused() -> bool:
     return right
 
 
+def freed_memory() -> bool:
+    """A gradient, a parameter or a state whose storage was freed: an error of torch's, never an access."""
+    said = []
+    for what in ("gradient", "later gradient", "parameter", "state"):
+        params, optimizer = make()
+        walk(params, optimizer, 1, steps=2)
+        for p in params:
+            p.grad = torch.ones(40)[5 : 5 + p.numel()].view(p.shape)
+        if what == "later gradient":
+            optimizer.step()  # by now the gradients' layouts are known
+        entry = optimizer.state[params[0]]
+        gone = {"parameter": params[0].data, "state": entry["exp_avg"]}.get(what, params[0].grad)
+        gone.untyped_storage().resize_(0)
+        try:
+            optimizer.step()
+            said.append(None)
+        except RuntimeError as error:
+            said.append("not allocated" in str(error) or "storage" in str(error) or str(error))
+    right = said == [True] * 4
+    print(f"{'ok' if right else 'WRONG'} freed memory {said}")
+    return right
+
+
 def main() -> int:
-    failed = sum(not right() for right in (inside_backward, state_of_several_dtypes, refused))
+    failed = sum(not right() for right in (inside_backward, state_of_several_dtypes, refused, freed_memory))
     for change in CHANGES:
         for without, before, last in STARTS:
             kernel, foreach = make(last), make(last, foreach=True)

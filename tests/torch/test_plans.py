@@ -23,4 +23,4 @@ def test_the_kernel_follows_what_happens_between_steps() -> None:
         timeout=500,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("ok ") == 57, done.stdout
+    assert done.stdout.count("ok ") == 58, done.stdout

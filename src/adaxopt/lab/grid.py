@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import compare, environment, spec, stats, task, tune
+from adaxopt.lab import compare, environment, handover, spec, stats, store, task, tune
 from adaxopt.lab.data.fetch import say
 from adaxopt.lab.errors import Interrupted, LabError, unknown
 from adaxopt.lab.settings import Settings, choose_device
@@ -293,6 +293,18 @@ def write(grid: Grid, records: list[RunRecord], path: Path, settings: Settings) 
     return path
 
 
+def not_complete(grid: Grid, root: Path, command: str) -> str:
+    """What a page says of a study without a record; runs that ended meanwhile lie in records/unfinished/."""
+    name = f"records/{handover.UNFINISHED}/{grid.name}.jsonl"
+    if not (root / name).is_file():
+        return f"*Not run yet (`adax reproduce {command}`).*"
+    ended, planned = len(store.read_export(root / name)), len(grid.rows) * (grid.tune + grid.seeds)
+    return (
+        f"*Not complete: {ended} of {planned} runs have ended ([they](../{name})); nothing is said before all have. "
+        f"`adax reproduce {command} --set reuse={name}` goes on from there.*"
+    )
+
+
 def runner(grids: Mapping[str, Grid], default: str = "") -> Callable[..., Path | bool]:
     """The `run` of a module of grids; `default` is a name by which the first of them may be called as well."""
 
@@ -308,10 +320,12 @@ def runner(grids: Mapping[str, Grid], default: str = "") -> Callable[..., Path |
         seeds: int = 0,
         tune: int = 0,
         epochs: int = 0,
+        reuse: str = "",
     ) -> Path | bool:
         """Carry out the study `name`; its record, or False when `seconds` were over before.
 
-        The same call goes on then. `record` is the file to write (OUT/STUDY.json unless said). `seeds`, `tune` and
+        The same call goes on then. `record` is the file to write (OUT/STUDY.json unless said); the runs that have
+        ended are in OUT/STUDY.jsonl, complete or not, and `reuse` names such a file to go on from. `seeds`, `tune` and
         `epochs` other than 0 replace the study's own, and such a study has another name, so that its runs are not
         taken for the study's.
         """
@@ -322,7 +336,10 @@ def runner(grids: Mapping[str, Grid], default: str = "") -> Callable[..., Path |
         if data:
             grid = replace(grid, task_options={**grid.task_options, "data": str(data)})
         settings = Settings(device=str(choose_device(device)), threads=threads)
+        if reuse:
+            handover.take_over(reuse, out, {grid.name: grid.task_options})
         records = carry_out(grid, out, settings, seconds, Lines())
+        handover.hand_over(out, grid.name, Path(out) / f"{grid.name}.jsonl")
         if records is None:
             return False
         return write(grid, records, Path(record) if record else Path(out) / f"{grid.name}.json", settings)
@@ -345,7 +362,7 @@ def main(study: Callable[..., Path | bool], names: Iterable[str], program: str) 
     """
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=main.__doc__)
     parser.add_argument("studies", nargs="+", choices=list(names), metavar="STUDY")
-    for name in ("data", "record"):
+    for name in ("data", "record", "reuse"):
         parser.add_argument(f"--{name}", default="")
     parser.add_argument("--out", default="runs")
     parser.add_argument("--device", default="auto")
@@ -354,8 +371,9 @@ def main(study: Callable[..., Path | bool], names: Iterable[str], program: str) 
         parser.add_argument(f"--{name}", type=int, default=0)
     given = vars(parser.parse_args())
     studies, out, seconds = (given.pop(key) for key in ("studies", "out", "seconds"))
-    if given["record"] and len(studies) > 1:
-        parser.error("--record names one file: give one study, or leave it out (OUT/STUDY.json)")
+    for name in ("record", "reuse"):
+        if given[name] and len(studies) > 1:
+            parser.error(f"--{name} names one file: give one study, or leave it out")
     end = time.monotonic() + seconds
     for name in studies:
         left = end - time.monotonic() if seconds else 0.0

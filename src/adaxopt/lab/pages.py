@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxopt.lab import gpu_step, stats
+from adaxopt.lab.drawn import picture
 from adaxopt.lab.imagenet import tables as picture_tables
 from adaxopt.lab.language import tables as text_tables
 from adaxopt.lab.voc import tables as voc_tables
@@ -301,13 +302,6 @@ def cifar_settings(root: Path) -> str:
     from adaxopt.lab.cifar import guide
 
     return guide.settings(root / "records")
-
-
-def picture(name: str, alt: str, folder: str = "docs/images") -> str:
-    return (
-        f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.svg">\n'
-        f'  <img alt="{alt}" src="{folder}/{name}.svg">\n</picture>'
-    )
 
 
 Section = Callable[[Path], str]

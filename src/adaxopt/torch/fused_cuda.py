@@ -19,7 +19,7 @@ from torch import Tensor
 from adaxopt import memory
 from adaxopt.rule import TINY, Rule
 from adaxopt.torch.launch import Launch, Slots
-from adaxopt.torch.layout import FLOATS, alike, flat, order, same_layout, unfit
+from adaxopt.torch.layout import FLOATS, LOWEST, alike, flat, freed, order, same_layout, unfit
 from adaxopt.torch.rounding import seeds
 from adaxopt.torch.state import LOW, STATE, read_by_a_step
 
@@ -35,6 +35,8 @@ LANES = 1024
 PROGRAMS = 400_000
 """The most programs of a launch, about: larger buckets take longer chunks, so that `owners` stays under 800 kB."""
 
+ROOTS = {0.5: 1, 0.25: 2, 0.125: 3, 0.0625: 4}
+"""How many square roots make v**p; for any other p it is computed by exponent."""
 ALONE = 1024
 """Buckets of at most so many programs take one launch instead of two (`kernel_single.py`).
 
@@ -72,10 +74,12 @@ def unsupported(p: Tensor, g: Tensor | None, state: Mapping[str, Tensor]) -> str
         return f"its dtype is {p.dtype}"
     if not (p.is_contiguous() or p.permute(order(p)).is_contiguous()):
         return f"its strides {tuple(p.stride())} leave gaps or overlap"
+    if freed(p):
+        return "its memory was freed"
     for name, t in ((name, state[name]) for name in STATE if name in state):
         if t.device != p.device or t.dtype not in FLOATS:
             return f"its {name} is {t.dtype} on {t.device}"
-        if not same_layout(p, t):
+        if freed(t) or not same_layout(p, t):
             return f"its {name} is not laid out as itself"
     v, top = (state.get(name) for name in STATE[1:3])
     if v is not None and top is not None and v.dtype != top.dtype:  # the kernel reads both as one type
@@ -264,7 +268,9 @@ class Bucket:
     def _gather(self, grads: Sequence[Tensor | None]) -> tuple[list[int], list[int]]:
         """Gradient addresses (0: leave that tensor alone), and the positions of those that are not flat memory."""
         if self.alike(*grads):
-            return list(map(Tensor.data_ptr, grads)), []  # type: ignore[arg-type]
+            addresses = list(map(Tensor.data_ptr, grads))  # type: ignore[arg-type]
+            if min(addresses) >= LOWEST:
+                return addresses, []
         addresses, refused = [], []
         for i, p, layout, g in zip(self.positions, self.params, self.layouts, grads, strict=True):
             fits = g is not None and g.dtype == self.dtype and flat(p, layout, g)
@@ -362,8 +368,8 @@ class Bucket:
         )
         self.variant = {
             "DEBIAS": rule.debias and correct,
-            "ROOTS": _roots(inner),
-            "OUTER_ROOTS": -1 if outer == 1.0 else _roots(outer),
+            "ROOTS": ROOTS.get(inner, 0),
+            "OUTER_ROOTS": -1 if outer == 1.0 else ROOTS.get(outer, 0),
             "CLIPPED": clip is not None,
         }
         self.kind = (*self.variant.values(), *(None if t is None else t.dtype for t in self.scalars))
@@ -424,26 +430,16 @@ class Bucket:
         which = dict(zip(("LR_AT", "B1_AT", "B2_AT", "SCALE_AT", "FOUND_AT"), scalars, strict=True))
         options = {**self.options, **self.variant, **{k: t is not None for k, t in which.items()}}
         tables = (self.rows, self.table, self.numbers, self.keys)
-        example = (
-            self.slots.tensor(0),
-            len(self.params),
-            1,
-            1,
-            *(self.rows if t is None else t for t in scalars),
-        )
+        given = tuple(self.rows if t is None else t for t in scalars)
+        example = (self.slots.tensor(0), len(self.params), 1, 1, *given)
         if self.alone:
             both = (*tables, self.owners, self.done)
             return Launch(kernel_single.whole, both, example, options, self.warps, interpreted()), None
         lanes = max(2, self.options["LANES"] // 64)
         first = Launch(kernel.advance, tables, example, options, lanes, interpreted())
-        return first, self._compile_use(tables, example[4:], options)
+        return first, self._compile_use(tables, given, options)
 
     def _compile_use(
         self, tables: tuple[Tensor, ...], scalars: tuple[Any, ...], options: dict[str, Any]
     ) -> Launch:
         return Launch(kernel.update, (*tables, self.owners), (), options, self.warps, interpreted())
-
-
-def _roots(p: float) -> int:
-    """How many square roots make v**p; 0 where p is none of 1/2, 1/4, 1/8, 1/16."""
-    return {0.5: 1, 0.25: 2, 0.125: 3, 0.0625: 4}.get(p, 0)

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+LOWEST = 4096
+"""No memory lies below: a smaller address is that of a tensor whose storage was freed, plus its offset."""
 
 
 def unfit(p: Tensor, g: Tensor) -> str | None:
@@ -21,12 +23,19 @@ def unfit(p: Tensor, g: Tensor) -> str | None:
         return f"its gradient is on {g.device}"
     if g.is_neg():
         return "its gradient's sign is still to be applied"
+    if freed(g):
+        return "its gradient's memory was freed"
     return None if same_layout(p, g) else f"its gradient's strides are {tuple(g.stride())}, not its own"
 
 
 def flat(p: Tensor, layout: tuple[Any, ...], g: Tensor | None) -> bool:
     """Whether p still has the layout that its state was found to have, and g has it too."""
     return g is not None and (p.shape, p.stride()) == layout and unfit(p, g) is None
+
+
+def freed(t: Tensor) -> bool:
+    """Whether flat memory of t's size is not there, as after `storage.resize_(0)`: its address then says nothing."""
+    return t.untyped_storage().nbytes() < (t.storage_offset() + t.numel()) * t.itemsize
 
 
 def alike(tensors: Sequence[Tensor]) -> Callable[..., bool]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import stats
+from adaxopt.lab import drawn, stats
 from adaxopt.lab.cifar.drive import records
 from adaxopt.lab.imagenet.book import RATES, STAND_INS, STUDIES, Study, best_rates, tuned_rows
 from adaxopt.lab.imagenet.claims import failed
@@ -109,7 +109,11 @@ def speed_table(record: Mapping[str, Any]) -> str:
 
 
 def _section(name: str) -> Callable[[Path], str]:
-    return lambda root: table(name, root)
+    def section(root: Path) -> str:
+        ran = (root / "records" / "imagenet" / f"{name}.jsonl").is_file()
+        return table(name, root) + (f"\n\n{drawn.shown(f'imagenet-{name}')}" if ran else "")
+
+    return section
 
 
 SECTIONS: dict[str, Callable[[Path], str]] = {

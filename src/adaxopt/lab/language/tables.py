@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from adaxopt.lab import drawn, grid
+from adaxopt.lab.gpt.studies import GPT
+from adaxopt.lab.language.studies import ENWIK8, PTB
 
 Record = Mapping[str, Any]
 
@@ -126,14 +130,18 @@ def late(record: Record) -> str:
     )
 
 
+def _whole(table: Callable[[Record], str], record: Record) -> str:
+    return f"{table(record)}\n\n{drawn.shown(record['study'])}"
+
+
 def ptb(root: Path) -> str:
     record = _read(root, "language/ptb.json")
-    return words(record) if record else "*Not run yet (`adax reproduce language/ptb`).*"
+    return _whole(words, record) if record else grid.not_complete(PTB, root, "language/ptb")
 
 
 def enwik8(root: Path) -> str:
     record = _read(root, "language/enwik8.json")
-    return words(record) if record else "*Not run yet (`adax reproduce language/enwik8`).*"
+    return _whole(words, record) if record else grid.not_complete(ENWIK8, root, "language/enwik8")
 
 
 def speed(root: Path) -> str:
@@ -148,7 +156,22 @@ def late_wakers(root: Path) -> str:
 
 def gpt(root: Path) -> str:
     record = _read(root, "gpt/gpt.json")
-    return transformer(record) if record else "*Not run yet (`adax reproduce gpt`).*"
+    return _whole(transformer, record) if record else grid.not_complete(GPT, root, "gpt")
+
+
+def gpt_guide(root: Path) -> str:
+    """What the transformer says to who comes from AdamW: best lr, loss and the largest lr of the rows beside it."""
+    record = _read(root, "gpt/gpt.json")
+    if not record:
+        return grid.not_complete(GPT, root, "gpt")
+    rows = []
+    for row in record["rows"]:
+        if row["optimizer"] == record["grid"]["baseline"] or row["optimizer"].startswith("adaxw"):
+            loss = _range(row["mean"], row["low"], row["high"], 4) if row["n"] else "diverged"
+            largest = "none" if row["largest_lr"] is None else f"{row['largest_lr']:g}"
+            rows.append((f"`{row['optimizer']}`", _lr(row), largest, str(row["n"]), loss))
+    head = ("", "best lr of six, b2", "largest lr that did not break", "n", "nats per byte (95%)")
+    return _table(head, rows)
 
 
 SECTIONS = {
@@ -157,4 +180,5 @@ SECTIONS = {
     "language-speed": speed,
     "late-wakers": late_wakers,
     "gpt": gpt,
+    "gpt-guide": gpt_guide,
 }

@@ -1,6 +1,6 @@
 """Every picture of the documentation from the committed records: `python -m adaxopt.lab.report.figures`.
 
-    records/**/*.jsonl       exported runs: <study>-metric.svg, -train-loss, -seeds, -lr, -difference, -time
+    records/**/*.jsonl       exported runs of whole studies: <study>-metric.svg and others of `adaxopt.lab.drawn`
     records/cifar10/*.jsonl  cifar10-<study>-*.svg: those that docs/cifar10.md shows
     records/gpu_step.json    gpu-step.svg
     records/theory/*.json    theory-*.svg
@@ -19,7 +19,9 @@ import tempfile
 from pathlib import Path
 
 from adaxopt.lab import gpu_step
+from adaxopt.lab.drawn import NAMES
 from adaxopt.lab.errors import LabError
+from adaxopt.lab.handover import UNFINISHED
 from adaxopt.lab.report.static import save_chart, save_charts
 from adaxopt.lab.store import EXPORT, read_export
 
@@ -32,8 +34,8 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
         )
     out: list[Path] = []
     for file in sorted(records.rglob("*.jsonl")):
-        if EXPORT in file.read_text().partition("\n")[0]:
-            out += save_charts(read_export(file), folder, formats, ("light", "dark"))
+        if file.parent.name != UNFINISHED and EXPORT in file.read_text().partition("\n")[0]:
+            out += save_charts(read_export(file), folder, formats, ("light", "dark"), only=NAMES)
     if (records / "cifar10").is_dir():
         from adaxopt.lab.cifar.sections import PICTURES
         from adaxopt.lab.report.cifar import load
@@ -47,7 +49,7 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
         from adaxopt.lab.imagenet import page
 
         runs = page.load(records / "imagenet")
-        out += save_charts(runs, folder, formats, ("light", "dark")) if runs else []
+        out += save_charts(runs, folder, formats, ("light", "dark"), only=NAMES) if runs else []
     record = gpu_step.read(records)
     if record is not None:
         from adaxopt.lab.report import speed

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab.pages import picture
+from adaxopt.lab.drawn import picture
 
 KEYS = ("id", "section", "claim", "paper", "ours", "n", "rule", "verdict", "note")
 VERDICTS = ("held", "not held", "undecided")

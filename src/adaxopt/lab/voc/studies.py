@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import grid, store
+from adaxopt.lab import grid, handover
 from adaxopt.lab.data import default_root, fetch, resnet50
 from adaxopt.lab.errors import LabError, unknown
 from adaxopt.lab.grid import Grid
@@ -25,8 +25,6 @@ from adaxopt.lab.voc.book import NAMES, STUDIES
 CHECKPOINT_SECONDS = 120.0
 """A checkpoint has three numbers a parameter, 300 MB."""
 SCRATCH = "scratch"
-PLACES = ("data", "weights")
-"""Options that say where things lie on a machine; records do not."""
 
 
 def find(name: str) -> Grid:
@@ -48,16 +46,17 @@ def run(
     threads: int = 1,
     seconds: float = 0.0,
     seeds: int = 0,
+    reuse: str = "",
     **options: Any,
 ) -> Path | bool:
     """Carry out the study `name` as far as `seconds` (0: no limit) allow: the record's path, or False when more is to
     be done. Several names are several studies, one after the other; the path is the last one's.
 
-    What has ended is in `out`/voc-<study>.jsonl, or at `record`, in which `{}` stands for the study's name. `data` is a
-    folder with CamVid, `weights` a file or folder with a ResNet-50's (default: where `adax data get` puts them;
-    "scratch" takes none); a run that is to go on must find both under the same names. `seeds` other than 0, and any
-    option of the task (`steps=100`, `crop=161`), replace the study's own; such runs have another name, and are not
-    taken for the study's.
+    What has ended is in `out`/voc-<study>.jsonl, or at `record`, in which `{}` stands for the study's name; `reuse` is
+    such a file, or a folder of them, to go on from. `data` is a folder with CamVid, `weights` a file or folder with a
+    ResNet-50's (default: where `adax data get` puts them; "scratch" takes none); a run that is to go on must find both
+    under the same names. `seeds` other than 0, and any option of the task (`steps=100`, `crop=161`), replace the
+    study's own; such runs have another name, and are not taken for the study's.
     """
     began = time.monotonic()
     names = list(dict.fromkeys([name] if isinstance(name, str) else name))
@@ -71,17 +70,16 @@ def run(
         )
     settings = Settings(str(choose_device(device)), threads, CHECKPOINT_SECONDS)
     end = began + seconds if seconds else math.inf
+    grids = [_placed(_changed(study, seeds, options), data, weights) for study in grids]
+    if reuse:
+        handover.take_over(reuse, out, {study.name: study.task_options for study in grids})
     for study in grids:
-        study = _placed(_changed(study, seeds, options), data, weights)
         complete = _by_seed(study, out, settings, end)
-        folder = Path(out) / study.name
-        ended = [r for r in store.load_runs(folder) if r.done] if folder.is_dir() else []
         short = study.name.removeprefix("voc-")
         path = Path(record.replace("{}", short) or Path(out) / f"{study.name}.jsonl")
-        if ended:
-            store.export(bare(ended), path)
+        ended = handover.hand_over(out, study.name, path)
         if not complete:
-            fetch.say(f"{study.name}: time is up, {len(ended)} runs ended; the same call goes on from here")
+            fetch.say(f"{study.name}: time is up, {ended} runs ended; the same call goes on from here")
             return False
     return path
 
@@ -135,17 +133,6 @@ class Once(grid.Lines):
     def finished(self, record: RunRecord) -> None:
         if self.first or (record.spec["purpose"] == "final" and record.spec["seed"] == self.last):
             super().finished(record)
-
-
-def bare(records: Iterable[RunRecord]) -> list[RunRecord]:
-    """The records without places: `weights` keeps its last name only, `data` nothing."""
-    out = []
-    for one in records:
-        options = {k: v for k, v in one.spec["task_options"].items() if k not in PLACES}
-        if one.spec["task_options"].get("weights"):
-            options["weights"] = Path(one.spec["task_options"]["weights"]).name
-        out.append(replace(one, spec={**one.spec, "task_options": options}))
-    return out
 
 
 def _plain(label: str) -> str:

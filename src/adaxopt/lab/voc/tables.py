@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from adaxopt.lab import stats
-from adaxopt.lab.grid import Grid
+from adaxopt.lab import drawn, stats
+from adaxopt.lab.grid import Grid, not_complete
 from adaxopt.lab.store import RunRecord
 from adaxopt.lab.voc.book import PAPER, STUDIES, TITLES
 from adaxopt.lab.voc.claims import finals, iou, records
@@ -15,7 +15,9 @@ from adaxopt.lab.voc.claims import finals, iou, records
 def table(name: str, root: Path) -> str:
     """A study's table from the committed records; what was not run says so."""
     found = records(name, root / "records")
-    return show(STUDIES[name], found) if found else f"*Not run yet (`adax reproduce voc/{name}`).*"
+    if not found:
+        return not_complete(STUDIES[name], root, f"voc/{name}")
+    return f"{show(STUDIES[name], found)}\n\n{drawn.shown(f'voc-{name}')}"
 
 
 def show(study: Grid, found: Sequence[RunRecord]) -> str:
@@ -23,13 +25,13 @@ def show(study: Grid, found: Sequence[RunRecord]) -> str:
     steps = [line["step"] for line in next((r.metrics for r in found if r.metrics), [])]
     tuned = ("rates tried",) if study.tune else ()
     head = ("", "lr, b2", *tuned, "n", "mean IoU, % (95%)", f"at {' / '.join(f'{s:,}' for s in steps)} steps")
-    head = (*head, "training loss, first quarter", "seconds a run", "paper, on VOC2012")
+    head = (*head, "training loss, first quarter", "paper, on VOC2012")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in study.rows:
         mine = list(finals(found, row.optimizer).values())
         paper = PAPER.get(row.optimizer)
         beside = f"{paper[0]:.2f} ± {paper[1]:.2f}" if paper else ""
-        cells = _cells(mine) if mine else ["not run", "0", "", "", "", ""]
+        cells = _cells(mine) if mine else ["not run", "0", "", "", ""]
         if study.tune:
             cells.insert(1, _trials(found, row.optimizer))
         lines.append("| " + " | ".join([TITLES[row.optimizer], *cells, beside]) + " |")
@@ -43,7 +45,7 @@ def _cells(mine: Sequence[RunRecord]) -> list[str]:
     lost = f" ({len(mine) - len(values)} diverged)" if len(values) < len(mine) else ""
     ended = [run for run in mine if iou(run) is not None]
     if not values:
-        return [f"{options['lr']:g}{b2}", f"0{lost}", "diverged", "", "", ""]
+        return [f"{options['lr']:g}{b2}", f"0{lost}", "diverged", "", ""]
     seen = stats.t_interval(values)
     spread = f" ({seen.low:.2f} to {seen.high:.2f})" if seen.n > 1 else ""
     quarters = zip(*([100 * line["metric"] for line in run.metrics] for run in ended), strict=True)
@@ -53,7 +55,6 @@ def _cells(mine: Sequence[RunRecord]) -> list[str]:
         f"{seen.mean:.2f}{spread}",
         " / ".join(f"{stats.mean(quarter):.1f}" for quarter in quarters),
         f"{stats.mean([run.metrics[0]['train_loss'] for run in ended]):.3f}",
-        f"{stats.mean([run.done['seconds'] for run in ended if run.done]):.0f}",
     ]
 
 
