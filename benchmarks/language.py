@@ -1,6 +1,6 @@
 """Words a second of the language task, one run alone on a GPU, and the optimizer's share of its step.
 
-    PYTHONPATH=src python benchmarks/language.py [--text ptb] [--rounds 9] [--out records/language/speed.json]
+    PYTHONPATH=src python benchmarks/language.py [--text ptb] [--rounds 9] [--out FILE]
 
 Steps as a study takes them: a window of the text goes to the device, forward, backward, clipping, step. Rows take
 `--steps` steps in turn; what counts is the median over rounds, with quartiles. The optimizer's time is taken on the
@@ -23,6 +23,7 @@ import torch
 from gpu_measure import environment
 
 from adaxopt.lab import optimizers
+from adaxopt.lab.errors import LabError
 from adaxopt.lab.grid import Row
 from adaxopt.lab.language.studies import ROWS
 from adaxopt.lab.tasks.language import Language
@@ -100,9 +101,18 @@ def main() -> None:
     parser.add_argument("--data", default="")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--out", type=Path, default=Path("records/language/speed.json"))
+    parser.add_argument(
+        "--out", type=Path, help="default: records/language/speed.json, speed-TEXT.json for others"
+    )
     options = parser.parse_args()
-    runs = [Run(options.text, options.data, row) for row in (None, *ROWS)]
+    if options.rounds < 2:
+        parser.error("--rounds: at least 2, for quartiles")
+    name = "speed.json" if options.text == "ptb" else f"speed-{options.text}.json"
+    out = options.out or Path("records/language") / name
+    try:
+        runs = [Run(options.text, options.data, row) for row in (None, *ROWS)]
+    except LabError as error:
+        parser.error(str(error))
     for run in runs:
         run.round(10, keep=False)
     for _ in range(options.rounds):
@@ -119,7 +129,7 @@ def main() -> None:
         "environment": environment(),
         "rows": [run.row(words) for run in runs],
     }
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    out.write_text(json.dumps(record, indent=1) + "\n")
     for row in record["rows"]:
         print(row, flush=True)
 

@@ -117,6 +117,52 @@ def scored(o, target, samples, log_q):
     ).squeeze()
 
 
+def by_hand(hidden, targets, samples, rows, bias, log_target, log_sample):
+    """`sampled_loss` as a loop over positions and samples."""
+    losses = []
+    for i, t in enumerate(targets.tolist()):
+        true = hidden[i] @ rows[i] + bias[i] - log_target[i]
+        others = [
+            hidden[i] @ rows[len(targets) + j] + bias[len(targets) + j] - log_sample[j]
+            for j, s in enumerate(samples.tolist())
+            if s != t
+        ]
+        losses.append(torch.logsumexp(torch.stack([true, *others]), 0) - true)
+    return torch.stack(losses)
+
+
+@pytest.mark.parametrize(
+    ("targets", "samples"),
+    [
+        ([3, 7, 9, 3], [9, 1, 4, 3, 0, 2]),
+        ([13, 17], [2, 3, 1]),
+        ([1, 1, 2], [1]),
+        ([3, 7], [5]),
+        ([5, 5, 5], [6, 5]),
+        ([99, 0, 98], [98, 3, 4]),
+    ],
+)
+def test_the_sampled_loss_and_its_gradients_by_hand(targets, samples):
+    """Samples in any order: hits in any place, no hit, hits alone, targets beyond all samples."""
+    chance = torch.Generator().manual_seed(len(samples))
+    n, total = len(targets), len(targets) + len(samples)
+
+    def draw(*shape):
+        return torch.randn(*shape, dtype=torch.float64, generator=chance)
+
+    leaves = [draw(n, 6), draw(total, 6), draw(total)]
+    logs = draw(n), draw(len(samples))
+    words = torch.tensor(targets), torch.tensor(samples)
+    found = []
+    for function in (sampled_loss, by_hand):
+        hidden, rows, bias = (leaf.clone().requires_grad_() for leaf in leaves)
+        losses = function(hidden, *words, rows, bias, *logs)
+        (losses * torch.arange(1, n + 1)).sum().backward()
+        found.append((losses, hidden.grad, rows.grad, bias.grad))
+    for ours, hand in zip(*found, strict=True):
+        torch.testing.assert_close(ours, hand, rtol=1e-12, atol=1e-12)
+
+
 def test_the_sampled_partition_is_right_in_expectation():
     """Over all sets, by their exact probabilities: E of the samples' part of the partition is the full one's."""
     v, size, target = 6, 3, 2

@@ -13,9 +13,9 @@ import sys
 import pytest
 import text_sets
 
-from adaxopt.lab import grid, spec, store, train
+from adaxopt.lab import grid, spec, train
 from adaxopt.lab.data import text
-from adaxopt.lab.errors import Interrupted, LabError
+from adaxopt.lab.errors import Interrupted
 from adaxopt.lab.language import studies, tables, wakers
 from adaxopt.lab.settings import Settings
 from adaxopt.lab.signals import Stop
@@ -165,35 +165,6 @@ def test_time_that_is_up_is_said_and_the_study_goes_on(tmp_path):
     )  # fmt: skip
     assert grid.carry_out(small, tmp_path / "runs", Settings(), seconds=0.5) is None
     assert list((tmp_path / "runs").rglob("checkpoint.pt"))
-
-
-def test_a_study_goes_on_upon_another_machine(tmp_path):
-    """What has ended goes along as one file, without places, and is not made again where the text lies elsewhere."""
-    here = text_sets.benchmark(tmp_path / "here", lines=40)
-    small = grid.Grid(
-        name="language-moved", task="language", rows=studies.ROWS[:2], baseline="adam", epochs=1, tune=2, seeds=2,
-        task_options={**SMALL, "text": "folder"}, schedule={"name": "linear"}, end_lr=1e-8,
-    )  # fmt: skip
-    run = grid.runner({"small": small})
-    whole = json.loads(run("small", tmp_path / "a", data=str(here), device="cpu").read_text())
-    lines = tmp_path / "a" / "language-moved.jsonl"
-    assert str(tmp_path) not in lines.read_text()
-    runs = store.read_export(lines)
-    assert len(runs) == 2 * (2 + 2)
-    some = store.export(runs[:5], tmp_path / "some.jsonl")
-    there = here.rename(tmp_path / "there")
-    again = json.loads(
-        run("small", tmp_path / "b", data=str(there), device="cpu", reuse=str(some)).read_text()
-    )
-    assert again["rows"] == whole["rows"]
-    began = {r.name: r.env["time"] for r in runs[:5]}
-    moved = {r.name: r for r in store.read_export(tmp_path / "b" / "language-moved.jsonl")}
-    assert len(moved) == 8
-    assert all(moved[name].env["time"] == time for name, time in began.items())
-    for r in runs[:5]:
-        assert (moved[r.name].done, moved[r.name].metrics) == (r.done, r.metrics)
-    with pytest.raises(LabError, match=r"reuse=.*some.jsonl: holds no ended run of language-moved-seeds1"):
-        run("small", tmp_path / "c", data=str(there), device="cpu", reuse=str(some), seeds=1)
 
 
 def test_from_the_command_line(tmp_path):

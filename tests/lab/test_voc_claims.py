@@ -21,13 +21,13 @@ from adaxopt.lab.voc.book import ADAMW, ADAXW, SGDM
 ROOT = Path(__file__).parents[2]
 
 
-def fake(row, seed, iou, losses=(1.0, 1.0, 1.0, 1.0), seconds=100.0, purpose="final", lr=1.0):
+def fake(row, seed, iou, losses=(1.0, 1.0, 1.0, 1.0), purpose="final", lr=1.0):
     status = "finished" if iou is not None else "diverged"
     lines = [
         {"step": 500 * (i + 1), "train_loss": loss, "metric": (iou or 0) / 100}
         for i, loss in enumerate(losses)
     ]
-    done = {"status": status, "metric": None if iou is None else iou / 100, "seconds": seconds}
+    done = {"status": status, "metric": None if iou is None else iou / 100, "seconds": 100.0}
     spec = {"study": "s", "optimizer": row, "seed": seed, "purpose": purpose, "options": {"lr": lr}}
     env = {"hardware": {"device": "gpu"}, "versions": {"torch": "2"}}
     return RunRecord(spec, env, lines, done, Path("s"))
@@ -71,12 +71,10 @@ def test_verdicts_on_speed_time_and_rates():
     assert claims.judge(faster, swapped)["verdict"] == "not held"
     time = next(claim for claim in rules.CLAIMS if claim.rule == "as-fast")
     for factor, verdict in ((1.01, "held"), (1.2, "not held"), (0.8, "not held"), (1.05, "undecided")):
-        pair = [
-            fake(row, s, 50, seconds=100 * f + s * 0.5 * (row == ADAXW))
-            for row, f in ((ADAXW, factor), (ADAMW, 1))
-            for s in (-1, 0, 1)
-        ]
-        assert claims.judge(time, pair)["verdict"] == verdict, factor
+        ms = {ADAXW: [20 * factor + 0.1 * s for s in (-1, 0, 1)], ADAMW: [20.0] * 3}
+        judged = claims.judge(time, [], ms)
+        assert (judged["verdict"], judged["n"]) == (verdict, 3), factor
+    assert claims.judge(time, slow + quick)["ours"].startswith("not run")
     ratio = next(claim for claim in rules.CLAIMS if claim.rule == "lr-ratio")
     for lr, verdict in (
         (10.0, "held"),

@@ -3,6 +3,7 @@
 Whatever is done between steps, the default path (the kernel) goes on as the foreach path does.
 """
 
+import itertools
 import sys
 import warnings
 
@@ -234,11 +235,13 @@ def refused() -> bool:
 def freed_memory() -> bool:
     """A gradient, a parameter or a state whose storage was freed: an error of torch's, never an access."""
     said = []
-    for what in ("gradient", "later gradient", "parameter", "state"):
+    places = ("gradient", "later gradient", "parameter", "state")
+    for what, offset in itertools.product(places, (5, 2000, 1 << 26)):
         params, optimizer = make()
         walk(params, optimizer, 1, steps=2)
+        flat = torch.empty(offset + 40)
         for p in params:
-            p.grad = torch.ones(40)[5 : 5 + p.numel()].view(p.shape)
+            p.grad = flat.clone()[offset : offset + p.numel()].fill_(1.0).view(p.shape)
         if what == "later gradient":
             optimizer.step()  # by now the gradients' layouts are known
         entry = optimizer.state[params[0]]
@@ -249,7 +252,7 @@ def freed_memory() -> bool:
             said.append(None)
         except RuntimeError as error:
             said.append("not allocated" in str(error) or "storage" in str(error) or str(error))
-    right = said == [True] * 4
+    right = said == [True] * 12
     print(f"{'ok' if right else 'WRONG'} freed memory {said}")
     return right
 

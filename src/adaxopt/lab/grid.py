@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import compare, environment, handover, spec, stats, store, task, tune
+from adaxopt.lab import compare, environment, handover, spec, stats, task, tune
 from adaxopt.lab.data.fetch import say
 from adaxopt.lab.errors import Interrupted, LabError, unknown
 from adaxopt.lab.settings import Settings, choose_device
@@ -179,9 +179,14 @@ def carry_out(
 
 
 class Lines(compare.Silent):
-    """Tells of each run that ended, in a line on the standard error."""
+    """Tells of each run that ended, in a line on the standard error, and has the clerk write it down."""
+
+    def __init__(self, clerk: handover.Clerk | None = None) -> None:
+        self.clerk = clerk
 
     def finished(self, record: RunRecord) -> None:
+        if self.clerk:
+            self.clerk.now_and_then()
         asked, done = record.spec, record.done or {}
         how = (
             f"{done['metric']:.4f} {done['metric_name']}"
@@ -277,32 +282,21 @@ def _curve(record: RunRecord) -> list[list[float]]:
 
 def write(grid: Grid, records: list[RunRecord], path: Path, settings: Settings) -> Path:
     """The committed record: the grid as it was fixed, where it ran, and its rows; what the data were, not where."""
-    digest = getattr(task.load(grid.task, grid.task_options), "digest", None)
+    digest = handover.data_digest(grid)
     kept = {key: value for key, value in grid.task_options.items() if key != "data"}
     grid = replace(grid, task_options=kept)
     content = {
         "study": grid.name,
         "title": grid.title,
         "grid": grid.data(),
-        "data": digest() if digest else None,
+        "data": digest,
         "environment": environment.describe(choose_device(settings.device), settings.threads),
+        "runs_made_at": handover.environments(records),
         "rows": summary(grid, records),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
     return path
-
-
-def not_complete(grid: Grid, root: Path, command: str) -> str:
-    """What a page says of a study without a record; runs that ended meanwhile lie in records/unfinished/."""
-    name = f"records/{handover.UNFINISHED}/{grid.name}.jsonl"
-    if not (root / name).is_file():
-        return f"*Not run yet (`adax reproduce {command}`).*"
-    ended, planned = len(store.read_export(root / name)), len(grid.rows) * (grid.tune + grid.seeds)
-    return (
-        f"*Not complete: {ended} of {planned} runs have ended ([they](../{name})); nothing is said before all have. "
-        f"`adax reproduce {command} --set reuse={name}` goes on from there.*"
-    )
 
 
 def runner(grids: Mapping[str, Grid], default: str = "") -> Callable[..., Path | bool]:
@@ -324,10 +318,10 @@ def runner(grids: Mapping[str, Grid], default: str = "") -> Callable[..., Path |
     ) -> Path | bool:
         """Carry out the study `name`; its record, or False when `seconds` were over before.
 
-        The same call goes on then. `record` is the file to write (OUT/STUDY.json unless said); the runs that have
-        ended are in OUT/STUDY.jsonl, complete or not, and `reuse` names such a file to go on from. `seeds`, `tune` and
-        `epochs` other than 0 replace the study's own, and such a study has another name, so that its runs are not
-        taken for the study's.
+        The same call goes on then. `record` is the file to write (OUT/STUDY.json unless said), with the runs beside
+        it (.jsonl); those that have ended are in OUT/STUDY.jsonl, complete or not, and `reuse` names such a file to go
+        on from (`adaxopt.lab.handover`). `seeds`, `tune` and `epochs` other than 0 replace the study's own, and such
+        a study has another name, so that its runs are not taken for the study's.
         """
         known = {**({default: next(iter(grids.values()))} if default else {}), **grids}
         if name not in known:
@@ -336,13 +330,17 @@ def runner(grids: Mapping[str, Grid], default: str = "") -> Callable[..., Path |
         if data:
             grid = replace(grid, task_options={**grid.task_options, "data": str(data)})
         settings = Settings(device=str(choose_device(device)), threads=threads)
-        if reuse:
-            handover.take_over(reuse, out, {grid.name: grid.task_options})
-        records = carry_out(grid, out, settings, seconds, Lines())
-        handover.hand_over(out, grid.name, Path(out) / f"{grid.name}.jsonl")
+        clerk = handover.Clerk(grid, out, reuse)
+        try:
+            records = carry_out(grid, out, settings, seconds, Lines(clerk))
+        finally:
+            clerk.write()
         if records is None:
             return False
-        return write(grid, records, Path(record) if record else Path(out) / f"{grid.name}.json", settings)
+        path = write(grid, records, Path(record) if record else Path(out) / f"{grid.name}.json", settings)
+        if record:
+            clerk.write(path.with_suffix(".jsonl"))
+        return path
 
     return study
 
@@ -362,8 +360,13 @@ def main(study: Callable[..., Path | bool], names: Iterable[str], program: str) 
     """
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=main.__doc__)
     parser.add_argument("studies", nargs="+", choices=list(names), metavar="STUDY")
-    for name in ("data", "record", "reuse"):
-        parser.add_argument(f"--{name}", default="")
+    parser.add_argument(
+        "--data", default="", help="where the data lie (default: where `adax data get` puts them)"
+    )
+    parser.add_argument("--record", default="", help="the record to write, in the place of OUT/STUDY.json")
+    parser.add_argument(
+        "--reuse", default="", help="OUT/STUDY.jsonl of an earlier call, elsewhere, to go on from"
+    )
     parser.add_argument("--out", default="runs")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=0.0)
@@ -371,9 +374,8 @@ def main(study: Callable[..., Path | bool], names: Iterable[str], program: str) 
         parser.add_argument(f"--{name}", type=int, default=0)
     given = vars(parser.parse_args())
     studies, out, seconds = (given.pop(key) for key in ("studies", "out", "seconds"))
-    for name in ("record", "reuse"):
-        if given[name] and len(studies) > 1:
-            parser.error(f"--{name} names one file: give one study, or leave it out")
+    if given["record"] and len(studies) > 1:
+        parser.error("--record names one file: give one study, or leave it out (OUT/STUDY.json)")
     end = time.monotonic() + seconds
     for name in studies:
         left = end - time.monotonic() if seconds else 0.0

@@ -177,7 +177,7 @@ def load_runs(path: Path | str, on_problem: Callable[[StoreError], None] = _warn
         return [read_run(path)]
     records: list[RunRecord] = []
     for file in sorted(path.glob("*.jsonl")):
-        if _is_export(file):
+        if _is_export(file) and not file.with_suffix("").is_dir():  # a study's own runs lie in its folder
             records += read_export(file)
     for folder in run_folders(path):
         try:
@@ -261,6 +261,13 @@ def read_export(path: Path | str) -> list[RunRecord]:
             )
         if header["runs"] != len(rows):
             raise StoreError(f"{path}: says {header['runs']} runs and has {len(rows)} (damaged?)")
-        return [RunRecord(r["spec"], r["env"], r["metrics"], r["done"], Path(r["path"])) for r in rows]
+        found = [RunRecord(r["spec"], r["env"], r["metrics"], r["done"], Path(r["path"])) for r in rows]
+        for run in found:
+            ended = run.done is None or "status" in run.done
+            if run.spec["schema"] != SCHEMA or run.name != run.path.name or not ended:
+                raise StoreError(f"{path}: the run {run.path} was changed (or damaged)")
+            if not isinstance(run.spec["task_options"], dict):
+                raise TypeError("task_options")
+        return found
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{path}: not a file of exported runs (or damaged)") from error

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-LOWEST = 4096
-"""No memory lies below: a smaller address is that of a tensor whose storage was freed, plus its offset."""
+LOWEST = 1 << 32
+"""Addresses below are looked at twice: a tensor whose storage was freed has its offset, in bytes, for an address."""
 
 
 def unfit(p: Tensor, g: Tensor) -> str | None:
@@ -23,9 +23,9 @@ def unfit(p: Tensor, g: Tensor) -> str | None:
         return f"its gradient is on {g.device}"
     if g.is_neg():
         return "its gradient's sign is still to be applied"
-    if freed(g):
-        return "its gradient's memory was freed"
-    return None if same_layout(p, g) else f"its gradient's strides are {tuple(g.stride())}, not its own"
+    if not same_layout(p, g):
+        return f"its gradient's strides are {tuple(g.stride())}, not its own"
+    return "its gradient's memory was freed" if freed(g) else None
 
 
 def flat(p: Tensor, layout: tuple[Any, ...], g: Tensor | None) -> bool:

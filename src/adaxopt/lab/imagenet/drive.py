@@ -79,6 +79,10 @@ def carry_out(
     `seconds` are counted from `began` (a value of `now`; the call itself if None). A study that another process writes
     into `out` at this time raises Busy.
     """
+    if seconds <= MARGIN:
+        raise LabError(
+            f"seconds={seconds:g}: no run begins in the last {MARGIN:g} seconds; give more, or leave it out"
+        )
     out.mkdir(parents=True, exist_ok=True)
     start = now() if began is None else began
 

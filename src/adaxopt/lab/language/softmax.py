@@ -29,7 +29,10 @@ def sampled_loss(
     log_target: Tensor,
     log_sample: Tensor,
 ) -> Tensor:
-    """The loss above for each of n positions. `rows` and `bias` belong to targets (n) and then samples (S)."""
+    """The loss above for each of n positions. `rows` and `bias` belong to targets (n) and then samples (S).
+
+    Samples are different words, at least one, in any order; float32 or float64.
+    """
     n = len(targets)
     true = (hidden * rows[:n]).sum(1) + bias[:n] - log_target
     others = F.linear(hidden, rows[n:], (bias[n:] - log_sample).to(hidden.dtype))

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import drawn, grid
+from adaxopt.lab import drawn
 from adaxopt.lab.gpt.studies import GPT
+from adaxopt.lab.grid import Grid
+from adaxopt.lab.handover import not_complete
 from adaxopt.lab.language.studies import ENWIK8, PTB
 
 Record = Mapping[str, Any]
@@ -130,18 +132,25 @@ def late(record: Record) -> str:
     )
 
 
-def _whole(table: Callable[[Record], str], record: Record) -> str:
-    return f"{table(record)}\n\n{drawn.shown(record['study'])}"
+def _study(root: Path, name: str, study: Grid, table: Callable[[Record], str]) -> str:
+    """The table, where the runs were made, and the pictures, if the runs are there to draw them from."""
+    record = _read(root, f"{name}.json")
+    if not record:
+        return not_complete(study, root, name.replace("gpt/", ""))
+    made = "; ".join(
+        f"{where['runs']} runs on {where['device']}, torch {where['torch']}"
+        for where in record.get("runs_made_at", ())
+    )
+    pictures = f"\n\n{drawn.shown(study.name)}" if (root / "records" / f"{name}.jsonl").is_file() else ""
+    return table(record) + (f" {made}." if made else "") + pictures
 
 
 def ptb(root: Path) -> str:
-    record = _read(root, "language/ptb.json")
-    return _whole(words, record) if record else grid.not_complete(PTB, root, "language/ptb")
+    return _study(root, "language/ptb", PTB, words)
 
 
 def enwik8(root: Path) -> str:
-    record = _read(root, "language/enwik8.json")
-    return _whole(words, record) if record else grid.not_complete(ENWIK8, root, "language/enwik8")
+    return _study(root, "language/enwik8", ENWIK8, words)
 
 
 def speed(root: Path) -> str:
@@ -155,15 +164,14 @@ def late_wakers(root: Path) -> str:
 
 
 def gpt(root: Path) -> str:
-    record = _read(root, "gpt/gpt.json")
-    return _whole(transformer, record) if record else grid.not_complete(GPT, root, "gpt")
+    return _study(root, "gpt/gpt", GPT, transformer)
 
 
 def gpt_guide(root: Path) -> str:
     """What the transformer says to who comes from AdamW: best lr, loss and the largest lr of the rows beside it."""
     record = _read(root, "gpt/gpt.json")
     if not record:
-        return grid.not_complete(GPT, root, "gpt")
+        return not_complete(GPT, root, "gpt")
     rows = []
     for row in record["rows"]:
         if row["optimizer"] == record["grid"]["baseline"] or row["optimizer"].startswith("adaxw"):

@@ -13,6 +13,7 @@ option of the task (`batch=10`), not the lab's --batch-size. `compile=true` trai
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -47,6 +48,16 @@ def load(folder: str, layout: str, on_error: str) -> tuple[folders.Layout, dict[
                 f"voc: skipped {len(pictures.skipped)} pictures of {split}, the first: {pictures.skipped[0]}"
             )
     return known, found
+
+
+@functools.lru_cache(maxsize=2)
+def digest(folder: str, layout: str, on_error: str) -> str:
+    """sha256 of the splits' decoded pixels, classes and sizes: which pictures these are, wherever they lie."""
+    whole = hashlib.sha256()
+    for name, pictures in sorted(load(folder, layout, on_error)[1].items()):
+        whole.update(f"{name} {pictures.places()}".encode())
+        whole.update(pictures.pixels.contiguous().numpy().tobytes())
+    return whole.hexdigest()
 
 
 class Whole:
@@ -117,6 +128,10 @@ class Voc:
         self.schedule = {"name": "poly", "power": 0.9}
         self.train: Pictures | None = None
         self.ready: Pictures | None = None
+
+    def digest(self) -> str:
+        """Which pictures these are."""
+        return digest(*self.place)
 
     def data(self) -> dict[str, Any]:
         _, splits = load(*self.place)

@@ -6,8 +6,9 @@ python -m adaxopt.lab.voc.claims --check    fails when the committed file is not
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ PAPER_LR_RATIO = 10.0
 RULES = {
     "better": "the paired 95% interval of (a - b), final IoU, is above 0: held; below: not held; else undecided",
     "faster": "training loss averaged over three quarters, paired 95% interval of (b - a), as 'better'",
-    "as-fast": "the 95% interval of a's seconds over b's is within 1 +- {margin}: held; outside: not held; "
-    "else undecided",
+    "as-fast": "the 95% interval, over rounds, of the time of a's step over b's is within 1 +- {margin}: held; "
+    "outside: not held; else undecided",
     "lr-ratio": "a's tuned lr over b's is within a factor of {margin:g} of the paper's: held; else not held",
 }
 
@@ -53,23 +54,26 @@ def early_loss(run: RunRecord) -> float | None:
     return stats.mean(part)
 
 
-def seconds(run: RunRecord) -> float | None:
-    """Time of the run; None for one that diverged."""
-    assert run.done is not None
-    return run.done["seconds"] if run.done["status"] == "finished" else None
+def rounds(root: Path = RECORDS) -> dict[str, list[float]]:
+    """Milliseconds of a row's step, round by round (`benchmarks/voc.py`); none if it was not measured."""
+    path = root / "voc" / "speed.json"
+    return json.loads(path.read_text())["ms"] if path.is_file() else {}
 
 
 MEASURES: dict[str, Callable[[RunRecord], float | None]] = {
     "better": iou,
     "faster": early_loss,
-    "as-fast": seconds,
 }
 
 
-def judge(claim: Claim, runs: Sequence[RunRecord]) -> dict[str, Any]:
+def judge(
+    claim: Claim, runs: Sequence[RunRecord], ms: Mapping[str, Sequence[float]] | None = None
+) -> dict[str, Any]:
     """The claim as a row of records/claims/*.json."""
     rule = RULES[claim.rule].format(margin=claim.margin)
     row = claims.not_run(claim, claim.id, SECTION, f"voc/{claim.study}", rule, claim.paper)
+    if claim.rule == "as-fast":
+        return _as_fast(claim, row, ms or {})
     mine, other = finals(runs, claim.a), finals(runs, claim.b)
     if not mine or not other:
         return row
@@ -80,29 +84,38 @@ def judge(claim: Claim, runs: Sequence[RunRecord]) -> dict[str, Any]:
     measure = MEASURES[claim.rule]
     left, right = ({seed: measure(run) for seed, run in part.items()} for part in (mine, other))
     lost = sum(value is None for value in left.values())
-    if claim.rule == "as-fast":
-        found = [x / y for s, x in left.items() if x and (y := right.get(s))]
-    else:
-        found = list(stats.paired(left, right, higher_is_better=claim.rule == "better").values())
+    found = list(stats.paired(left, right, higher_is_better=claim.rule == "better").values())
     if len(found) < claims.LEAST:
         return {**row, "ours": f"{len(found)} pairs, {lost} diverged", "n": len(found)}
     seen = stats.t_interval(found)
-    if claim.rule == "as-fast":
-        ours = f"a/b = {seen.mean:.3f} [{seen.low:.3f}, {seen.high:.3f}]"
-        verdict = claims.outcome("ratio", claim.margin, seen.low, seen.high)
-    else:
-        means = [stats.mean([v for v in part.values() if v is not None]) for part in (left, right)]
-        ours = f"{means[0]:.2f} and {means[1]:.2f}; better by {seen.mean:+.2f} [{seen.low:+.2f}, {seen.high:+.2f}]"
-        verdict = claims.outcome("above", 0.0, seen.low, seen.high)
+    means = [stats.mean([v for v in part.values() if v is not None]) for part in (left, right)]
+    ours = (
+        f"{means[0]:.2f} and {means[1]:.2f}; better by {seen.mean:+.2f} [{seen.low:+.2f}, {seen.high:+.2f}]"
+    )
+    verdict = claims.outcome("above", 0.0, seen.low, seen.high)
     if lost:
         verdict, ours = "not held", f"{ours}; {lost} of {len(left)} runs diverged"
     return {**row, "ours": ours, "n": seen.n, "verdict": verdict}
 
 
+def _as_fast(claim: Claim, row: dict[str, Any], ms: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    ratios = [a / b for a, b in zip(ms.get(claim.a, ()), ms.get(claim.b, ()), strict=True)]
+    if len(ratios) < claims.LEAST:
+        return row
+    seen = stats.t_interval(ratios)
+    ours = f"a/b = {seen.mean:.3f} [{seen.low:.3f}, {seen.high:.3f}], rounds"
+    return {
+        **row,
+        "ours": ours,
+        "n": seen.n,
+        "verdict": claims.outcome("ratio", claim.margin, seen.low, seen.high),
+    }
+
+
 def all_claims(root: Path = RECORDS) -> list[dict[str, Any]]:
-    """Every claim, judged from `root`/voc/*.jsonl."""
+    """Every claim, judged from `root`/voc/."""
     found = {name: records(name, root) for name in {claim.study for claim in CLAIMS}}
-    return [judge(claim, found[claim.study]) for claim in CLAIMS]
+    return [judge(claim, found[claim.study], rounds(root)) for claim in CLAIMS]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,7 +10,8 @@ paired 95% interval.
 
     better(a, b)        a's IoU minus b's: held if the whole interval is above 0, not held if it is below 0
     faster(a, b)        the training loss, averaged over the first three quarters: b's minus a's, as `better`
-    as-fast(a, b, m)    seconds of a run of a over those of b: held if the whole interval is within 1 +- m
+    as-fast(a, b, m)    time of a step of a over b's, round by round in turn on a device of their own
+                        (benchmarks/voc.py): held if the whole interval is within 1 +- m
     lr-ratio(a, b, m)   the tuned lr of a over that of b: held if it is within a factor m of the paper's
 
 Fewer than 3 seeds decide nothing, lr-ratio aside, which has no seeds. A diverged run cannot hold a claim of its method.
@@ -122,7 +123,7 @@ CLAIMS: tuple[Claim, ...] = (
         ADAMW,
         "8.89 h against 9.10 h",
         margin=0.05,
-        note="as long: within 5%",
+        note="as long: a training step, within 5%",
     ),
     Claim(
         "voc.lr-ratio",

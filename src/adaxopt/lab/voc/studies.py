@@ -52,11 +52,12 @@ def run(
     """Carry out the study `name` as far as `seconds` (0: no limit) allow: the record's path, or False when more is to
     be done. Several names are several studies, one after the other; the path is the last one's.
 
-    What has ended is in `out`/voc-<study>.jsonl, or at `record`, in which `{}` stands for the study's name; `reuse` is
-    such a file, or a folder of them, to go on from. `data` is a folder with CamVid, `weights` a file or folder with a
-    ResNet-50's (default: where `adax data get` puts them; "scratch" takes none); a run that is to go on must find both
-    under the same names. `seeds` other than 0, and any option of the task (`steps=100`, `crop=161`), replace the
-    study's own; such runs have another name, and are not taken for the study's.
+    What has ended is in `out`/voc-<study>.jsonl, complete or not; `reuse` is such a file, or a folder of them, from
+    elsewhere, to go on from. A study that is complete is written to `record` as well, in which `{}` stands for its
+    name. `data` is a folder with CamVid, `weights` a file or folder with a ResNet-50's (default: where `adax data get`
+    puts them; "scratch" takes none); a run that is to go on must find both under the same names. `seeds` other than 0,
+    and any option of the task (`steps=100`, `crop=161`), replace the study's own; such runs have another name, and are
+    not taken for the study's.
     """
     began = time.monotonic()
     names = list(dict.fromkeys([name] if isinstance(name, str) else name))
@@ -70,17 +71,20 @@ def run(
         )
     settings = Settings(str(choose_device(device)), threads, CHECKPOINT_SECONDS)
     end = began + seconds if seconds else math.inf
-    grids = [_placed(_changed(study, seeds, options), data, weights) for study in grids]
-    if reuse:
-        handover.take_over(reuse, out, {study.name: study.task_options for study in grids})
     for study in grids:
-        complete = _by_seed(study, out, settings, end)
-        short = study.name.removeprefix("voc-")
-        path = Path(record.replace("{}", short) or Path(out) / f"{study.name}.jsonl")
-        ended = handover.hand_over(out, study.name, path)
+        study = _placed(_changed(study, seeds, options), data, weights)
+        clerk = handover.Clerk(study, out, reuse)
+        try:
+            complete = _by_seed(study, out, settings, end, clerk)
+        finally:
+            ended = clerk.write()
         if not complete:
             fetch.say(f"{study.name}: time is up, {ended} runs ended; the same call goes on from here")
             return False
+        path = clerk.path
+        if record:
+            path = Path(record.replace("{}", study.name.removeprefix("voc-")))
+            clerk.write(path)
     return path
 
 
@@ -107,7 +111,7 @@ def _placed(study: Grid, data: str, weights: str) -> Grid:
     return replace(study, task_options={**study.task_options, **places})
 
 
-def _by_seed(study: Grid, out: str | Path, settings: Settings, end: float) -> bool:
+def _by_seed(study: Grid, out: str | Path, settings: Settings, end: float, clerk: handover.Clerk) -> bool:
     """All rows of the first seed, then of the second: a study that is cut short is balanced over its rows.
 
     False when it was `end` (of the monotonic clock) before all were done.
@@ -118,7 +122,7 @@ def _by_seed(study: Grid, out: str | Path, settings: Settings, end: float) -> bo
         if left <= 0:
             return False
         limit = left if math.isfinite(left) else 0.0
-        if grid.carry_out(replace(study, seeds=count), out, settings, limit, Once(count)) is None:
+        if grid.carry_out(replace(study, seeds=count), out, settings, limit, Once(count, clerk)) is None:
             return False
     return True
 
@@ -126,7 +130,8 @@ def _by_seed(study: Grid, out: str | Path, settings: Settings, end: float) -> bo
 class Once(grid.Lines):
     """Tells of a run the first time that it is met."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, clerk: handover.Clerk) -> None:
+        super().__init__(clerk)
         self.first = count == 1
         self.last = count - 1
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adaxopt.lab import drawn, stats
-from adaxopt.lab.grid import Grid, not_complete
+from adaxopt.lab.grid import Grid
+from adaxopt.lab.handover import not_complete
 from adaxopt.lab.store import RunRecord
 from adaxopt.lab.voc.book import PAPER, STUDIES, TITLES
 from adaxopt.lab.voc.claims import finals, iou, records

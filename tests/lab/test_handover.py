@@ -1,0 +1,202 @@
+"""A study over several bookings: what has ended goes along, is taken up again, and nothing else is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import text_sets
+import voc_sets
+
+from adaxopt.lab import grid, handover, store
+from adaxopt.lab.errors import Interrupted, LabError, StoreError
+from adaxopt.lab.language import studies
+from adaxopt.lab.settings import Settings
+from adaxopt.lab.voc import studies as voc
+
+SMALL = {
+    "text": "folder",
+    "batch": 4,
+    "bptt": 5,
+    "embedding": 8,
+    "hidden": 12,
+    "projection": 6,
+    "samples": 16,
+}
+STUDY = grid.Grid(
+    name="language-moved", task="language", rows=studies.ROWS[:2], baseline="adam", epochs=1, tune=2, seeds=2,
+    task_options=SMALL, schedule={"name": "linear"}, end_lr=1e-8,
+)  # fmt: skip
+WHOLE = 2 * (2 + 2)
+run = grid.runner({"small": STUDY})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """(text, folder of the runs, runs, record) of the whole study."""
+    root = tmp_path_factory.mktemp("made")
+    text = text_sets.benchmark(root / "text", lines=40)
+    record = json.loads(run("small", root / "runs", data=str(text), device="cpu").read_text())
+    lines = root / "runs" / "language-moved.jsonl"
+    assert str(root) not in lines.read_text()
+    return text, root / "runs", store.read_export(lines), record
+
+
+def test_it_goes_on_where_the_text_lies_elsewhere_and_makes_no_run_again(made, tmp_path, capsys):
+    text, _, runs, record = made
+    assert len(runs) == WHOLE
+    some = store.export(runs[:5], tmp_path / "some.jsonl")
+    there = tmp_path / "there"
+    there.symlink_to(text)
+    path = tmp_path / "r" / "moved.json"
+    again = run("small", tmp_path / "b", data=str(there), device="cpu", reuse=str(some), record=str(path))
+    assert again == path
+    assert "language-moved: 5 runs taken over from" in capsys.readouterr().err
+    written = json.loads(path.read_text())
+    assert written["rows"] == record["rows"]
+    assert sum(where["runs"] for where in written["runs_made_at"]) == WHOLE
+    moved = {r.name: r for r in store.read_export(tmp_path / "b" / "language-moved.jsonl")}
+    assert len(moved) == WHOLE
+    for r in runs[:5]:  # seconds to the microsecond are among them
+        assert (moved[r.name].done, moved[r.name].metrics) == (r.done, r.metrics)
+    assert path.with_suffix(".jsonl").read_bytes() == (tmp_path / "b" / "language-moved.jsonl").read_bytes()
+    assert len(store.load_runs(tmp_path / "b")) == WHOLE  # not once more from the file beside the folder
+
+
+def test_a_file_that_was_brought_is_taken_up_by_itself(made, tmp_path):
+    text, _, runs, _ = made
+    brought = store.export(runs, tmp_path / "language-moved.jsonl")
+    before = brought.read_bytes()
+    run("small", tmp_path, data=str(text), device="cpu", seconds=1e-3)
+    assert brought.read_bytes() == before
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_runs_on_another_text_are_refused(known, made, tmp_path):
+    """By the digest of the data; where a file has none, by the number of steps."""
+    _, _, runs, _ = made
+    if not known:
+        runs = [dataclasses.replace(r, env={k: v for k, v in r.env.items() if k != "data"}) for r in runs]
+    some = store.export(runs, tmp_path / "some.jsonl")
+    other = text_sets.benchmark(tmp_path / "other", lines=80)
+    with pytest.raises(LabError, match="other data"):
+        run("small", tmp_path / "b", data=str(other), device="cpu", reuse=str(some))
+    assert not list((tmp_path / "b").rglob("done.json"))
+
+
+def test_what_the_study_does_not_ask_for_is_left_out(made, tmp_path):
+    """Another recipe, a further seed, another row: neither taken up nor handed on."""
+    text, folder, runs, _ = made
+    some = store.export(runs, tmp_path / "some.jsonl")
+    wider = dataclasses.replace(STUDY, task_options={**SMALL, "hidden": 13, "data": str(text)})
+    with pytest.raises(
+        LabError, match=r"some.jsonl: holds no ended run that the study language-moved asks for"
+    ):
+        handover.take_over(wider, tmp_path / "b", some, None)
+    placed = dataclasses.replace(STUDY, task_options={**SMALL, "data": str(text)})
+    for less, count in (
+        (dataclasses.replace(placed, seeds=1), 2 * (2 + 1)),
+        (dataclasses.replace(placed, rows=STUDY.rows[:1]), 2 + 2),
+        (dataclasses.replace(placed, epochs=2), 0),
+        (placed, WHOLE),
+    ):
+        assert handover.hand_over(less, folder, tmp_path / "out.jsonl", None) == count
+    other = store.export(runs[:1], tmp_path / "folder" / "x.jsonl").parent
+    assert handover.take_over(dataclasses.replace(placed, name="other"), tmp_path / "c", other, None) == 0
+    with pytest.raises(LabError, match=r"nothing: no such file or folder; OUT/language-moved\.jsonl"):
+        handover.take_over(placed, tmp_path / "c", tmp_path / "nothing", None)
+
+
+def test_runs_that_the_store_has_or_another_is_at_stay_as_they_are(made, tmp_path):
+    text, _, runs, _ = made
+    placed = dataclasses.replace(STUDY, task_options={**SMALL, "data": str(text)})
+    changed = [dataclasses.replace(r, done={**r.done, "metric": 0.0}) for r in runs]
+    first, second = (store.export(part, tmp_path / f"{i}.jsonl") for i, part in enumerate((runs, changed)))
+    handover.take_over(placed, tmp_path / "b", store.export(runs[:1], tmp_path / "one.jsonl"), None)
+    held = store.RunFolder(
+        tmp_path / "b", {**runs[1].spec, "task_options": {**runs[1].spec["task_options"], "data": str(text)}}
+    )
+    with held.lock():
+        assert handover.take_over(placed, tmp_path / "b", first, None) == WHOLE
+        assert not held.finished()
+    handover.take_over(placed, tmp_path / "b", second, None)
+    metrics = {
+        r.name: r.done["metric"] for r in handover.bare(store.load_runs(tmp_path / "b" / "language-moved"))
+    }
+    assert metrics == {r.name: 0.0 if r.name == runs[1].name else r.done["metric"] for r in runs}
+
+
+def test_a_study_that_is_interrupted_leaves_its_file(made, tmp_path, monkeypatch):
+    text, _, runs, _ = made
+    some = store.export(runs[:3], tmp_path / "some.jsonl")
+
+    def stopped(*given):
+        raise Interrupted("stopped", 15)
+
+    monkeypatch.setattr(grid, "carry_out", stopped)
+    with pytest.raises(Interrupted):
+        run("small", tmp_path / "b", data=str(text), device="cpu", reuse=str(some))
+    assert len(store.read_export(tmp_path / "b" / "language-moved.jsonl")) == 3
+
+
+def test_the_file_is_written_while_the_study_runs(made, tmp_path, monkeypatch):
+    text = made[0]
+    placed = dataclasses.replace(STUDY, task_options={**SMALL, "data": str(text)})
+    monkeypatch.setattr(handover, "PAUSE", -1.0)
+    clerk = handover.Clerk(placed, tmp_path)
+    assert grid.carry_out(placed, tmp_path, Settings(), 0.0, grid.Lines(clerk)) is not None
+    assert len(store.read_export(clerk.path)) == WHOLE
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda line: line["spec"].pop("task_options"),
+        lambda line: line.update(spec=None),
+        lambda line: line["spec"].update(schema=0),
+        lambda line: line["spec"].update(seed=77),
+        lambda line: line.update(done="x"),
+        lambda line: line["done"].pop("status"),
+    ],
+)
+def test_a_line_that_was_changed_is_said_and_nothing_is_written(damage, made, tmp_path):
+    text, _, runs, _ = made
+    path = store.export(runs, tmp_path / "some.jsonl")
+    head, *rest = path.read_text().splitlines()
+    last = json.loads(rest[-1])
+    damage(last)
+    path.write_text("\n".join([head, *rest[:-1], json.dumps(last)]) + "\n")
+    with pytest.raises(StoreError, match=r"some\.jsonl"):
+        run("small", tmp_path / "b", data=str(text), device="cpu", reuse=str(path))
+    assert not (tmp_path / "b").exists()
+
+
+def test_segmentation_from_other_weights_is_refused(tmp_path):
+    """A folder of records of one study serves it, and is no error for another."""
+    root = voc_sets.camvid(tmp_path / "set", counts=(3, 1, 1))
+    call = dict(
+        data=str(root),
+        weights="scratch",
+        device="cpu",
+        seeds=1,
+        steps=1,
+        batch=2,
+        crop=33,
+        backbone="resnet50",
+    )
+    assert voc.run("camvid", tmp_path / "a", **call)
+    (path,) = (tmp_path / "a").glob("*.jsonl")
+    runs = store.read_export(path)
+    (tmp_path / "records").mkdir()
+    store.export(runs[:4], tmp_path / "records" / "camvid.jsonl")
+    assert voc.run("camvid", tmp_path / "b", reuse=str(tmp_path / "records"), **call)
+    again = {r.name: r.done["seconds"] for r in store.read_export(tmp_path / "b" / path.name)}
+    assert [again[r.name] == r.done["seconds"] for r in runs] == [True] * 4 + [False]
+    named = [
+        dataclasses.replace(r, spec={**r.spec, "task_options": {**r.spec["task_options"], "weights": "net"}})
+        for r in runs
+    ]
+    store.export(named, tmp_path / "named.jsonl")
+    with pytest.raises(LabError, match=r"named.jsonl: runs from the weights 'net', here 'none'"):
+        voc.run("camvid", tmp_path / "c", reuse=str(tmp_path / "named.jsonl"), **call)
