@@ -6,7 +6,7 @@ PIP     = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-integrations test-ray test-oldest check bench docs bench-gpu test-gpu clean
+.PHONY: help setup demo test test-integrations test-ray test-oldest check bench docs bench-gpu test-gpu sanitize-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':[^#]*## *' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -95,6 +95,12 @@ bench-gpu:  ## GPU step time and memory beside torch's fused AdamW; writes recor
 	python=$$(test -x $(BIN)/python && echo $(BIN)/python || echo $(PYTHON)); export PYTHONPATH=src; \
 	    $$python benchmarks/gpu.py --rounds 21 --compiled 256M ResNet-50 ResNet-20 && \
 	    $$python benchmarks/gpu.py --rounds 41 --models ResNet-20 --compiled --out records/gpu_step_resnet20.json
+
+sanitize-gpu:  ## the GPU kernel under NVIDIA's compute-sanitizer: memory and races
+	python=$$(test -x $(BIN)/python && echo $(BIN)/python || echo $(PYTHON)); export PYTHONPATH=src; \
+	    PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck --error-exitcode 1 \
+	        $$python benchmarks/sanitize.py && \
+	    compute-sanitizer --tool racecheck --error-exitcode 1 $$python benchmarks/sanitize.py --steps 4
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

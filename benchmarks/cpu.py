@@ -152,6 +152,7 @@ def main() -> None:
         "cores": os.cpu_count(),
     }
     record = {"benchmark": "cpu_step", "tensors": len(shapes), "numbers": count, "rounds": arguments.rounds}
+    record |= {"sparse_table": TABLE, "sparse_named": TOUCHED}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(
         json.dumps({**record, "environment": environment, "rows": rows}, indent=1) + "\n"

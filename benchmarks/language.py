@@ -25,7 +25,7 @@ from gpu_measure import environment
 from adaxopt.lab import optimizers
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.grid import Row
-from adaxopt.lab.language.studies import ROWS
+from adaxopt.lab.language.studies import ENWIK8, ROWS
 from adaxopt.lab.tasks.language import Language
 
 TORCH = "torch SparseAdam and Adam"
@@ -50,7 +50,7 @@ class Run:
     def __init__(self, text: str, data: str, row: Row | None) -> None:
         self.name = TORCH if row is None else row.optimizer
         sparse = row is None or row.task_options["sparse"]
-        limit = 5_500_000 if text == "enwik8" else 0
+        limit = ENWIK8.task_options["limit"] if text == "enwik8" else 0
         self.task = Language(text=text, data=data, sparse=sparse, limit=limit)
         source = self.task.data()["train"]
         self.windows: Iterator[Any] = chain.from_iterable(repeat(source))

@@ -22,9 +22,12 @@ from adaxopt.lab.grid import Row
 from adaxopt.lab.models.deeplab import deeplab
 from adaxopt.lab.tasks.voc import Voc
 from adaxopt.lab.voc.book import STUDIES
+from adaxopt.lab.voc.folders import LAYOUTS
 from adaxopt.lab.voc.measure import cross_entropy
 
-BATCH, CROP, CLASSES = 10, 321, 11
+STUDY = STUDIES["camvid"]
+TASK = Voc(**STUDY.task_options)
+BATCH, CROP, CLASSES = TASK.batch_size, TASK.crop, LAYOUTS["camvid"].classes
 
 
 class Run:
@@ -33,11 +36,9 @@ class Run:
     def __init__(self, row: Row) -> None:
         torch.manual_seed(0)
         self.name, self.ms = row.optimizer, list[float]()
-        options = row.at(row.options["lr"], 4 * 500)
-        self.net: Any = deeplab("resnet50", CLASSES, "torch").cuda()
-        self.optimizer = optimizers.build(
-            row.optimizer, Voc(backbone="resnet50").groups(self.net, options), options
-        )
+        options = row.at(row.options["lr"], STUDY.epochs * TASK.steps)
+        self.net: Any = deeplab(TASK.backbone, CLASSES, "torch").cuda()
+        self.optimizer = optimizers.build(row.optimizer, TASK.groups(self.net, options), options)
 
     def round(self, pictures: torch.Tensor, classes: torch.Tensor, steps: int) -> float:
         torch.cuda.synchronize()
@@ -56,9 +57,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--out", type=Path, default=Path("records/voc/speed.json"))
     options = parser.parse_args()
+    if options.rounds < 3:
+        parser.error("--rounds: fewer than 3 decide nothing")
+    if not torch.cuda.is_available():
+        parser.error("needs a CUDA device")
     pictures = torch.rand(BATCH, 3, CROP, CROP, device="cuda") * 255
     classes = torch.randint(0, CLASSES, (BATCH, CROP, CROP), device="cuda")
-    runs = [Run(row) for row in STUDIES["camvid"].rows]
+    runs = [Run(row) for row in STUDY.rows]
     for run in runs:
         run.round(pictures, classes, 10)
     for _ in range(options.rounds):

@@ -8,7 +8,6 @@ of a batch is its share, so the mean of the gradients over processes is the grad
 """
 
 import copy
-import gc
 import os
 import sys
 from pathlib import Path
@@ -343,9 +342,10 @@ def main():
         if dist.get_rank() == 0:
             torch.save(found, folder / f"{name}_{dist.get_world_size()}.pt")
         dist.barrier()
-    del found
-    gc.collect()  # a model holds the process group; threads that outlive it may abort the process at its end
     dist.destroy_process_group()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # torch's caches of meshes hold groups, whose threads may abort an interpreter that ends
 
 
 if __name__ == "__main__":

@@ -7,12 +7,15 @@ import json
 
 import pytest
 import text_sets
+import torch
 import voc_sets
 
 from adaxopt.lab import grid, handover, store
 from adaxopt.lab.errors import Interrupted, LabError, StoreError
 from adaxopt.lab.language import studies
+from adaxopt.lab.models.deeplab import deeplab
 from adaxopt.lab.settings import Settings
+from adaxopt.lab.tasks.voc import digest
 from adaxopt.lab.voc import studies as voc
 
 SMALL = {
@@ -28,6 +31,7 @@ STUDY = grid.Grid(
     name="language-moved", task="language", rows=studies.ROWS[:2], baseline="adam", epochs=1, tune=2, seeds=2,
     task_options=SMALL, schedule={"name": "linear"}, end_lr=1e-8,
 )  # fmt: skip
+SMALL_VOC = {"steps": 1, "batch": 2, "crop": 33, "backbone": "resnet50"}
 WHOLE = 2 * (2 + 2)
 run = grid.runner({"small": STUDY})
 
@@ -72,40 +76,55 @@ def test_a_file_that_was_brought_is_taken_up_by_itself(made, tmp_path):
     assert brought.read_bytes() == before
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_runs_on_another_text_are_refused(known, made, tmp_path):
-    """By the digest of the data; where a file has none, by the number of steps."""
-    _, _, runs, _ = made
-    if not known:
+@pytest.mark.parametrize("kind", ["file", "no digest", "folder"])
+def test_runs_on_another_text_are_refused(kind, made, tmp_path):
+    """By the digest of the data that every run has, in a file and in a store."""
+    _, folder, runs, _ = made
+    if kind == "no digest":
         runs = [dataclasses.replace(r, env={k: v for k, v in r.env.items() if k != "data"}) for r in runs]
     some = store.export(runs, tmp_path / "some.jsonl")
     other = text_sets.benchmark(tmp_path / "other", lines=80)
-    with pytest.raises(LabError, match="other data"):
-        run("small", tmp_path / "b", data=str(other), device="cpu", reuse=str(some))
+    given = folder if kind == "folder" else some
+    with pytest.raises(LabError, match=r"^reuse=.*other data"):
+        run("small", tmp_path / "b", data=str(other), device="cpu", reuse=str(given))
     assert not list((tmp_path / "b").rglob("done.json"))
+    store.export(runs, tmp_path / "c" / "language-moved.jsonl")
+    with pytest.raises(LabError, match=r"moved\.jsonl: holds runs on other data .*; take another --out"):
+        run("small", tmp_path / "c", data=str(other), device="cpu")
 
 
-def test_what_the_study_does_not_ask_for_is_left_out(made, tmp_path):
+def test_what_the_study_does_not_ask_for_is_left_out(made, tmp_path, capsys):
     """Another recipe, a further seed, another row: neither taken up nor handed on."""
     text, folder, runs, _ = made
     some = store.export(runs, tmp_path / "some.jsonl")
-    wider = dataclasses.replace(STUDY, task_options={**SMALL, "hidden": 13, "data": str(text)})
-    with pytest.raises(
-        LabError, match=r"some.jsonl: holds no ended run that the study language-moved asks for"
-    ):
-        handover.take_over(wider, tmp_path / "b", some, None)
     placed = dataclasses.replace(STUDY, task_options={**SMALL, "data": str(text)})
+    wider = dataclasses.replace(STUDY, task_options={**SMALL, "hidden": 13, "data": str(text)})
+    with pytest.raises(LabError, match=r"some\.jsonl: holds no ended run that the study language-moved asks"):
+        handover.take_over(wider, tmp_path / "b", some)
     for less, count in (
         (dataclasses.replace(placed, seeds=1), 2 * (2 + 1)),
         (dataclasses.replace(placed, rows=STUDY.rows[:1]), 2 + 2),
         (dataclasses.replace(placed, epochs=2), 0),
         (placed, WHOLE),
     ):
-        assert handover.hand_over(less, folder, tmp_path / "out.jsonl", None) == count
+        assert handover.hand_over(less, folder, tmp_path / "out.jsonl") == count
+    brought = store.export(runs, tmp_path / "d" / "language-moved.jsonl")
+    before = brought.read_bytes()
+    capsys.readouterr()
+    assert handover.Clerk(dataclasses.replace(placed, seeds=1), tmp_path / "d").write() == 2 * (2 + 1)
+    assert "; 2 that the study does not ask for were left out" in capsys.readouterr().err
+    assert brought.with_suffix(".jsonl.old").read_bytes() == before
+
+
+def test_what_is_named_wrongly_is_said_before_any_run(made, tmp_path):
+    text, _, runs, _ = made
+    placed = dataclasses.replace(STUDY, task_options={**SMALL, "data": str(text)})
     other = store.export(runs[:1], tmp_path / "folder" / "x.jsonl").parent
-    assert handover.take_over(dataclasses.replace(placed, name="other"), tmp_path / "c", other, None) == 0
+    assert handover.take_over(dataclasses.replace(placed, name="other"), tmp_path / "c", other) == 0
     with pytest.raises(LabError, match=r"nothing: no such file or folder; OUT/language-moved\.jsonl"):
-        handover.take_over(placed, tmp_path / "c", tmp_path / "nothing", None)
+        handover.take_over(placed, tmp_path / "c", tmp_path / "nothing")
+    with pytest.raises(LabError, match=r"record=x\.jsonl: must end in \.json"):
+        run("small", tmp_path / "c", data=str(text), record="x.jsonl")
 
 
 def test_runs_that_the_store_has_or_another_is_at_stay_as_they_are(made, tmp_path):
@@ -113,18 +132,17 @@ def test_runs_that_the_store_has_or_another_is_at_stay_as_they_are(made, tmp_pat
     placed = dataclasses.replace(STUDY, task_options={**SMALL, "data": str(text)})
     changed = [dataclasses.replace(r, done={**r.done, "metric": 0.0}) for r in runs]
     first, second = (store.export(part, tmp_path / f"{i}.jsonl") for i, part in enumerate((runs, changed)))
-    handover.take_over(placed, tmp_path / "b", store.export(runs[:1], tmp_path / "one.jsonl"), None)
-    held = store.RunFolder(
-        tmp_path / "b", {**runs[1].spec, "task_options": {**runs[1].spec["task_options"], "data": str(text)}}
-    )
+    handover.take_over(placed, tmp_path / "b", store.export(runs[:1], tmp_path / "one.jsonl"))
+    options = {**runs[1].spec["task_options"], "data": str(text)}
+    held = store.RunFolder(tmp_path / "b", {**runs[1].spec, "task_options": options})
     with held.lock():
-        assert handover.take_over(placed, tmp_path / "b", first, None) == WHOLE
+        handover.take_over(placed, tmp_path / "b", first)
         assert not held.finished()
-    handover.take_over(placed, tmp_path / "b", second, None)
-    metrics = {
-        r.name: r.done["metric"] for r in handover.bare(store.load_runs(tmp_path / "b" / "language-moved"))
+    handover.take_over(placed, tmp_path / "b", second)
+    ended = handover.bare(store.load_runs(tmp_path / "b" / "language-moved"))
+    assert {r.name: r.done["metric"] for r in ended} == {
+        r.name: 0.0 if r.name == runs[1].name else r.done["metric"] for r in runs
     }
-    assert metrics == {r.name: 0.0 if r.name == runs[1].name else r.done["metric"] for r in runs}
 
 
 def test_a_study_that_is_interrupted_leaves_its_file(made, tmp_path, monkeypatch):
@@ -158,6 +176,12 @@ def test_the_file_is_written_while_the_study_runs(made, tmp_path, monkeypatch):
         lambda line: line["spec"].update(seed=77),
         lambda line: line.update(done="x"),
         lambda line: line["done"].pop("status"),
+        lambda line: line["done"].pop("metric"),
+        lambda line: line["done"].update(status="well"),
+        lambda line: line.update(done=["status"]),
+        lambda line: line.update(metrics="ab"),
+        lambda line: line.update(metrics=None),
+        lambda line: line.update(env=None),
     ],
 )
 def test_a_line_that_was_changed_is_said_and_nothing_is_written(damage, made, tmp_path):
@@ -172,31 +196,28 @@ def test_a_line_that_was_changed_is_said_and_nothing_is_written(damage, made, tm
     assert not (tmp_path / "b").exists()
 
 
-def test_segmentation_from_other_weights_is_refused(tmp_path):
-    """A folder of records of one study serves it, and is no error for another."""
+def test_segmentation_on_other_pictures_or_from_other_weights_is_refused(tmp_path):
     root = voc_sets.camvid(tmp_path / "set", counts=(3, 1, 1))
-    call = dict(
-        data=str(root),
-        weights="scratch",
-        device="cpu",
-        seeds=1,
-        steps=1,
-        batch=2,
-        crop=33,
-        backbone="resnet50",
-    )
+    call = dict(data=str(root), weights="scratch", device="cpu", seeds=1, **SMALL_VOC)
     assert voc.run("camvid", tmp_path / "a", **call)
     (path,) = (tmp_path / "a").glob("*.jsonl")
     runs = store.read_export(path)
-    (tmp_path / "records").mkdir()
     store.export(runs[:4], tmp_path / "records" / "camvid.jsonl")
     assert voc.run("camvid", tmp_path / "b", reuse=str(tmp_path / "records"), **call)
     again = {r.name: r.done["seconds"] for r in store.read_export(tmp_path / "b" / path.name)}
     assert [again[r.name] == r.done["seconds"] for r in runs] == [True] * 4 + [False]
-    named = [
-        dataclasses.replace(r, spec={**r.spec, "task_options": {**r.spec["task_options"], "weights": "net"}})
-        for r in runs
-    ]
-    store.export(named, tmp_path / "named.jsonl")
-    with pytest.raises(LabError, match=r"named.jsonl: runs from the weights 'net', here 'none'"):
-        voc.run("camvid", tmp_path / "c", reuse=str(tmp_path / "named.jsonl"), **call)
+    others = voc_sets.camvid(tmp_path / "other", counts=(3, 1, 2))
+    with pytest.raises(LabError, match="other data or from other weights"):
+        voc.run("camvid", tmp_path / "c", reuse=str(path), **{**call, "data": str(others)})
+    with pytest.raises(LabError, match=r"is of one study, 2 are named; give a folder"):
+        voc.run(["camvid", "tuning"], tmp_path / "c", reuse=str(path), **call)
+    digests = set()
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        net = tmp_path / f"{seed}" / "net.pth"
+        net.parent.mkdir()
+        torch.save(deeplab("resnet50", 11, "torch").state_dict(), net)
+        with pytest.raises(LabError, match="other data or from other weights"):
+            voc.run("camvid", tmp_path / "c", reuse=str(path), **{**call, "weights": str(net)})
+        digests.add(digest(str(root), "camvid", "raise", str(net)))
+    assert len(digests | {runs[0].env["data"]}) == 3

@@ -201,7 +201,16 @@ def test_from_the_command_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["grid", "data.enwik8", "language.sampler", "language.windows", "language.tables", "gpt.muon"]
+    "name",
+    [
+        "grid",
+        "handover",
+        "data.enwik8",
+        "language.sampler",
+        "language.windows",
+        "language.tables",
+        "gpt.muon",
+    ],
 )
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(f"adaxopt.lab.{name}"))

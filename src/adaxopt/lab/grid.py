@@ -323,6 +323,8 @@ def runner(grids: Mapping[str, Grid], default: str = "") -> Callable[..., Path |
         on from (`adaxopt.lab.handover`). `seeds`, `tune` and `epochs` other than 0 replace the study's own, and such
         a study has another name, so that its runs are not taken for the study's.
         """
+        if record and not record.endswith(".json"):
+            raise LabError(f"record={record}: must end in .json; the runs are written beside it, as .jsonl")
         known = {**({default: next(iter(grids.values()))} if default else {}), **grids}
         if name not in known:
             raise unknown("study", name, tuple(known))
@@ -376,6 +378,8 @@ def main(study: Callable[..., Path | bool], names: Iterable[str], program: str) 
     studies, out, seconds = (given.pop(key) for key in ("studies", "out", "seconds"))
     if given["record"] and len(studies) > 1:
         parser.error("--record names one file: give one study, or leave it out (OUT/STUDY.json)")
+    if len(studies) > 1 and Path(given["reuse"]).is_file():
+        parser.error("--reuse names one study's file: give one study, or a folder of such files")
     end = time.monotonic() + seconds
     for name in studies:
         left = end - time.monotonic() if seconds else 0.0

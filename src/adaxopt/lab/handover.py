@@ -4,8 +4,8 @@
     --reuse FILE        puts the runs of such a file (or of a folder of them) into the store, as if they had been made
                         there; a file that lies at OUT/STUDY.jsonl already is taken up by itself
 
-Runs made on other data or from other weights are refused: `env.data` is the digest of the task's data, `weights` the
-last name of the weights' place. What the study does not ask for is left out.
+Runs made on other data or from other weights are refused, by the digest that each has in its environment. What the
+study does not ask for is left out.
 """
 
 from __future__ import annotations
@@ -35,17 +35,7 @@ PAUSE = 20.0
 
 def data_digest(grid: Grid) -> str | None:
     """Which data the study has on this machine; None where the task cannot tell."""
-    asked = getattr(task.load(grid.task, grid.task_options), "digest", None)
-    return asked() if asked else None
-
-
-def weights_name(options: Mapping[str, Any]) -> str:
-    """The last name of the place of the weights; "" for none.
-
-    >>> weights_name({"weights": "/data/resnet50-weights"}), weights_name({})
-    ('resnet50-weights', '')
-    """
-    return Path(str(options.get("weights") or "")).name
+    return task.data_digest(task.load(grid.task, grid.task_options)).get("data")
 
 
 def asked_for(grid: Grid, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
@@ -54,76 +44,76 @@ def asked_for(grid: Grid, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
     steps = {name: grid.steps(row.task_options) for name, row in rows.items()}
     for run in runs:
         name, given = run.spec["optimizer"], run.spec
-        row = rows.get(name)
-        if row is None or (given["purpose"] == "final" and given["seed"] >= grid.seeds):
+        row = rows.get(name) if isinstance(name, str) else None
+        if row is None or (given.get("purpose") == "final" and given["seed"] not in range(grid.seeds)):
             continue
-        how = {key: given[key] for key in ("seed", "purpose", "trial")}
-        if spec.digest(grid.spec(row, given["options"]["lr"], steps[name], **how)) == run.name:
+        try:
+            how = {key: given[key] for key in ("seed", "purpose", "trial")}
+            made = grid.spec(row, given["options"]["lr"], steps[name], **how)
+        except (LabError, LookupError, TypeError, ValueError, ArithmeticError):
+            continue  # such a run cannot be asked for
+        if spec.digest(made) == run.name:
             yield run
 
 
-def bare(records: Iterable[RunRecord], digest: str | None = None) -> list[RunRecord]:
-    """The records without places: `weights` keeps its last name only, `data` nothing but its digest."""
+def _without_places(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in PLACES}
+
+
+def bare(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """The records without places: `weights` keeps its last name only, `data` nothing (its digest is in `env`)."""
     found = []
     for one in records:
-        options = {k: v for k, v in one.spec["task_options"].items() if k not in PLACES}
-        if weights_name(one.spec["task_options"]):
-            options["weights"] = weights_name(one.spec["task_options"])
-        env = {**one.env, "data": digest} if digest else one.env
-        found.append(replace(one, spec={**one.spec, "task_options": options}, env=env))
+        options = _without_places(one.spec["task_options"])
+        if one.spec["task_options"].get("weights"):
+            options["weights"] = Path(one.spec["task_options"]["weights"]).name
+        found.append(replace(one, spec={**one.spec, "task_options": options}))
     return found
 
 
-def hand_over(grid: Grid, out: Path | str, path: Path | str, digest: str | None) -> int:
+def hand_over(grid: Grid, out: Path | str, path: Path | str) -> int:
     """Write the runs that have ended to `path`, as `store.export` does; how many (0: nothing is written)."""
     folder = Path(out) / grid.name
     if not folder.is_dir():
         return 0
     ended = [run for run in store.load_runs(folder) if run.done]
-    runs = {run.name: run for run in bare(asked_for(grid, ended), digest)}
+    runs = {run.name: run for run in bare(asked_for(grid, ended))}
     if runs:
         store.export(runs.values(), path)
     return len(runs)
 
 
-def take_over(grid: Grid, out: Path | str, path: Path | str, digest: str | None) -> int:
-    """Put the runs of `path` that the study asks for into the store at `out`; how many of them it has now.
+def take_over(grid: Grid, out: Path | str, path: Path | str, given: bool = True) -> int:
+    """Put the runs of `path` that the study asks for into the store at `out`; how many it did not ask for.
 
     A run that the store has, or that another process is at, stays as it is. A file without any is an error; a folder
-    may be of other studies.
+    may be of other studies. `given` is False for the file that lies in `out` itself.
     """
+    what = f"reuse={path}" if given else f"{path}"
+    way_out = "" if given else "; take another --out, or move that file away"
     if not Path(path).exists():
-        raise LabError(
-            f"reuse={path}: no such file or folder; OUT/{grid.name}.jsonl of an earlier call is one"
-        )
-    mine = weights_name(grid.task_options)
+        raise LabError(f"{what}: no such file or folder; OUT/{grid.name}.jsonl of an earlier call is one")
+    digest = data_digest(grid)
     places = {key: value for key, value in grid.task_options.items() if key in PLACES}
     runs = []
     for run in store.load_runs(path):
         if run.spec["study"] != grid.name or not run.done:
             continue
-        made, theirs = run.env.get("data"), weights_name(run.spec["task_options"])
-        if made and digest and made != digest:
-            raise LabError(f"reuse={path}: runs on other data (digest {made[:12]}, here {digest[:12]})")
-        if theirs != mine:
-            raise LabError(
-                f"reuse={path}: runs from the weights {theirs or 'none'!r}, here {mine or 'none'!r}"
-            )
-        kept = {key: value for key, value in run.spec["task_options"].items() if key not in PLACES}
-        runs.append(replace(run, spec={**run.spec, "task_options": {**kept, **places}}))
+        made = run.env.get("data")
+        if digest and made != digest:
+            which = f"digest {str(made)[:12]}, here {digest[:12]}" if made else "no digest of theirs is known"
+            raise LabError(f"{what}: holds runs on other data or from other weights ({which}){way_out}")
+        options = {**_without_places(run.spec["task_options"]), **places}
+        runs.append(replace(run, spec={**run.spec, "task_options": options}))
     wanted = list(asked_for(grid, runs))
-    steps = {row.optimizer: grid.steps(row.task_options) for row in grid.rows}
-    for run in wanted:
-        if run.status == "finished" and (run.done or {}).get("steps") != steps[run.spec["optimizer"]]:
-            raise LabError(
-                f"reuse={path}: runs of {(run.done or {}).get('steps')} steps, here {steps[run.spec['optimizer']]}: "
-                "they were made on other data"
-            )
-    if not wanted and Path(path).is_file():
-        raise LabError(f"reuse={path}: holds no ended run that the study {grid.name} asks for")
+    if given and not wanted and Path(path).is_file():
+        raise LabError(f"{what}: holds no ended run that the study {grid.name} asks for")
     new = sum(_put(out, run) for run in wanted)
-    say(f"{grid.name}: {new} runs taken over from {path}, {len(wanted) - new} were there")
-    return len(wanted)
+    left = len(runs) - len(wanted)
+    rest = f"; {left} that the study does not ask for were left out" if left else ""
+    if given or new or left:
+        say(f"{grid.name}: {new} runs taken over from {path}, {len(wanted) - new} were there{rest}")
+    return left
 
 
 def _put(out: Path | str, run: RunRecord) -> bool:
@@ -146,22 +136,31 @@ class Clerk:
     """Keeps OUT/STUDY.jsonl while a study runs: takes up what lies there or is named, and writes what has ended."""
 
     def __init__(self, grid: Grid, out: Path | str, reuse: str = "") -> None:
-        self.grid, self.out, self.digest = grid, out, data_digest(grid)
+        self.grid, self.out = grid, out
         self.path = Path(out) / f"{grid.name}.jsonl"
         self.last = time.monotonic()
         if reuse:
-            take_over(grid, out, reuse, self.digest)
-        if self.path.is_file():  # written by an earlier call, or brought here
-            take_over(grid, out, self.path, self.digest)
+            take_over(grid, out, reuse)
+        # one that lies there was written by an earlier call, or brought; what is not taken from it is not lost
+        if self.path.is_file() and take_over(grid, out, self.path, given=False):
+            self.path.replace(self.path.with_suffix(".jsonl.old"))
 
     def now_and_then(self) -> None:
         if time.monotonic() - self.last > PAUSE:
             self.write()
 
     def write(self, path: Path | None = None) -> int:
-        count = hand_over(self.grid, self.out, path or self.path, self.digest)
+        """Read the store and write the file, one process at a time: a slower one must not put an older list back."""
         self.last = time.monotonic()
-        return count
+        lock = Path(self.out) / f".{self.grid.name}.lock"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        for _ in range(100):
+            try:
+                with files.locked(lock):
+                    return hand_over(self.grid, self.out, path or self.path)
+            except Busy:
+                time.sleep(0.1)
+        return hand_over(self.grid, self.out, path or self.path)
 
 
 def environments(runs: Iterable[RunRecord]) -> list[dict[str, Any]]:
@@ -178,6 +177,19 @@ def environments(runs: Iterable[RunRecord]) -> list[dict[str, Any]]:
         key = spec.canonical(where)
         counts[key] = counts.get(key, 0) + 1
     return [{**json.loads(key), "runs": count} for key, count in sorted(counts.items())]
+
+
+def made_at(places: Iterable[Mapping[str, Any]]) -> str:
+    """`environments` in words, commits together.
+
+    >>> made_at([{"device": "H200", "torch": "2.11", "runs": 3, "commit": c} for c in "ab"])
+    '6 runs on H200, torch 2.11'
+    """
+    counts: dict[str, int] = {}
+    for place in places:
+        where = f"{place['device']}, torch {place['torch']}"
+        counts[where] = counts.get(where, 0) + place["runs"]
+    return "; ".join(f"{count} runs on {where}" for where, count in counts.items())
 
 
 def not_complete(grid: Grid, root: Path, command: str) -> str:

@@ -90,8 +90,9 @@ def cpu(root: Path) -> str:
     return (
         f"CPU, ResNet-50's {record['tensors']} tensors ({record['numbers'] / 1e6:.1f}M float32), torch "
         f"{environment['torch']}, {environment['threads']} threads of {environment['processor']}; medians of "
-        f"n = {record['rounds']} alternating rounds (`make bench`). Sparse rows: an embedding of 200,000 x 64, of "
-        f"which a step names 8,192:\n\n" + table(("", "ms a step", "time against", "extra memory, MB"), rows)
+        f"n = {record['rounds']} alternating rounds (`make bench`). Sparse rows: an embedding of "
+        f"{' x '.join(f'{n:,}' for n in record['sparse_table'])}, of which a step names {record['sparse_named']:,}:\n\n"
+        + table(("", "ms a step", "time against", "extra memory, MB"), rows)
     )
 
 

@@ -24,6 +24,7 @@ from adaxopt.lab.errors import StoreError
 from adaxopt.lab.spec import SCHEMA, digest
 
 EXPORT = "adaxopt-runs"
+ENDS = ("finished", "diverged")
 
 
 class StoreWarning(UserWarning):
@@ -247,6 +248,20 @@ def _is_export(path: Path) -> bool:
         return EXPORT.encode() in file.readline()
 
 
+def _sound(run: RunRecord) -> bool:
+    """Whether a run that was read has the form of one: its hash is right, and every part is of the right kind."""
+    spec, done = run.spec, run.done
+    return (
+        spec["schema"] == SCHEMA
+        and run.name == run.path.name
+        and isinstance(spec["task_options"], dict)
+        and isinstance(run.env, dict)
+        and isinstance(run.metrics, list)
+        and all(isinstance(line, dict) for line in run.metrics)
+        and (done is None or (isinstance(done, dict) and done.get("status") in ENDS and "metric" in done))
+    )
+
+
 def read_export(path: Path | str) -> list[RunRecord]:
     """The records that `export` wrote; StoreError with the path if the file is another thing or was
     changed."""
@@ -263,11 +278,8 @@ def read_export(path: Path | str) -> list[RunRecord]:
             raise StoreError(f"{path}: says {header['runs']} runs and has {len(rows)} (damaged?)")
         found = [RunRecord(r["spec"], r["env"], r["metrics"], r["done"], Path(r["path"])) for r in rows]
         for run in found:
-            ended = run.done is None or "status" in run.done
-            if run.spec["schema"] != SCHEMA or run.name != run.path.name or not ended:
+            if not _sound(run):
                 raise StoreError(f"{path}: the run {run.path} was changed (or damaged)")
-            if not isinstance(run.spec["task_options"], dict):
-                raise TypeError("task_options")
         return found
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{path}: not a file of exported runs (or damaged)") from error

@@ -22,6 +22,9 @@
         def groups(self, model, options):   # optional: parameter groups; options["lr"] is the run's
             return [{"params": model.parameters(), "lr": options["lr"]}]
 
+        def digest(self):                   # optional: which data these are; every run's environment has it
+            return hashlib.sha256(x.numpy().tobytes()).hexdigest()
+
 A split is a tuple of tensors with one row per example (the runner shuffles, and keeps them on the device), a
 Dataset (`len` and `[i]`), or an iterable of batches with a length, such as a DataLoader. No base class is
 needed. With `metric = "loss"` the loss alone may be returned. `model.training` tells training from
@@ -225,3 +228,16 @@ def check_loss(result: Any, task: Task, name: str) -> None:
         raise LabError(
             f"task {name}: the loss does not depend on the model's parameters; return it undetached"
         )
+
+
+def data_digest(task: Any) -> dict[str, str]:
+    """{"data": which data the task has, wherever they lie}, for tasks with a `digest()`; {} for others.
+
+    >>> class Mine:
+    ...     def digest(self):
+    ...         return "a1b2"
+    >>> data_digest(Mine()), data_digest(object())
+    ({'data': 'a1b2'}, {})
+    """
+    ask = getattr(task, "digest", None)
+    return {"data": str(ask())} if callable(ask) else {}

@@ -51,7 +51,7 @@ def run(
     with folder.lock():
         if folder.finished():
             return folder.record()
-        env = folder.begin(environment.describe(device, settings.threads))
+        env = folder.begin({**environment.describe(device, settings.threads), **tasks.data_digest(task)})
         if env.get("device", str(device)).partition(":")[0] != device.type:
             raise LabError(
                 f"run {folder.path} was begun on {env['device']}; go on with --device {env['device']}"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-LOWEST = 1 << 32
+LOWEST = 1 << 33
 """Addresses below are looked at twice: a tensor whose storage was freed has its offset, in bytes, for an address."""
 
 

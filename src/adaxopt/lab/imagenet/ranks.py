@@ -6,6 +6,7 @@ the same calls do nothing.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before a group is there: its functions keep the group of their import as a default value
 from torch import Tensor
 
 from adaxopt.lab.errors import LabError
@@ -65,7 +67,10 @@ class Ranks:
 
 @contextmanager
 def joined(device: str) -> Iterator[Ranks]:
-    """The processes that torchrun started, or this one alone; a group that is made here is left at the end."""
+    """The processes that torchrun started, or this one alone; a group that is made here is left at the end.
+
+    Nothing may hold that group then: its threads would meet the end of the interpreter, which can abort the process.
+    """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         yield Ranks(choose_device(device))
@@ -87,4 +92,5 @@ def joined(device: str) -> Iterator[Ranks]:
     try:
         yield Ranks(where, rank, world)
     finally:
+        gc.collect()  # networks in cycles hold the group
         dist.destroy_process_group()

@@ -11,7 +11,7 @@ from typing import Any
 from adaxopt.lab import drawn
 from adaxopt.lab.gpt.studies import GPT
 from adaxopt.lab.grid import Grid
-from adaxopt.lab.handover import not_complete
+from adaxopt.lab.handover import made_at, not_complete
 from adaxopt.lab.language.studies import ENWIK8, PTB
 
 Record = Mapping[str, Any]
@@ -90,19 +90,27 @@ def speeds(record: Record) -> str:
     )
 
 
+def _loss(row: Record) -> str:
+    return _range(row["mean"], row["low"], row["high"], 4) if row["n"] else "diverged"
+
+
+def _largest(row: Record) -> str:
+    return "none" if row["largest_lr"] is None else f"{row['largest_lr']:g}"
+
+
 def transformer(record: Record) -> str:
     """Loss with interval, verdict, steps to the target, the largest lr that did not break."""
     baseline, target = record["grid"]["baseline"], record["grid"]["target"]
     rows = []
     for row in record["rows"]:
-        loss = _range(row["mean"], row["low"], row["high"], 4) if row["n"] else "diverged"
         steps = [s for s in row["steps_to"] if s is not None]
         reached = (
             f"{sum(steps) / len(steps):.0f} ({len(steps)} of {len(row['steps_to'])})" if steps else "never"
         )
-        largest = "none" if row["largest_lr"] is None else f"{row['largest_lr']:g}"
         name = f"`{row['optimizer'].rpartition(':')[2]}`"
-        rows.append((name, _lr(row), str(row["n"]), loss, _verdict(row, baseline), reached, largest))
+        rows.append(
+            (name, _lr(row), str(row["n"]), _loss(row), _verdict(row, baseline), reached, _largest(row))
+        )
     head = (
         "",
         "lr, b2",
@@ -137,10 +145,7 @@ def _study(root: Path, name: str, study: Grid, table: Callable[[Record], str]) -
     record = _read(root, f"{name}.json")
     if not record:
         return not_complete(study, root, name.replace("gpt/", ""))
-    made = "; ".join(
-        f"{where['runs']} runs on {where['device']}, torch {where['torch']}"
-        for where in record.get("runs_made_at", ())
-    )
+    made = made_at(record.get("runs_made_at", ()))
     pictures = f"\n\n{drawn.shown(study.name)}" if (root / "records" / f"{name}.jsonl").is_file() else ""
     return table(record) + (f" {made}." if made else "") + pictures
 
@@ -175,9 +180,7 @@ def gpt_guide(root: Path) -> str:
     rows = []
     for row in record["rows"]:
         if row["optimizer"] == record["grid"]["baseline"] or row["optimizer"].startswith("adaxw"):
-            loss = _range(row["mean"], row["low"], row["high"], 4) if row["n"] else "diverged"
-            largest = "none" if row["largest_lr"] is None else f"{row['largest_lr']:g}"
-            rows.append((f"`{row['optimizer']}`", _lr(row), largest, str(row["n"]), loss))
+            rows.append((f"`{row['optimizer']}`", _lr(row), _largest(row), str(row["n"]), _loss(row)))
     head = ("", "best lr of six, b2", "largest lr that did not break", "n", "nats per byte (95%)")
     return _table(head, rows)
 

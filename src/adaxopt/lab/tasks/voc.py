@@ -51,9 +51,11 @@ def load(folder: str, layout: str, on_error: str) -> tuple[folders.Layout, dict[
 
 
 @functools.lru_cache(maxsize=2)
-def digest(folder: str, layout: str, on_error: str) -> str:
-    """sha256 of the splits' decoded pixels, classes and sizes: which pictures these are, wherever they lie."""
+def digest(folder: str, layout: str, on_error: str, file: str) -> str:
+    """sha256 of the splits' decoded pixels, classes and sizes, and of the weights in `file` (none if empty)."""
     whole = hashlib.sha256()
+    for name, tensor in sorted(weights.read(file).items()) if file else ():
+        whole.update(name.encode() + tensor.contiguous().numpy().tobytes())
     for name, pictures in sorted(load(folder, layout, on_error)[1].items()):
         whole.update(f"{name} {pictures.places()}".encode())
         whole.update(pictures.pixels.contiguous().numpy().tobytes())
@@ -130,8 +132,8 @@ class Voc:
         self.ready: Pictures | None = None
 
     def digest(self) -> str:
-        """Which pictures these are."""
-        return digest(*self.place)
+        """Which pictures and first weights these are, wherever they lie."""
+        return digest(*self.place, self.weights)
 
     def data(self) -> dict[str, Any]:
         _, splits = load(*self.place)

@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("study", nargs="+", choices=list(STUDIES))
     for name in ("data", "weights"):
         parser.add_argument(f"--{name}", default="")
-    parser.add_argument("--record", default="", help="in the place of OUT/voc-STUDY.jsonl; {} is the name")
+    parser.add_argument("--record", default="", help="where a complete study goes as well; {} is its name")
     parser.add_argument("--reuse", default="", help="a record, or a folder of records, to go on from")
     parser.add_argument("--out", default="runs")
     parser.add_argument("--device", default="auto")

@@ -69,6 +69,8 @@ def run(
             f"record={record}: {len(grids)} studies have a record each; write {{}} where the name goes, such as "
             "records/voc/{}.jsonl"
         )
+    if len(grids) > 1 and Path(reuse).is_file():
+        raise LabError(f"reuse={reuse}: is of one study, {len(grids)} are named; give a folder of such files")
     settings = Settings(str(choose_device(device)), threads, CHECKPOINT_SECONDS)
     end = began + seconds if seconds else math.inf
     for study in grids:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from adaxopt.lab import drawn, stats
 from adaxopt.lab.grid import Grid
-from adaxopt.lab.handover import not_complete
+from adaxopt.lab.handover import environments, made_at, not_complete
 from adaxopt.lab.store import RunRecord
 from adaxopt.lab.voc.book import PAPER, STUDIES, TITLES
 from adaxopt.lab.voc.claims import finals, iou, records
@@ -76,9 +76,7 @@ def _trials(found: Sequence[RunRecord], row: str) -> str:
 
 
 def _caption(found: Sequence[RunRecord]) -> str:
-    run = found[0]
-    device = run.env.get("hardware", {}).get("device", "unknown")
-    return f"ResNet-50 from ImageNet, batch 10, crop 321, poly 0.9; {device}, torch {run.env['versions']['torch']}."
+    return f"ResNet-50 from ImageNet, batch 10, crop 321, poly 0.9; {made_at(environments(found))}."
 
 
 def camvid(root: Path) -> str:
