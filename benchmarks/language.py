@@ -129,6 +129,7 @@ def main() -> None:
         "environment": environment(),
         "rows": [run.row(words) for run in runs],
     }
+    out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(record, indent=1) + "\n")
     for row in record["rows"]:
         print(row, flush=True)

@@ -345,7 +345,7 @@ def main():
     dist.destroy_process_group()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # torch's caches of meshes hold groups, whose threads may abort an interpreter that ends
+    os._exit(0)  # after FSDP, tensor parallelism or ZeRO torch holds groups, whose threads may abort at exit
 
 
 if __name__ == "__main__":

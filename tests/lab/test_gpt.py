@@ -309,12 +309,20 @@ def test_the_study_is_fair_and_can_be_made():
     assert factor(total - 1) == pytest.approx(0.1, rel=1e-3)
     for row in study.rows:
         for lr in row.rates:
-            made = study.spec(row, lr, total, seed=0)
-            assert made["options"]["weight_decay"] * lr == pytest.approx(1e-4, rel=1e-4)
-            optimizers.check_options(row.optimizer, made["options"])
-            if row.b2_steps:
-                assert made["options"]["betas"][1] * total == pytest.approx(row.b2_steps)
+            for purpose, length in (("final", total), ("tune", total // 2)):
+                made = study.spec(row, lr, 100, seed=0, purpose=purpose)
+                assert made["epochs"] * 100 == length
+                assert made["options"]["weight_decay"] * lr == pytest.approx(1e-4, rel=1e-4)
+                optimizers.check_options(row.optimizer, made["options"])
+                if row.b2_steps:
+                    assert made["options"]["betas"][1] * length == pytest.approx(row.b2_steps)
     assert {row.b2_steps for row in study.rows if row.optimizer.startswith("adaxw@b2T")} == {1, 3, 10, 30}
+
+
+@pytest.mark.parametrize(("epochs", "trials"), [(20, 10), (4, 2), (1, 1)])
+def test_a_shorter_study_has_shorter_trials(epochs, trials):
+    made = grid._changed(studies.GPT, {"epochs": epochs})
+    assert (made.length("final"), made.length("tune")) == (epochs, trials)
 
 
 def test_rows_with_unequal_budgets_are_refused():

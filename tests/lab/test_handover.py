@@ -105,6 +105,7 @@ def test_what_the_study_does_not_ask_for_is_left_out(made, tmp_path, capsys):
         (dataclasses.replace(placed, seeds=1), 2 * (2 + 1)),
         (dataclasses.replace(placed, rows=STUDY.rows[:1]), 2 + 2),
         (dataclasses.replace(placed, epochs=2), 0),
+        (dataclasses.replace(placed, epochs=2, tune_epochs=1), 2 * 2),
         (placed, WHOLE),
     ):
         assert handover.hand_over(less, folder, tmp_path / "out.jsonl") == count

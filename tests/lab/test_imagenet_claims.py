@@ -67,8 +67,6 @@ def about(measure, rule, margin=0.0, b="b"):
         (about("early", "above"), runs("a", *LOW, early=50.0), runs("b", *HIGH), "held", "50.00 - 40.00 = +10.00"),
         (about("trained", "above", 1.0), runs("a", *LOW, trained=80.5), runs("b", *HIGH), "not held", "+0.50"),
         (about("late", "below", 0.5, b=""), runs("a", *LOW), [], "not held", "+2.00 [+2.00, +2.00]"),
-        (about("seconds", "ratio", 0.05), runs("a", *LOW, seconds=103.0), runs("b", *LOW), "held", "= 1.030"),
-        (about("seconds", "ratio", 0.05), runs("a", *LOW, seconds=120.0), runs("b", *LOW), "not held", "= 1.200"),
         (about("final", "above"), runs("a", *HIGH[:2]), runs("b", *LOW), "undecided", "2 usable seeds"),
         (about("final", "above"), runs("a", 0.5, *HIGH), runs("b", *LOW, 57.0), "not held", "1 of 4 runs of a failed"),
         (about("final", "above"), runs("a", *HIGH), runs("b", 0.5, *LOW[1:]), "undecided", "2 usable seeds; 1 of 3"),
@@ -83,6 +81,24 @@ def test_verdicts(claim, a, b, verdict, ours):
     assert judged["n"] == (
         0 if not a else len({r["seed"] for r in a} & {r["seed"] for r in b or a}) - _lost(a, b)
     )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict", "ours"),
+    [
+        ([3.09, 3.09, 3.09], [3.0, 3.0, 3.0], "held", "3.09 ms / 3.00 ms = 1.030 [1.030, 1.030], rounds"),
+        ([3.6, 7.2, 3.6], [3.0, 6.0, 3.0], "not held", "= 1.200 [1.200, 1.200]"),
+        ([3.0, 3.3, 3.0, 3.3], [3.0] * 4, "undecided", "= 1.050 ["),
+        ([3.0, 3.0], [3.0, 3.0], "undecided", "not run (python -m adaxopt.lab.imagenet speed)"),
+    ],
+)
+def test_time_is_judged_by_rounds_in_turn(tmp_path, a, b, verdict, ours):
+    (tmp_path / "imagenet").mkdir()
+    (tmp_path / "imagenet" / "speed.json").write_text(json.dumps({"in_turn": {"ms": {"a": a, "b": b}}}))
+    judged = claims.judge(about("step", "ratio", 0.05), [], claims.rounds(tmp_path))
+    assert judged["verdict"] == verdict
+    assert ours in judged["ours"]
+    assert judged["n"] == (len(a) if len(a) > 2 else 0)
 
 
 def _lost(a, b):
@@ -133,7 +149,7 @@ def test_a_table_from_records(tmp_path):
     assert "| SGDM | 0.1 |  | 0 | all 1 failed | | | 69.90 ± 0.04 |" in text
     assert "| AMSGrad(W) | 0.001 |  | 0 | not run | | | 66.64 ± 0.03 |" in text
     assert "200 classes, 100,000 pictures" in text
-    assert "a device, 10,000 pictures a second" in text
+    assert "validation pictures; a device." in text
 
 
 def test_a_best_rate_at_the_edge_is_said(tmp_path):
@@ -165,12 +181,14 @@ def test_the_table_of_speeds(tmp_path):
         "stored": 64,
         "model": "resnet18",
         "precision": "bf16",
+        "in_turn": {"steps": 20, "ms": {"adaxw": [4.0, 9.0, 4.5]}},
         "environment": {"hardware": {"device": "a device"}, "versions": {"torch": "2"}},
     }
     place = tmp_path / "records" / "imagenet"
     place.mkdir(parents=True)
     (place / "speed.json").write_text(json.dumps(record))
     assert "| training | 23,457 | 10.90 |" in tables.speed(tmp_path)
+    assert "| AdaX-W | 4.500 | 3 |" in tables.speed(tmp_path)
 
 
 def test_a_page_from_records(tmp_path, capsys):

@@ -115,5 +115,7 @@ def test_crops_are_those_of_a_cpu():
 def test_speed_has_a_row_for_the_graph(found):
     device = torch.device("cuda:0")
     recipe = replace(RECIPE, epochs=1)
-    made = speed.measure(feeds(found, device), recipe, Ranks(device), drive.How(), batches=3)
+    runs = book.TINY.runs()[:5]
+    made = speed.measure(feeds(found, device), recipe, Ranks(device), drive.How(), batches=3, runs=runs)
+    assert [len(ms) for ms in made["in_turn"]["ms"].values()] == [speed.ROUNDS] * 5
     assert [r["what"] for r in made["rows"]][-2:] == ["training", "training, CUDA graph"]

@@ -121,7 +121,7 @@ def test_the_studies_are_fair_and_can_be_made():
         assert study.seeds == 3
         assert study.rule.least == 3
         for row in study.rows:
-            made = study.spec(row, row.options["lr"], 1000, seed=0)
+            made = study.spec(row, row.options["lr"], 1000 // study.epochs, seed=0, purpose="tune")
             assert made["schedule"]["final"] * made["options"]["lr"] == pytest.approx(1e-8)
             if row.b2_steps:
                 assert made["options"]["betas"][1] * 1000 == pytest.approx(row.b2_steps)

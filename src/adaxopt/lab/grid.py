@@ -65,6 +65,8 @@ class Grid:
     epochs: int
     tune: int = 5
     seeds: int = 3
+    tune_epochs: int = 0
+    """Length of the runs that choose lr, schedule and b2*T included; 0: that of the others."""
     task_options: Mapping[str, Any] = field(default_factory=dict)
     schedule: Mapping[str, Any] = field(default_factory=lambda: {"name": "constant"})
     end_lr: float | None = None
@@ -91,13 +93,17 @@ class Grid:
         """The grid as JSON has it."""
         return json.loads(spec.canonical(asdict(self)))
 
-    def steps(self, more: Mapping[str, Any]) -> int:
-        """T: steps of one run."""
-        made = task.load(self.task, {**self.task_options, **more})
-        return self.epochs * len(made.data()["train"])
+    def length(self, purpose: str) -> int:
+        """Epochs of a run."""
+        return (purpose == "tune" and self.tune_epochs) or self.epochs
 
-    def spec(self, row: Row, lr: float, steps: int, **rest: Any) -> dict[str, Any]:
-        """The specification of one run."""
+    def steps(self, more: Mapping[str, Any]) -> int:
+        """Steps of an epoch."""
+        made = task.load(self.task, {**self.task_options, **more})
+        return len(made.data()["train"])
+
+    def spec(self, row: Row, lr: float, steps: int, *, purpose: str, **rest: Any) -> dict[str, Any]:
+        """The specification of one run; `steps` are those of an epoch."""
         schedule = dict(self.schedule)
         if self.end_lr is not None:
             schedule["final"] = float(f"{self.end_lr / lr:.6g}")
@@ -108,9 +114,10 @@ class Grid:
             task=self.task,
             task_options=chosen,
             optimizer=row.optimizer,
-            options=row.at(lr, steps),
+            options=row.at(lr, steps * self.length(purpose)),
             schedule=schedule,
-            epochs=self.epochs,
+            epochs=self.length(purpose),
+            purpose=purpose,
             batch_size=getattr(made, "batch_size", 64),
             **rest,
         )
@@ -352,6 +359,8 @@ def _changed(grid: Grid, asked: Mapping[str, int]) -> Grid:
     if "tune" in changed and any(row.rates for row in grid.rows):
         raise unknown("override of a grid with fixed rates", "tune", ("seeds", "epochs"))
     label = "-".join(f"{key}{value}" for key, value in sorted(changed.items()))
+    if "epochs" in changed and grid.tune_epochs:
+        changed["tune_epochs"] = max(1, changed["epochs"] * grid.tune_epochs // grid.epochs)
     return replace(grid, name=f"{grid.name}-{label}", **changed) if changed else grid
 
 

@@ -3,7 +3,7 @@
     pack FOLDER OUT           encoded pictures in pieces of at most 50 MB that can be carried
     decode PLACE OUT          a pack or folders as a memory-mapped cache of pixels, by all processors
     verify PLACE              compare a pack or a cache with its hashes
-    speed --data PLACE        pictures a second, with and without the network
+    speed --data PLACE        pictures a second, with and without the network; the methods' steps in turn
     STUDY ... --data PLACE    tiny, tuning, tuned, tiny-resnet50, resnet18, resnet50, one after the other; also under
                               torchrun
 
@@ -124,7 +124,9 @@ def measure(given: argparse.Namespace) -> int:
         )
         data = studies.load(study, opened, ranks, say if ranks.first else (lambda text: None))
         how = drive.How(given.precision, False if given.contiguous else None, compiled=given.compiled)
-        found = speed.measure(data, study.recipe, ranks, how, given.batches, say)
+        found = speed.measure(
+            data, study.recipe, ranks, how, given.batches, say, study.runs()[: len(study.rows)]
+        )
     if not ranks.first:
         return 0
     say(tables.speed_table(found))

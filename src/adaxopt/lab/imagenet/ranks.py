@@ -7,6 +7,7 @@ the same calls do nothing.
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,6 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # before a group is there: its functions keep the group of their import as a default value
 from torch import Tensor
 
 from adaxopt.lab.errors import LabError
@@ -88,6 +88,8 @@ def joined(device: str) -> Iterator[Ranks]:
     if dist.is_initialized():
         yield Ranks(where, rank, world)
         return
+    # imported before there is a group: these functions would keep it as the default value of their arguments
+    importlib.import_module("torch.distributed.nn")
     dist.init_process_group("nccl" if kind == "cuda" else "gloo", timeout=WAIT)
     try:
         yield Ranks(where, rank, world)

@@ -1,9 +1,14 @@
-"""How fast pictures come, alone and with the network: `python -m adaxopt.lab.imagenet speed --data FOLDER`."""
+"""How fast pictures come, alone and with the network: `python -m adaxopt.lab.imagenet speed --data FOLDER`.
+
+Then the study's methods against each other, in turn, on a device that nothing else uses: what is said of their time is
+from here, because the runs of a study may share a device.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice, product
 from typing import Any
 
@@ -18,6 +23,7 @@ from adaxopt.lab.imagenet.ranks import Ranks
 from adaxopt.lab.imagenet.recipe import Recipe
 from adaxopt.lab.imagenet.train import WARM, Training
 
+ROUNDS = 9
 RUN = Run("adaxw", "adaxw", dict(lr=5e-3, weight_decay=5e-2, wake=False), 0)
 
 
@@ -28,8 +34,10 @@ def measure(
     how: How,
     batches: int = 100,
     tell: Callable[[str], None] = lambda text: None,
+    runs: Sequence[Run] = (),
 ) -> dict[str, Any]:
-    """Pictures a second: gathered, gathered and cropped, and trained on, by the graph and without it.
+    """Pictures a second: gathered, gathered and cropped, and trained on, by the graph and without it; then `runs` in
+    turn, milliseconds of a step.
 
     `tell` gets a line before each row, which on a CPU takes minutes.
     """
@@ -54,18 +62,7 @@ def measure(
     row("read, no network", lambda batch: None)
     row("read and crop, no network", lambda batch: augment.crop_batch(batch.raw, batch.span, recipe.size))
     for compiled, graph in product((False, True) if how.compiled else (False,), graphs(ranks)):
-        training = Training(
-            RUN,
-            recipe,
-            data.train,
-            data.test,
-            data.classes,
-            ranks,
-            precision=how.precision,
-            channels_last=how.channels_last,
-            graph=graph,
-            compiled=compiled,
-        )
+        training = _training(RUN, data, recipe, ranks, replace(how, graph=graph, compiled=compiled))
         with training._on_stream():
             words = ["training", *["compiled"] * compiled, *["CUDA graph"] * graph]
             row(", ".join(words), training._launch)
@@ -76,8 +73,53 @@ def measure(
         "precision": how.precision,
         "images": len(data.train),
         "rows": rows,
+        "in_turn": in_turn(runs, data, recipe, ranks, how, max(1, batches // 5), tell),
         "environment": environment.describe(ranks.device, torch.get_num_threads()),
     }
+
+
+def in_turn(
+    runs: Sequence[Run],
+    data: Data,
+    recipe: Recipe,
+    ranks: Ranks,
+    how: How,
+    steps: int,
+    tell: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Milliseconds of a step of each run, `steps` steps at a time, one run after the other; every round is kept."""
+    made = [_training(run, data, recipe, ranks, how) for run in runs]
+    ready = _endless(data, recipe, ranks)
+    ms: dict[str, list[float]] = {run.row: [] for run in runs}
+    for number in range(-1, ROUNDS if made else 0):  # the first one is not counted: graphs are made in it
+        if ranks.first:
+            tell(f"{len(made)} methods in turn: round {number + 1} of {ROUNDS} ...")
+        for training in made:
+            with training._on_stream():
+                _wait(ranks)
+                began = time.perf_counter()
+                for batch in islice(ready, WARM + 2 if number < 0 else steps):
+                    training._launch(batch)
+                _wait(ranks)
+                took = time.perf_counter() - began
+            if number >= 0:
+                ms[training.run.row].append(round(1e3 * took / steps, 4))
+    return {"steps": steps, "ms": ms}
+
+
+def _training(run: Run, data: Data, recipe: Recipe, ranks: Ranks, how: How) -> Training:
+    return Training(
+        run,
+        recipe,
+        data.train,
+        data.test,
+        data.classes,
+        ranks,
+        precision=how.precision,
+        channels_last=how.channels_last,
+        graph=how.graph,
+        compiled=how.compiled,
+    )
 
 
 def graphs(ranks: Ranks) -> tuple[bool, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,13 +67,12 @@ def caption(study: Study, found: Lines) -> str:
         return study.note
     record = found[0]
     recipe, device = record["recipe"], record["environment"]["hardware"]["device"]
-    speed = stats.mean([r["images_per_second"] for r in found])
     judged = "pictures held out of training" if study.holdout else "validation pictures"
     return (
         f"{recipe['model'].replace('resnet', 'ResNet-')} (stem: {recipe['stem']}), {record['classes']} classes, "
         f"{record['images']:,} pictures, crops of {recipe['size']} pixels, {recipe['epochs']} epochs of batch "
         f"{recipe['batch']} ({record['steps']:,} steps), {PRECISION[record['precision']]}, top-1 of the last epoch on "
-        f"{record['test_images']:,} {judged}; {device}, {speed:,.0f} pictures a second, tests included. "
+        f"{record['test_images']:,} {judged}; {device}. "
         f"`adax reproduce imagenet/{study.name}`. AdaX as the paper has it (`wake=False`). {study.note}"
     )
 
@@ -102,6 +102,9 @@ def speed_table(record: Mapping[str, Any]) -> str:
     lines = ["| | pictures a second | ms a batch |", "|---|---|---|"]
     lines += [f"| {r['what']} | {r['images_per_second']:,.0f} | {r['ms']:.2f} |" for r in record["rows"]]
     device = record["environment"]["hardware"]["device"]
+    if ms := record["in_turn"]["ms"]:
+        lines += ["", "| methods in turn | ms a step, median | rounds |", "|---|---|---|"]
+        lines += [f"| {TITLES[row]} | {statistics.median(v):.3f} | {len(v)} |" for row, v in ms.items()]
     return "\n".join(lines) + (
         f"\n\nBatches of {record['batch']}, pictures of {record['stored']} pixels, {record['model']}, "
         f"{PRECISION[record['precision']]}; {device}, torch {record['environment']['versions']['torch']}."
