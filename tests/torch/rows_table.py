@@ -47,6 +47,9 @@ TABLE = [
 ]  # fmt: skip
 
 
+torch.sparse.check_sparse_tensor_invariants.disable()  # said aloud: torch warns once where nobody chose; `coo` checks
+
+
 def coo(rows, values, shape, dtype=None):
     rows = torch.as_tensor(rows, device=values.device).reshape(1, -1)
     return torch.sparse_coo_tensor(rows, values.to(dtype or values.dtype), shape, check_invariants=True)
