@@ -117,6 +117,24 @@ def test_what_the_study_does_not_ask_for_is_left_out(made, tmp_path, capsys):
     assert brought.with_suffix(".jsonl.old").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, f"{WHOLE} of {WHOLE}"),
+        ({"epochs": 2, "tune_epochs": 1}, f"4 of {WHOLE}"),
+        ({"seeds": 1}, "6 of 6"),
+        ({"task_options": {**SMALL, "hidden": 13}}, f"0 of {WHOLE}"),
+        ({"rows": STUDY.rows[:1]}, "4 of 4"),
+    ],
+)
+def test_a_page_counts_the_runs_that_the_study_asks_for(made, tmp_path, change, said):
+    _, _, runs, _ = made
+    assert "Not run yet" in handover.not_complete(STUDY, tmp_path, "small")
+    store.export(runs, tmp_path / "records" / "unfinished" / "language-moved.jsonl")
+    text = handover.not_complete(dataclasses.replace(STUDY, **change), tmp_path, "small")
+    assert f"{said} runs have ended" in text
+
+
 def test_what_is_named_wrongly_is_said_before_any_run(made, tmp_path):
     text, _, runs, _ = made
     placed = dataclasses.replace(STUDY, task_options={**SMALL, "data": str(text)})

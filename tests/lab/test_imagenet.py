@@ -20,7 +20,7 @@ from PIL import Image
 from adaxopt.lab import spec, task, train
 from adaxopt.lab.cifar import order
 from adaxopt.lab.errors import LabError
-from adaxopt.lab.imagenet import augment, book, cache, drive, speed, tables
+from adaxopt.lab.imagenet import augment, book, cache, drive
 from adaxopt.lab.imagenet.feed import Feed, Mapped, Resident, hold_out
 from adaxopt.lab.imagenet.ranks import Ranks
 from adaxopt.lab.imagenet.recipe import Recipe
@@ -141,6 +141,7 @@ def test_a_grouped_norm_has_the_statistics_of_each_part():
         "imagenet.recipe",
         "imagenet.ranks",
         "models.imagenet",
+        "claims",
     ],
 )
 def test_examples_in_docstrings_run(name):
@@ -404,26 +405,6 @@ def test_what_a_run_refuses(data):
         training(data, recipe=replace(SMALL, groups=5))
     with pytest.raises(LabError, match="size=65: must be <= stored=64"):
         Recipe(size=65)
-
-
-@pytest.mark.parametrize(
-    ("device", "world", "graphs"), [("cpu", 1, (False,)), ("cuda", 1, (False, True)), ("cuda", 2, (False,))]
-)
-def test_speed_asks_for_a_graph_where_there_can_be_one(device, world, graphs):
-    assert speed.graphs(Ranks(torch.device(device), 0, world)) == graphs
-
-
-def test_speed_of_input_and_training(data):
-    said: list[str] = []
-    both = book.TINY.runs()[:2]
-    found = speed.measure(data, SMALL, ALONE, drive.How("fp32"), batches=2, tell=said.append, runs=both)
-    rows = [line.split(":")[0] for line in said if "in turn" not in line]
-    assert rows == [row["what"] for row in found["rows"]]
-    assert {row: len(ms) for row, ms in found["in_turn"]["ms"].items()} == {"sgdm": 9, "adamw": 9}
-    assert min(ms for rounds in found["in_turn"]["ms"].values() for ms in rounds) > 0
-    assert [r["what"] for r in found["rows"]] == ["read, no network", "read and crop, no network", "training"]
-    assert all(r["images_per_second"] > 0 for r in found["rows"])
-    assert "| read and crop, no network |" in tables.speed_table(found)
 
 
 # -- the task -------------------------------------------------------------------------------------------------------

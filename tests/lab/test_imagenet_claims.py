@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from adaxopt.lab.imagenet import book, claims, page, studies, tables
 from adaxopt.lab.imagenet.recipe import Recipe
-from adaxopt.lab.imagenet.rules import CLAIMS, Claim
+from adaxopt.lab.imagenet.rules import CLAIMS, PAPER_LR, Claim, failed
+from adaxopt.lab.study import TUNE_SEED
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,10 +87,18 @@ def test_verdicts(claim, a, b, verdict, ours):
 @pytest.mark.parametrize(
     ("a", "b", "verdict", "ours"),
     [
-        ([3.09, 3.09, 3.09], [3.0, 3.0, 3.0], "held", "3.09 ms / 3.00 ms = 1.030 [1.030, 1.030], rounds"),
-        ([3.6, 7.2, 3.6], [3.0, 6.0, 3.0], "not held", "= 1.200 [1.200, 1.200]"),
-        ([3.0, 3.3, 3.0, 3.3], [3.0] * 4, "undecided", "= 1.050 ["),
-        ([3.0, 3.0], [3.0, 3.0], "undecided", "not run (python -m adaxopt.lab.imagenet speed)"),
+        (
+            [3.09] * 3,
+            [3.0] * 3,
+            "held",
+            "mean 3.09 ms / 3.00 ms; a/b of a round 1.030 [1.030, 1.030], rounds",
+        ),
+        ([3.6, 7.2, 3.6], [3.0, 6.0, 3.0], "not held", "a round 1.200 [1.200, 1.200]"),
+        ([3.0, 3.3, 3.0, 3.3], [3.0] * 4, "undecided", "a round 1.050 ["),
+        ([3.09, 3.09, 3.09, 9.0], [3.0, 3.0, 3.0], "held", "mean 3.09 ms / 3.00 ms"),
+        ([3.0, 3.0], [3.0, 3.0], "undecided", "2 rounds, fewer than 3 decide nothing"),
+        ([3.0] * 9, [3.0], "undecided", "1 rounds, fewer than 3 decide nothing"),
+        ([3.0] * 9, [], "undecided", "not run (python -m adaxopt.lab.imagenet speed)"),
     ],
 )
 def test_time_is_judged_by_rounds_in_turn(tmp_path, a, b, verdict, ours):
@@ -98,12 +107,31 @@ def test_time_is_judged_by_rounds_in_turn(tmp_path, a, b, verdict, ours):
     judged = claims.judge(about("step", "ratio", 0.05), [], claims.rounds(tmp_path))
     assert judged["verdict"] == verdict
     assert ours in judged["ours"]
-    assert judged["n"] == (len(a) if len(a) > 2 else 0)
+    assert judged["n"] == min(len(a), len(b))
+
+
+def test_a_measure_that_is_no_runs_is_refused():
+    with pytest.raises(
+        ValueError, match="measure='step': not a run's; known are final, trained, early, late"
+    ):
+        claims.measured("step", line("a", 0, 60.0))
+
+
+def test_where_pairs_alone_decide_the_other_interval_stands_beside():
+    """Seeds far apart, methods close on each; Welch's interval by hand from variances of 100 and 99.6016."""
+    a, b = runs("a", 50.0, 60.0, 70.0), runs("b", 49.0, 59.04, 68.96)
+    judged = claims.judge(about("final", "above"), [*a, *b])
+    assert judged["verdict"] == "held"
+    half = 2.776445 * ((100 + 99.6016) / 3) ** 0.5
+    wanted = f"; without pairing by seed [{1 - half:+.2f}, {1 + half:+.2f}], which would be undecided"
+    assert judged["ours"] == "60.00 - 59.00 = +1.00 [+0.90, +1.10]" + wanted
+    far = claims.judge(about("final", "above"), [*runs("a", *HIGH), *runs("b", *LOW)])
+    assert "without pairing" not in far["ours"]
 
 
 def _lost(a, b):
     """Seeds that are not counted: those of failed runs, as long as enough are left to judge by."""
-    bad = {r["seed"] for r in [*a, *b] if claims.failed(r)}
+    bad = {r["seed"] for r in [*a, *b] if failed(r)}
     seeds = {r["seed"] for r in a} & {r["seed"] for r in b or a}
     return len(bad & seeds) if len(seeds - bad) >= 3 else 0
 
@@ -118,16 +146,29 @@ def test_claims_speak_of_rows_that_exist():
         assert (claim.b == "") == (claim.rule == "below")
 
 
+def test_comparisons_of_ours_are_not_counted_as_the_papers_and_notes_say_which_lr():
+    for claim in CLAIMS:
+        ours = claim.id.startswith(("imagenet.tuned.", "imagenet.b2T50."))
+        assert (claim.paper == "(ours)") == ours, claim.id
+        assert claim.where.startswith("Beyond the paper") == ours, claim.id
+        assert (PAPER_LR in claim.note) == (claim.study == "tiny" and claim.measure != "step"), claim.id
+        assert claim.note.count("; ;") == 0
+        assert not claim.note.startswith(";")
+    assert "the beginning of an epoch in it" in next(c.note for c in CLAIMS if c.id == "imagenet.runtime")
+
+
 def test_the_papers_differences_are_those_of_its_tables():
-    """Recomputed from the tables' means, in hundredths."""
+    """Recomputed from the tables' means, in hundredths; of our own comparisons, the one in the note."""
     values = {"tiny": dict(sgdm=69.90, adamw=66.92, amsgradw=66.64, adaxw=69.87)}
     values["tiny-resnet50"] = dict(sgdm=77.12, adamw=68.27, amsgradw=68.76, adaxw=75.58)
     checked = 0
     for claim in CLAIMS:
-        if claim.paper.endswith("on ImageNet"):
+        own = f"; {claim.note}; ".partition("; paper, at its own settings: ")[2].partition("; ")[0]
+        said = own if claim.paper == "(ours)" else claim.paper
+        if said.endswith("on ImageNet"):
             table = values["tiny" if claim.study == "tuned" else claim.study]
             difference = table[claim.a.removesuffix("-b2T50")] - table[claim.b]
-            assert claim.paper == f"{difference:+.2f} on ImageNet", claim.id
+            assert said == f"{difference:+.2f} on ImageNet", claim.id
             checked += 1
     assert checked == 15
 
@@ -152,19 +193,79 @@ def test_a_table_from_records(tmp_path):
     assert "validation pictures; a device." in text
 
 
-def test_a_best_rate_at_the_edge_is_said(tmp_path):
-    best = {"sgdm": 0.1, "adamw": 1e-4, "amsgradw": 1e-3, "adaxw": 5e-2, "adaxw-b2T50": 5e-3}
-    tried = [
-        {**line(f"{method} lr {lr:g}", 0, 40.0 + (lr == best[method])), "options": {"lr": lr}}
+def tuning(best, seed=TUNE_SEED):
+    """Lines of tuning in which each method's `best` lr is the best."""
+    return [
+        {**line(f"{method} lr {lr:g}", seed, 40.0 + (lr == best.get(method))), "options": {"lr": lr}}
         for method, rates in book.RATES.items()
         for lr in rates
     ]
+
+
+def of(lines, **tests):
+    """The lines with other accuracies for SGDM, by lr."""
+    return [
+        {**r, "test_accuracy": tests.get(r["row"].replace("sgdm lr ", "lr_"), r["test_accuracy"])}
+        for r in lines
+    ]
+
+
+def sgdm_row(text):
+    return next(one for one in text.splitlines() if one.startswith("| SGDM |"))
+
+
+def test_of_failed_runs_and_several_seeds_the_mean_of_the_others_is_shown():
+    two = replace(book.TUNING, seeds=2)
+    lines = [*tuning({"sgdm": 0.1}), *tuning({"sgdm": 0.3}, TUNE_SEED + 1)]
+    # lr 3 failed on both seeds, lr 1 on one of them
+    lines = [*of(lines[:30], lr_3=0.5, lr_1=0.5), *of(lines[30:], lr_3=1.0, lr_1=43.0)]
+    text = tables.tried(two, lines)
+    assert sgdm_row(text) == (
+        "| SGDM |  | 3: failed | 1: **43.00** | 0.3: 40.50 | 0.1: 40.50 | 0.03: 40.00 | 0.01: 40.00 |"
+    )
+    assert text.endswith(" 3 runs failed; a mean is of the others.")
+    assert book.best_rates(lines)["sgdm"] == 1.0
+    # none is the best before all have ended; runs are counted, not lines
+    twice = [*lines[:59], lines[0]]
+    assert "**" not in tables.tried(two, twice)
+    assert tables.tried(two, twice).endswith(" 1 of 60 runs are still to be made.")
+    alone = tables.tried(book.TUNING, lines[30:])  # another seed than the one asked for
+    assert "**" not in alone
+    assert alone.endswith(" 30 of 30 runs are still to be made.")
+    lost = [{**r, "test_accuracy": 0.5} for r in lines]
+    assert "**" not in tables.tried(two, lost)
+    assert book.best_rates(lost)["adamw"] == 1e-3
+
+
+def test_a_best_rate_at_the_edge_is_said(tmp_path):
+    tried = tuning({"sgdm": 0.1, "adamw": 1e-4, "amsgradw": 1e-3, "adaxw": 1.5e-1, "adaxw-b2T50": 5e-3})
     place = tmp_path / "records" / "imagenet"
     place.mkdir(parents=True)
     for name, lines in (("tuning", tried), ("tuned", runs("adaxw", *HIGH)), ("tiny", runs("adaxw", *HIGH))):
         (place / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in lines))
-    assert tables.table("tuned", tmp_path).endswith("Best at the edge of the five rates: AdamW, AdaX-W.")
+    assert tables.table("tuned", tmp_path).endswith(
+        "Best at the edge of the rates that were tried: AdamW, AdaX-W."
+    )
     assert "edge" not in tables.table("tiny", tmp_path)
+    shown = tables.table("tuning", tmp_path)
+    assert "| 0.1: **41.00** |" in shown
+    assert "still to be made" not in shown
+    (place / "tuning.jsonl").write_text("".join(json.dumps(r) + "\n" for r in tried[1:]))
+    assert " | 3: – | 1: 40.00 | 0.3: 40.00 | 0.1: 41.00 |" in tables.table("tuning", tmp_path)
+    assert tables.table("tuning", tmp_path).endswith(" 1 of 30 runs are still to be made.")
+
+
+def test_runs_that_wait_for_the_others_are_counted(tmp_path):
+    place = tmp_path / "records" / "unfinished"
+    place.mkdir(parents=True)
+    (place / "imagenet-tuned.jsonl").write_text(json.dumps(line("sgdm", 0, 40.0)) + "\n")
+    (place / "imagenet-tiny-resnet50.jsonl").write_text(json.dumps(line("sgdm", 0, 40.0)) + "\n")
+    assert "1 of 15 runs have ended" in tables.table("tuned", tmp_path)
+    assert "--out` those at the lr that tuning chooses, once it is complete, count as made.*" in tables.table(
+        "tuned", tmp_path
+    )
+    assert "--out` they count as made.*" in tables.table("tiny-resnet50", tmp_path)
+    assert "Not run yet" in tables.table("tiny", tmp_path)
 
 
 @pytest.mark.parametrize(("epochs", "said"), [(0, False), (1, True)])
@@ -173,30 +274,14 @@ def test_a_shortened_study_says_so_under_its_table(epochs, said):
     assert ("Changed from the study's own length" in tables.show(study, [])) is said
 
 
-def test_the_table_of_speeds(tmp_path):
-    assert "Not measured yet" in tables.speed(tmp_path)
-    record = {
-        "rows": [{"what": "training", "images_per_second": 23456.7, "ms": 10.9}],
-        "batch": 256,
-        "stored": 64,
-        "model": "resnet18",
-        "precision": "bf16",
-        "in_turn": {"steps": 20, "ms": {"adaxw": [4.0, 9.0, 4.5]}},
-        "environment": {"hardware": {"device": "a device"}, "versions": {"torch": "2"}},
-    }
-    place = tmp_path / "records" / "imagenet"
-    place.mkdir(parents=True)
-    (place / "speed.json").write_text(json.dumps(record))
-    assert "| training | 23,457 | 10.90 |" in tables.speed(tmp_path)
-    assert "| AdaX-W | 4.500 | 3 |" in tables.speed(tmp_path)
-
-
 def test_a_page_from_records(tmp_path, capsys):
     assert page.main(["--records", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 2
     assert "no ImageNet records" in capsys.readouterr().err
     place = tmp_path / "imagenet"
     place.mkdir()
     found = [*runs("adaxw", *HIGH), *runs("adaxw-b2T50", *HIGH), *runs("adamw", 0.5, *LOW[1:])]
+    tuned = {**line("adaxw-b2T50 lr 0.05", TUNE_SEED, 41.0), "study": "tuning", "options": {"lr": 0.05}}
+    assert [r.spec["optimizer"] for r in page.as_runs([tuned])] == ["adaxw@b2T=50"]
     (place / "tiny.jsonl").write_text("".join(json.dumps(r) + "\n" for r in found))
     made = page.load(place)
     assert [r.spec["optimizer"] for r in made[::3]] == ["adaxw", "adaxw@b2T=50", "adamw"]

@@ -22,6 +22,7 @@ from adaxopt.lab.report import (
     save_static,
     static,
 )
+from adaxopt.lab.report.names import TITLES
 from adaxopt.lab.report.page import render
 from adaxopt.lab.store import RunRecord
 
@@ -46,7 +47,7 @@ def test_static_pictures(tmp_path):
     for name in LEVELS:
         assert palette.LOOKS[name].light in light
         assert palette.LOOKS[name].dark in dark
-        assert f">{name}<" in light
+        assert f">{TITLES[name]}<" in light
 
 
 def test_the_same_records_give_the_same_bytes(tmp_path):

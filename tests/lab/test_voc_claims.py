@@ -57,6 +57,32 @@ def test_verdicts_on_iou(what):
     if what == "above, seed by seed":  # 1.0, 0.9, 1.1: mean 1, sd 0.1, t(2) = 4.3027
         half = 4.302652729911275 * 0.1 / 3**0.5
         assert f"{1:+.2f} [{1 - half:+.2f}, {1 + half:+.2f}]" in row["ours"]
+        half = 2.776445 * ((100 + 99.01) / 3) ** 0.5  # Welch's, of the two rows' variances
+        wanted = f"; without pairing by seed [{1 - half:+.2f}, {1 + half:+.2f}], which would be undecided"
+        assert row["ours"].endswith(wanted)
+
+
+def test_losses_have_three_decimals_and_a_direction():
+    faster = next(claim for claim in rules.CLAIMS if claim.rule == "faster")
+    quick = [fake(ADAXW, s, 50, (0.301 + 0.1 * s,) * 4) for s in range(3)]
+    slow = [fake(SGDM, s, 50, (0.305 + 0.1001 * s,) * 4) for s in range(3)]
+    row = claims.judge(faster, slow + quick)
+    assert row["verdict"] == "held"
+    assert row["ours"].startswith(
+        "0.401 and 0.405; better by +0.004 [+0.004, +0.004]; without pairing by seed [-0.22"
+    )
+
+
+def test_comparisons_of_ours_are_not_counted_as_the_papers():
+    for claim in rules.CLAIMS:
+        ours = claim.id.endswith("-tuned")
+        assert (claim.paper == "(ours)") == ours, claim.id
+        assert claim.where.startswith("Beyond the paper") == ours, claim.id
+        if ours and claim.rule == "better":
+            theirs = next(one.paper for one in rules.CLAIMS if f"{one.id}-tuned" == claim.id)
+            assert claim.note.endswith(f"paper, at its own settings on VOC2012: {theirs}")
+            paper = [book.PAPER[row] for row in (claim.a, claim.b)]
+            assert theirs == " against ".join(f"{mean:.2f} +- {margin:.2f}" for mean, margin in paper)
 
 
 def test_verdicts_on_speed_time_and_rates():
@@ -75,6 +101,8 @@ def test_verdicts_on_speed_time_and_rates():
         judged = claims.judge(time, [], ms)
         assert (judged["verdict"], judged["n"]) == (verdict, 3), factor
     assert claims.judge(time, slow + quick)["ours"].startswith("not run")
+    two = claims.judge(time, [], {ADAXW: [20.0, 20.0, 20.0], ADAMW: [20.0, 20.0]})
+    assert (two["ours"], two["n"]) == ("2 rounds, fewer than 3 decide nothing", 2)
     ratio = next(claim for claim in rules.CLAIMS if claim.rule == "lr-ratio")
     for lr, verdict in (
         (10.0, "held"),
@@ -96,9 +124,27 @@ def test_the_table_has_every_row_and_the_papers_numbers(tmp_path):
     assert lines[2].endswith("| 76.28 ± 0.15 |")
     assert lines[3].startswith("| AdamW | not run |")
     assert (
-        "| AdaX-W | 1 | 0.5: 33.0 | 3 | 60.00 (35.16 to 84.84) | 60.0 / 60.0 / 60.0 / 60.0 | 1.000 | "
+        "| AdaX-W | 1 | 0.5: 33.0 | 3 | 60.00 (35.16 to 84.84) | 60.0 / 60.0 / 60.0 / 60.0 | 1.000 (1.000) | "
         in lines[5]
     )
+    found = [fake(SGDM, seed, 50, (1.0, 0.5, 0.3, 0.1)) for seed in range(3)]
+    lines = tables.show(book.STUDIES["camvid"], found).splitlines()
+    assert "| training loss, first three quarters (the first) |" in lines[0]
+    assert "| 0.600 (1.000) |" in lines[2]
+
+
+def test_the_table_of_speeds(tmp_path):
+    assert tables.SECTIONS["voc-speed"](tmp_path) == "*Not measured yet (`python benchmarks/voc.py`).*"
+    where = {"gpu": "a device", "torch": "2"}
+    record = {"steps": 20, "environment": where, "ms": {ADAXW: [4.0, 9.0, 4.5], "another": [1.0]}}
+    place = tmp_path / "records" / "voc"
+    place.mkdir(parents=True)
+    (place / "speed.json").write_text(json.dumps(record))
+    text = tables.speed(tmp_path)
+    assert "| AdaX-W | 4.50 | 4.00 | 9.00 | 3 |" in text
+    assert "| another | 1.00 | 1.00 | 1.00 | 1 |" in text
+    assert "20 steps a round" in text
+    assert "a device, torch 2." in text
 
 
 def test_the_committed_claims_are_what_the_records_give(tmp_path, monkeypatch, capsys):

@@ -11,6 +11,7 @@ import torch
 import oracles
 from adaxopt import AdaX, AdaXW, Padax, create
 from adaxopt.memory import growing_gain
+from adaxopt.torch import fused_cpu
 from runner import BACKENDS, relative
 
 TIMES = (74_000, 887_000, 1_900_000, 2**24, 10_000_000, 1_000_000_000)
@@ -192,6 +193,56 @@ def test_wakers_are_found_however_late_they_come(path):
         p.grad = torch.tensor(g)
         optimizer.step()
     assert relative(p.detach().numpy(), q) < 1e-9
+
+
+@pytest.mark.parametrize("decay", ["l2", "decoupled"])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_fused_kernel_guards_as_the_lists_do(decay, maximize, dtype, monkeypatch):
+    """Sleepers beside a parameter that has none, in one call of the kernel; a waker's square is taken whole."""
+    monkeypatch.setattr(fused_cpu, "PIECE", 16)  # so that forty elements are three pieces
+    calls = []
+    for kernel in ("_fused_adam_", "_fused_adamw_"):
+        real = getattr(torch, kernel)
+        monkeypatch.setattr(
+            torch, kernel, lambda xs, *a, real=real, **o: calls.append(len(xs)) or real(xs, *a, **o)
+        )
+    start = torch.linspace(-1, 1, 40, dtype=dtype)
+    start[20:] = 0  # with L2 a coordinate sleeps only where x is 0
+    how = dict(lr=0.1, weight_decay=0.1, decay=decay, maximize=maximize, betas=(0.9, 0.01))
+    found = []
+    for options in ({"fused": True}, {"foreach": True}):
+        params = [torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.flip(0)[20:35].clone())]
+        optimizer = create("adaxw", params, **how, **options)
+        for t in range(1, 61):
+            g = torch.cos(t + torch.arange(40, dtype=dtype))
+            g[20:] *= torch.arange(20) * 3 < t  # one more wakes every third step
+            params[0].grad, params[1].grad = g, g[:15].clone()
+            if t == 58:
+                params[0].data[39] = 0.5  # the last one wakes now, and L2 sees it
+            optimizer.step()
+            if t == 10:  # unguarded, v would be a tenth of it
+                v = optimizer.state[params[0]]["exp_avg_sq"][23]
+                assert float(v) == pytest.approx(float(g[23]) ** 2, rel=1e-6)
+        found.append([p.detach().numpy() for p in params])
+    assert calls == [2] * 60
+    for ours, theirs in zip(*found, strict=True):
+        assert relative(ours, theirs) < (1e-12 if dtype == torch.float64 else 2e-5)
+
+
+def test_a_guarded_parameter_may_lie_in_another_order(monkeypatch):
+    """channels_last: memory is walked as it lies, and the pieces of gradient and state still belong together."""
+    monkeypatch.setattr(fused_cpu, "PIECE", 7)
+    shape, found = (3, 4, 2, 2), []
+    for layout in (torch.channels_last, torch.contiguous_format):
+        p = torch.nn.Parameter(torch.zeros(shape).contiguous(memory_format=layout))
+        optimizer = AdaXW([p], lr=0.1, betas=(0.9, 0.01), fused=True)
+        for t in range(1, 9):
+            g = torch.cos(t + torch.arange(48.0)).reshape(shape) * (torch.arange(4) < t).reshape(1, 4, 1, 1)
+            p.grad = g.contiguous(memory_format=layout)
+            optimizer.step()
+        found.append(p.detach().contiguous())
+    assert torch.equal(*found)
 
 
 def test_the_look_for_sleepers_costs_an_ordinary_parameter_one_look(monkeypatch):

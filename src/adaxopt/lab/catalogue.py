@@ -36,7 +36,7 @@ GROUPS: dict[str, Entries] = {
     },
     "Tiny-ImageNet (adax data get tiny-imagenet), a GPU": {
         "imagenet/tiny": ("table 2 *", "ResNet-18 at the paper's settings"),
-        "imagenet/tuning": ("table 2 *", "five learning rates for each method"),
+        "imagenet/tuning": ("table 2 *", "six learning rates for each method"),
         "imagenet/tuned": ("table 2 *", "each method at its best lr, 3 seeds"),
         "imagenet/tiny-resnet50": ("table 2 *", "ResNet-50, cosine"),
     },

@@ -16,9 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+from adaxopt.lab import stats
 
 RECORDS = Path("records")
 LEAST = 3
@@ -68,6 +70,42 @@ def outcome(rule: str, margin: float, low: float, high: float) -> str:
         "ratio": (low > 1 - margin and high < 1 + margin, low > 1 + margin or high < 1 - margin),
     }[rule]
     return "held" if inside else "not held" if outside else "undecided"
+
+
+def without_pairs(
+    rule: str, margin: float, verdict: str, a: Sequence[float], b: Sequence[float], digits: int = 2
+) -> str:
+    """What to put beside a verdict on pairs where Welch's interval (`stats.unpaired`) would give another; else nothing.
+
+    >>> without_pairs("above", 0, "held", [1.0, 2.0, 3.0], [0.0, 1.0, 2.0])
+    '; without pairing by seed [-1.27, +3.27], which would be undecided'
+    """
+    low, high = stats.unpaired(a, b)
+    other = outcome(rule, margin, low, high)
+    if other == verdict:
+        return ""
+    return f"; without pairing by seed [{low:+.{digits}f}, {high:+.{digits}f}], which would be {other}"
+
+
+def in_rounds(margin: float, a: Sequence[float], b: Sequence[float]) -> dict[str, Any]:
+    """`ratio` on milliseconds of steps that were measured round by round, in turn; {} if one of them was not.
+
+    >>> in_rounds(0.05, [3.0, 3.0], [3.0, 3.0])
+    {'ours': '2 rounds, fewer than 3 decide nothing', 'n': 2}
+    """
+    if not a or not b:
+        return {}
+    pairs = list(zip(a, b, strict=False))  # of unequal lengths the rounds that both have
+    if len(pairs) < LEAST:
+        return {"ours": f"{len(pairs)} rounds, fewer than {LEAST} decide nothing", "n": len(pairs)}
+    left, right = (stats.mean([pair[i] for pair in pairs]) for i in (0, 1))
+    seen = stats.t_interval([x / y for x, y in pairs])
+    return {
+        "ours": f"mean {left:.2f} ms / {right:.2f} ms; a/b of a round {seen.mean:.3f} "
+        f"[{seen.low:.3f}, {seen.high:.3f}], rounds",
+        "n": seen.n,
+        "verdict": outcome("ratio", margin, seen.low, seen.high),
+    }
 
 
 def command(

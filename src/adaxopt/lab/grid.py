@@ -1,10 +1,10 @@
 """A study of rows: like `adaxopt.lab.study`, where rows differ in the task's options as well or follow a rule in lr.
 
 Every row may try the same number of learning rates (a fixed grid, or the walk of `adaxopt.lab.tune`; none with
-tune = 0, which takes the row's own lr), judged on the validation split with one seed; the best goes to `seeds` runs on
-fresh seeds, judged on the test split. `b2_steps` is b2*T, the natural size of AdaX's b2, and `lr_decay` is
-lr*weight_decay; both are turned into options when T and lr are known. Runs are ordinary runs of the store: several
-processes may work on one study, and a killed one goes on.
+tune = 0, which takes the row's own lr), judged on the validation split with one seed (runs of `tune_epochs`); the best
+goes to `seeds` runs on fresh seeds, judged on the test split. `b2_steps` is b2*T, the natural size of AdaX's b2, and
+`lr_decay` is lr*weight_decay; both are turned into options when T and lr are known. Runs are ordinary runs of the
+store: several processes may work on one study, and a killed one goes on.
 """
 
 from __future__ import annotations
@@ -83,6 +83,10 @@ class Grid:
         names = [row.optimizer for row in self.rows]
         if self.baseline not in names or len(set(names)) != len(names):
             raise LabError(f"grid {self.name}: rows {', '.join(names)}; all different, with {self.baseline}")
+        if not 0 <= self.tune_epochs <= self.epochs:
+            raise LabError(
+                f"grid {self.name}: tune_epochs={self.tune_epochs}; must be 0 to epochs={self.epochs}"
+            )
         for row in self.rows:
             if row.rates and len(row.rates) != self.tune:
                 raise LabError(
@@ -95,9 +99,9 @@ class Grid:
 
     def length(self, purpose: str) -> int:
         """Epochs of a run."""
-        return (purpose == "tune" and self.tune_epochs) or self.epochs
+        return self.tune_epochs if purpose == "tune" and self.tune_epochs else self.epochs
 
-    def steps(self, more: Mapping[str, Any]) -> int:
+    def epoch_steps(self, more: Mapping[str, Any]) -> int:
         """Steps of an epoch."""
         made = task.load(self.task, {**self.task_options, **more})
         return len(made.data()["train"])
@@ -157,7 +161,7 @@ def carry_out(
     watcher: compare.Watcher | None = None,
 ) -> list[RunRecord] | None:
     """The runs of the grid; None when `seconds` (0: no limit) were over before. The same call goes on then."""
-    steps = {row.optimizer: grid.steps(row.task_options) for row in grid.rows}
+    steps = {row.optimizer: grid.epoch_steps(row.task_options) for row in grid.rows}
     with listening() as stop:
         over = threading.Event()
 
@@ -357,7 +361,10 @@ def runner(grids: Mapping[str, Grid], default: str = "") -> Callable[..., Path |
 def _changed(grid: Grid, asked: Mapping[str, int]) -> Grid:
     changed: dict[str, Any] = {k: value for k, value in asked.items() if value and value != getattr(grid, k)}
     if "tune" in changed and any(row.rates for row in grid.rows):
-        raise unknown("override of a grid with fixed rates", "tune", ("seeds", "epochs"))
+        raise LabError(
+            f"tune={changed['tune']}: study {grid.name} has {grid.tune} fixed learning rates a row; leave it out ("
+            "seeds and epochs can be changed)"
+        )
     label = "-".join(f"{key}{value}" for key, value in sorted(changed.items()))
     if "epochs" in changed and grid.tune_epochs:
         changed["tune_epochs"] = max(1, changed["epochs"] * grid.tune_epochs // grid.epochs)

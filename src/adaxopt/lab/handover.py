@@ -41,7 +41,7 @@ def data_digest(grid: Grid) -> str | None:
 def asked_for(grid: Grid, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
     """Those of the runs that the study asks for, here and now: the same row, recipe, data's place and seed."""
     rows = {row.optimizer: row for row in grid.rows}
-    steps = {name: grid.steps(row.task_options) for name, row in rows.items()}
+    steps = {name: grid.epoch_steps(row.task_options) for name, row in rows.items()}
     for run in runs:
         name, given = run.spec["optimizer"], run.spec
         row = rows.get(name) if isinstance(name, str) else None
@@ -192,12 +192,24 @@ def made_at(places: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(f"{count} runs on {where}" for where, count in counts.items())
 
 
+def _fits(grid: Grid, given: Mapping[str, Any]) -> bool:
+    """Whether the study as it is now asks for such a run, as far as can be told without its data (`asked_for`)."""
+    row = next((row for row in grid.rows if row.optimizer == given["optimizer"]), None)
+    if row is None or given["epochs"] != grid.length(given["purpose"]):
+        return False
+    if given["purpose"] == "final" and given["seed"] not in range(grid.seeds):
+        return False
+    wanted = _without_places({**grid.task_options, **row.task_options})
+    return _without_places(given["task_options"]) == json.loads(spec.canonical(wanted))
+
+
 def not_complete(grid: Grid, root: Path, command: str) -> str:
     """What a page says of a study without a record; runs that ended meanwhile lie in records/unfinished/."""
     name = f"records/{UNFINISHED}/{grid.name}.jsonl"
     if not (root / name).is_file():
         return f"*Not run yet (`adax reproduce {command}`).*"
-    ended, planned = len(store.read_export(root / name)), len(grid.rows) * (grid.tune + grid.seeds)
+    ended = sum(_fits(grid, run.spec) for run in store.read_export(root / name))
+    planned = len(grid.rows) * (grid.tune + grid.seeds)
     return (
         f"*Not complete: {ended} of {planned} runs have ended ([they](../{name})); nothing is said before all have. "
         f"`adax reproduce {command} --set reuse={name}` goes on from there.*"

@@ -109,10 +109,10 @@ HEADLINES = {
     "cifar10.tuned-over-adamw": "CIFAR-10, equal tuning (ours)",
     "cifar10.tuned-over-amsgradw": "CIFAR-10, equal tuning (ours)",
     "cifar10.trace-adax": "CIFAR-10, mean of sqrt(v)",
-    "imagenet.adaxw-over-adamw": "Tiny-ImageNet",
-    "imagenet.adaxw-no-loss": "Tiny-ImageNet",
+    "imagenet.adaxw-over-adamw": "Tiny-ImageNet, the paper's lr",
+    "imagenet.adaxw-no-loss": "Tiny-ImageNet, the paper's lr",
     "imagenet.tuned.adaxw-over-adamw": "Tiny-ImageNet, equal tuning",
-    "voc.adaxw-over-sgdm": "CamVid",
+    "voc.adaxw-over-sgdm": "CamVid, the paper's lr",
     "voc.adaxw-over-sgdm-tuned": "CamVid, equal tuning",
     "language.ptb.adax-over-adam": "Penn Treebank, equal tuning",
     "language.enwik8.adax-over-adam": "words of enwik8, equal tuning",
@@ -141,8 +141,8 @@ def claims(root: Path) -> str:
         counts[verdict] = counts.get(verdict, 0) + 1
     shown = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda c: -c[1]))
     where = "[docs/claims.md](docs/claims.md)"
-    text = f"Of {len(found)} claims with an id so far, the paper's and some of ours beside them: {shown}. "
-    text += f"Each with its rule: {where}. Some of them:"
+    text = f"Of {len(found)} claims of the paper with an id so far: {shown}. "
+    text += f"Each with its rule, and comparisons of our own beside them: {where}. Some of both:"
     return f"{text}\n\n{table(('', 'claim', 'found here', 'verdict'), _headlines(by_id))}"
 
 
@@ -305,6 +305,12 @@ def cifar_settings(root: Path) -> str:
     return guide.settings(root / "records")
 
 
+def best_lr(root: Path) -> str:
+    from adaxopt.lab import best_lr
+
+    return best_lr.table(root / "records")
+
+
 Section = Callable[[Path], str]
 SECTIONS: dict[str, Section] = {
     "methods": methods,
@@ -316,6 +322,7 @@ SECTIONS: dict[str, Section] = {
     "cifar-studies": cifar_studies,
     "cifar-speed": cifar_speed,
     "cifar-settings": cifar_settings,
+    "best-lr": best_lr,
     **text_tables.SECTIONS,
     **picture_tables.SECTIONS,
     **voc_tables.SECTIONS,

@@ -89,20 +89,20 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
     asleep = _look_for_sleepers(optimizer, group, lists, times)
     buckets: dict[tuple[Any, ...], list[int]] = {}
     for i, (p, g) in enumerate(zip(params, grads, strict=True)):
-        key = (times[i], asleep[i], p.device, p.dtype, g.dtype, lists.moment(i).dtype, type(p))
+        key = (times[i], p.device, p.dtype, g.dtype, lists.moment(i).dtype, type(p))
         buckets.setdefault(key, []).append(i)
     settings = floats(group)
-    for (time, sleepy, *_), members in buckets.items():
+    for (time, *_), members in buckets.items():
         work = _arithmetic(lists.pick(members[:1]))
         n = optimizer.method.numbers(time, {**settings, "dtype": _name(work)})
         for some in [members] if group["foreach"] is not False else [[i] for i in members]:
             taken = lists if len(some) == len(params) else lists.pick(some)
-            if not sleepy and state.may_fuse(group):
-                left = _update_fused(optimizer, group, taken, n)
+            if state.may_fuse(group):
+                left = _update_fused(optimizer, group, taken, n, [asleep[i] for i in some])
                 if not left:
                     continue
-                taken = taken.pick(left)
-            update(optimizer, group, taken, n, range(len(taken.params)) if sleepy else ())
+                taken, some = taken.pick(left), [some[i] for i in left]
+            update(optimizer, group, taken, n, [at for at, i in enumerate(some) if asleep[i]])
 
 
 def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
@@ -185,7 +185,9 @@ def _look_for_sleepers(optimizer: Engine, group: Group, lists: Lists, times: lis
     return found
 
 
-def _update_fused(optimizer: Engine, group: Group, taken: Lists, n: Numbers) -> list[int]:
+def _update_fused(
+    optimizer: Engine, group: Group, taken: Lists, n: Numbers, asleep: Sequence[bool]
+) -> list[int]:
     """Step what torch's CPU kernel can serve; return the positions that it cannot."""
     everything = list(range(len(taken.params)))
     impossible = fused_cpu.impossible(optimizer.method.rule, n.p, n.clip, optimizer._project is not None)
@@ -205,13 +207,22 @@ def _update_fused(optimizer: Engine, group: Group, taken: Lists, n: Numbers) -> 
             left.append(i)
             if group["fused"]:
                 optimizer._warn_once(f"fused=True: a parameter takes the foreach path, because {reason}")
+    keep = sorted(set(everything) - set(left))
     if left:
-        keep = sorted(set(everything) - set(left))
         xs, gs, ms, vs, tops = (
             [items[i] for i in keep] if items else items for items in (xs, gs, ms, vs, tops)
         )
     if xs:
-        fused_cpu.update(xs, gs, ms, vs, tops, n, maximize=group["maximize"])
+        fused_cpu.update(
+            xs,
+            gs,
+            ms,
+            vs,
+            tops,
+            n,
+            maximize=group["maximize"],
+            wake=[at for at, i in enumerate(keep) if asleep[i]],
+        )
     return left
 
 

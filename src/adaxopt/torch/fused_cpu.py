@@ -4,18 +4,22 @@ Adam's kernel with beta2 = 1 - k_t, eps = eps_t and an infinite step (so that it
 
     m <- b1*m + (1-b1)*g,   v <- (1-k)*v + k*g^2,   x <- x*(1 - lr*wd) - lr*m/(sqrt(v) + eps)
 
-which is the rule for p = 1/2. It agrees with the foreach form to rounding, not to the bit.
+which is the rule for p = 1/2. It agrees with the foreach form to rounding, not to the bit. Late wakers (v exactly 0)
+are given g^2 for v before: the kernel then mixes g^2 with itself.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from adaxopt.rule import Numbers, Rule
 
+PIECE = 2**18
+"""Elements that are guarded at a time: the temporaries stay small."""
 LEAST_GAIN = 1e-9
 """Below it 1 - k no longer holds k."""
 
@@ -65,9 +69,14 @@ def update(
     n: Numbers,
     *,
     maximize: bool = False,
+    wake: Sequence[int] = (),
 ) -> None:
-    """One step in place. Gradients are read, never written (so no `grad_scale` reaches the kernel)."""
+    """One step in place; `wake` are positions to be guarded. Gradients are read, never written (so no `grad_scale`
+    reaches the kernel).
+    """
     lr = n.lr * n.s
+    for i in wake:
+        _wake(xs[i], gs[i], vs[i], -n.l2 if maximize else n.l2)
     kernel = torch._fused_adam_ if n.l2 else torch._fused_adamw_
     kernel(
         xs,
@@ -84,3 +93,15 @@ def update(
         eps=n.eps,
         maximize=maximize,
     )
+
+
+def _wake(x: Tensor, g: Tensor, v: Tensor, l2: float) -> None:
+    """v <- g^2 where v is 0; the gradient is g + l2*x."""
+    if v.numel() > PIECE:  # over memory as it lies (see `unsuitable`)
+        flat = (t.as_strided((t.numel(),), (1,)).split(PIECE) for t in (x, g, v))
+        for own, mine, kept in zip(*flat, strict=True):
+            _wake(own, mine, kept, l2)
+        return
+    if l2:
+        g = g.add(x, alpha=l2)
+    torch.where(v == 0, g * g, v, out=v)

@@ -89,12 +89,8 @@ def judge(claim: Claim, lines: Lines) -> dict[str, Any]:
     else:
         kind = {"similar": "within", "not-worse": "no-loss"}.get(claim.rule, "above")
         verdict = claims.outcome(kind, claim.margin, seen.low, seen.high)
-        low, high = stats.unpaired(
-            [v for v in a.values() if v is not None], [v for v in b.values() if v is not None]
-        )
-        other = claims.outcome(kind, claim.margin, low, high)
-        if other != verdict:
-            ours += f"; without pairing by seed [{low:+.2f}, {high:+.2f}], which would be {other}"
+        left, right = ([v for v in x.values() if v is not None] for x in (a, b))
+        ours += claims.without_pairs(kind, claim.margin, verdict, left, right)
     return {**row, "ours": ours, "n": len(pairs), "verdict": verdict}
 
 

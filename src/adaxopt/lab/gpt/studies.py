@@ -2,7 +2,7 @@
 
 21.2 million parameters, bytes of enwik8, context 512, batch 32, 2,000 steps, warmup 200, cosine to 10%, gradient norm
 clipped to 1, bf16. Each row may try six learning rates with one seed on the validation split (a factor of 2 apart; 3
-for SGDM, whose scale is unknown) in runs of half the length, warmup, schedule and b2*T scaled with it; lr*weight_decay
+for SGDM, whose scale is unknown) in runs of 600 steps, warmup, schedule and b2*T scaled with them; lr*weight_decay
 is 1e-4 at every lr, so that a larger lr is not a larger decay. Three fresh seeds of the best lr are judged on the test
 split.
 
@@ -47,7 +47,7 @@ GPT = Grid(
     baseline="adamw",
     epochs=20,
     tune=len(RATES),
-    tune_epochs=10,
+    tune_epochs=6,
     task_options={"batch": 32, "eval_bytes": 2**19, "compile": True},
     schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
     target=1.25,

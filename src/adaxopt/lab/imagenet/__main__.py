@@ -23,6 +23,11 @@ from pathlib import Path
 from adaxopt.lab.errors import LabError
 
 STUDIES = ("tiny", "tuning", "tuned", "tiny-resnet50", "resnet18", "resnet50")
+TIMED = tuple(name for name in STUDIES if name != "tuning")
+"""Those of one row a method; tuning has each of them at every rate."""
+
+
+BATCHES = "of each row; a fifth of them is a round of the methods in turn; on a CPU a few are enough"
 
 
 def say(text: str) -> None:
@@ -55,8 +60,8 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--on-error", choices=("raise", "skip"), default="raise")
     commands.add_parser("verify").add_argument("place")
     speed = commands.add_parser("speed")
-    speed.add_argument("--study", choices=STUDIES, default="tiny")
-    speed.add_argument("--batches", type=int, default=100, help="of each row; on a CPU a few are enough")
+    speed.add_argument("--study", choices=TIMED, default="tiny")
+    speed.add_argument("--batches", type=int, default=100, help=BATCHES)
     speed.add_argument("--record", default="")
     studies = [commands.add_parser(name) for name in STUDIES]
     for one in (speed, *studies):
@@ -115,24 +120,23 @@ def measure(given: argparse.Namespace) -> int:
     from adaxopt.lab.imagenet import drive, speed, studies, tables
     from adaxopt.lab.imagenet.ranks import joined
 
-    study = studies.changed(
-        studies.find(given.study), batch=given.batch, width=given.width, groups=given.groups
-    )
+    asked = studies.find(given.study)
+    study = studies.changed(asked, batch=given.batch, width=given.width, groups=given.groups)
+    name = study.name if study.recipe == asked.recipe else f"{study.name}, changed"
     with joined(given.device) as ranks:
         opened = studies.Opened(
             given.data, given.cache, False if given.mapped else None, workers=given.workers
         )
         data = studies.load(study, opened, ranks, say if ranks.first else (lambda text: None))
         how = drive.How(given.precision, False if given.contiguous else None, compiled=given.compiled)
-        found = speed.measure(
-            data, study.recipe, ranks, how, given.batches, say, study.runs()[: len(study.rows)]
-        )
+        runs = study.runs()[: len(study.rows)]
+        found = speed.measure(data, study.recipe, ranks, how, given.batches, say, runs, name)
     if not ranks.first:
         return 0
-    say(tables.speed_table(found))
     if given.record:
         Path(given.record).parent.mkdir(parents=True, exist_ok=True)
         Path(given.record).write_text(json.dumps(found, indent=1) + "\n")
+    say(tables.speed_table(found))
     return 0
 
 

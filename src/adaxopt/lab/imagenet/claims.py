@@ -16,7 +16,7 @@ from typing import Any
 from adaxopt.lab import claims, stats
 from adaxopt.lab.cifar.drive import records
 from adaxopt.lab.claims import LEAST, RECORDS, command, outcome
-from adaxopt.lab.imagenet.rules import CLAIMS, EARLY, FLOOR, LATER, Claim
+from adaxopt.lab.imagenet.rules import CLAIMS, EARLY, LATER, Claim, failed
 
 MEASURES = {
     "final": "top-1 after the last epoch",
@@ -35,11 +35,6 @@ RULES = {
 Line = Mapping[str, Any]
 
 
-def failed(record: Line) -> bool:
-    """Loss no number at some epoch, or an accuracy that is little more than chance."""
-    return None in record["curve"]["train_loss"] or record["test_accuracy"] <= FLOOR
-
-
 def measured(measure: str, record: Line) -> float:
     """The quantity of one run."""
     curve, epochs = record["curve"], record["recipe"]["epochs"]
@@ -49,14 +44,21 @@ def measured(measure: str, record: Line) -> float:
         return record["train_accuracy"]
     if measure == "early":
         return stats.mean(curve["train_accuracy"][: max(1, math.floor(EARLY * epochs))])
-    assert measure == "late"
-    return curve["test_accuracy"][-1] - curve["test_accuracy"][max(1, round(LATER * epochs)) - 1]
+    if measure == "late":
+        return curve["test_accuracy"][-1] - curve["test_accuracy"][max(1, round(LATER * epochs)) - 1]
+    raise ValueError(
+        f"measure={measure!r}: not a run's; known are {', '.join(m for m in MEASURES if m != 'step')}"
+    )
 
 
 def rounds(root: Path = RECORDS) -> dict[str, list[float]]:
-    """Milliseconds of a method's step, round by round (`speed.in_turn`); none if it was not measured."""
+    """Milliseconds of a method's step, round by round (`speed.in_turn`); none if the study `tiny` was not measured.
+
+    A record that does not name its study is tiny's.
+    """
     path = root / "imagenet" / "speed.json"
-    return json.loads(path.read_text())["in_turn"]["ms"] if path.is_file() else {}
+    found = json.loads(path.read_text()).get("in_turn", {}) if path.is_file() else {}
+    return found.get("ms", {}) if found.get("study", "tiny") == "tiny" else {}
 
 
 def judge(
@@ -65,8 +67,9 @@ def judge(
     """The claim as a row of records/claims/*.json."""
     rule = RULES[claim.rule].format(measure=MEASURES[claim.measure], margin=claim.margin)
     row = claims.not_run(claim, claim.id, claim.where, f"imagenet/{claim.study}", rule, claim.paper)
-    if claim.rule == "ratio":
-        return _ratio(claim, row, ms or {})
+    if claim.measure == "step":
+        timed = claims.in_rounds(claim.margin, *((ms or {}).get(name, ()) for name in (claim.a, claim.b)))
+        return {**row, "ours": "not run (python -m adaxopt.lab.imagenet speed)", **timed}
     a, b = ({r["seed"]: r for r in lines if r["row"] == name} for name in (claim.a, claim.b))
     seeds = sorted(set(a) & set(b)) if claim.b else sorted(a)
     if not seeds:
@@ -88,27 +91,17 @@ def judge(
     if claim.b:
         shown = f"{means[0]:.2f} - {means[1]:.2f} = {shown}"
     verdict = "not held" if lost else outcome(claim.rule, claim.margin, seen.low, seen.high)
+    if claim.b and not lost:
+        x, y = ([measured(claim.measure, r) for r in runs.values() if not failed(r)] for runs in (a, b))
+        shown += claims.without_pairs(claim.rule, claim.margin, verdict, x, y)
     return {**row, "ours": shown + gone, "n": len(pairs), "verdict": verdict}
-
-
-def _ratio(claim: Claim, row: dict[str, Any], ms: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    a, b = ms.get(claim.a, ()), ms.get(claim.b, ())
-    if min(len(a), len(b)) < LEAST:
-        return {**row, "ours": "not run (python -m adaxopt.lab.imagenet speed)"}
-    seen = stats.t_interval([x / y for x, y in zip(a, b, strict=True)])
-    means = f"{stats.mean(a):.2f} ms / {stats.mean(b):.2f} ms"
-    return {
-        **row,
-        "ours": f"{means} = {seen.mean:.3f} [{seen.low:.3f}, {seen.high:.3f}], rounds",
-        "n": seen.n,
-        "verdict": outcome(claim.rule, claim.margin, seen.low, seen.high),
-    }
 
 
 def all_claims(root: Path = RECORDS) -> list[dict[str, Any]]:
     """Every claim, judged from `root`/imagenet/*.jsonl."""
     found = {name: records(root / "imagenet" / f"{name}.jsonl") for name in {c.study for c in CLAIMS}}
-    return [judge(claim, found[claim.study], rounds(root)) for claim in CLAIMS]
+    ms = rounds(root)
+    return [judge(claim, found[claim.study], ms) for claim in CLAIMS]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 Each finished run is one JSON line at once. The run that is unfinished when the time is up, or when the process dies,
 is a checkpoint, and the same call goes on from it. A run that another study of the same folder has made with the same
-settings is copied, not repeated. The first process decides what is to be done: it alone writes, so it alone knows.
+settings is copied, not repeated. Runs of `tuned` at an lr that tuning no longer chooses are set aside. The first
+process decides what is to be done: it alone writes, so it alone knows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from adaxopt.lab.errors import Busy, LabError, StoreError
 from adaxopt.lab.imagenet.book import Study
 from adaxopt.lab.imagenet.feed import Feed
 from adaxopt.lab.imagenet.ranks import Ranks
+from adaxopt.lab.imagenet.recipe import Recipe
 from adaxopt.lab.imagenet.train import Training
 
 Say = Callable[[str], None]
@@ -56,6 +58,22 @@ class How:
     checkpoint_seconds: float = 60.0
     compiled: bool = False
     """The network by torch.compile: a minute to begin with, then fewer passes over memory."""
+
+    def begin(self, run: Run, data: Data, recipe: Recipe, ranks: Ranks) -> Training:
+        """The run at its beginning."""
+        return Training(
+            run,
+            recipe,
+            data.train,
+            data.test,
+            data.classes,
+            ranks,
+            precision=self.precision,
+            channels_last=self.channels_last,
+            graph=self.graph,
+            compiled=self.compiled,
+            digest=data.digest,
+        )
 
 
 def now() -> float:
@@ -122,6 +140,8 @@ def _all(
 ) -> bool:
     """Every run that has no line yet, one after the other."""
     lines = out / f"{study.name}.jsonl"
+    if study.name == "tuned":
+        _set_aside(lines, study, data, how, ranks, tell)
     for run in study.runs():
         _refuse_others(lines, study, run, data, how, ranks)
         place = out / f"{study.name}-{re.sub(r'[^a-z0-9.-]+', '-', run.row)}-{run.seed}.pt"
@@ -138,19 +158,7 @@ def _all(
         if ranks.agree(over()):
             tell(f"{study.name}: time is up before {run.row} seed {run.seed}; the same call goes on")
             return False
-        training = Training(
-            run,
-            study.recipe,
-            data.train,
-            data.test,
-            data.classes,
-            ranks,
-            precision=how.precision,
-            channels_last=how.channels_last,
-            graph=how.graph,
-            compiled=how.compiled,
-            digest=data.digest,
-        )
+        training = how.begin(run, data, study.recipe, ranks)
         if not _one(study, training, place, how, over, tell):
             return False
         if ranks.first:
@@ -165,7 +173,11 @@ def _one(
 ) -> bool:
     """One run, from its checkpoint if there is one, to its end or to the end of the time."""
     run, ranks = training.run, training.ranks
-    if saved := _load(place):
+    saved = _load(place)
+    if saved and study.name == "tuned" and _other_rate(saved, training):
+        tell(f"{place}: a run at an lr that tuning does not choose; {run.row} seed {run.seed} begins anew")
+        saved = None
+    if saved:
         try:
             training.load(saved)
         except LabError as error:
@@ -213,10 +225,14 @@ def _load(place: Path) -> dict[str, Any] | None:
         ) from error
 
 
-def _append(path: Path, line: Mapping[str, Any]) -> None:
-    """Add a line; the file is replaced at once, so that a kill leaves no half of it."""
+def _append(path: Path, *lines: Mapping[str, Any]) -> None:
+    """Add lines; the file is replaced at once, so that a kill leaves no half of it."""
     before = path.read_bytes() if path.is_file() else b""
-    files.write(path, before + (json.dumps(line, allow_nan=False) + "\n").encode())
+    files.write(path, before + _text(lines))
+
+
+def _text(lines: Iterable[Mapping[str, Any]]) -> bytes:
+    return "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode()
 
 
 def _settings(study: Study, run: Run, data: Data, how: How, ranks: Ranks) -> dict[str, Any]:
@@ -251,21 +267,59 @@ def own(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def _differences(line: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Where a line is of a run with other settings: {name: (the line's, the one asked for)}."""
+    asked = {**wanted, **wanted["recipe"]}
+    del asked["recipe"], asked["processes"]  # a run may go on with another number of processes
+    held = {**line, **line["recipe"]}
+    return {key: (held.get(key), value) for key, value in asked.items() if held.get(key) != value}
+
+
 def _refuse_others(lines: Path, study: Study, run: Run, data: Data, how: How, ranks: Ranks) -> None:
     """An error when the line of this row and seed is of a run with other settings: a shorter one, say."""
     wanted = _settings(study, run, data, how, ranks)
-    wanted |= wanted.pop("recipe")
-    del wanted["processes"]  # a run may go on with another number of them
     for line in own(lines):
         if (line["row"], line["seed"]) != (run.row, run.seed):
             continue
-        held = {**line, **line["recipe"]}
-        for key, value in wanted.items():
-            if held.get(key) != value:
-                raise StoreError(
-                    f"{lines}: {run.row} seed {run.seed} was run with {key} {held.get(key)!r}, {value!r} is asked "
-                    "for; choose another folder for these runs, or move the file away"
-                )
+        for key, (held, value) in _differences(line, wanted).items():
+            raise StoreError(
+                f"{lines}: {run.row} seed {run.seed} was run with {key} {held!r}, {value!r} is asked "
+                "for; choose another folder for these runs, or move the file away"
+            )
+
+
+def _only_lr(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether two runs' options differ in lr and in nothing else."""
+    return held != wanted and {**held, "lr": None} == {**wanted, "lr": None}
+
+
+def _set_aside(lines: Path, study: Study, data: Data, how: How, ranks: Ranks, tell: Say) -> None:
+    """Runs that differ in lr alone from what tuning now chooses go to tuned.jsonl.old."""
+    rows = {row.name: row for row in study.rows}
+    kept: list[dict[str, Any]] = []
+    old: list[dict[str, Any]] = []
+    for line in own(lines):
+        row = rows.get(line["row"])
+        other = False
+        if row:
+            run = Run(row.name, row.optimizer, row.options, line["seed"])
+            found = _differences(line, _settings(study, run, data, how, ranks))
+            other = list(found) == ["options"] and _only_lr(*found["options"])
+        (old if other else kept).append(line)
+    if old and ranks.first:
+        aside = lines.with_suffix(".jsonl.old")
+        _append(aside, *old)  # first: killed in between, a line stands twice and none is lost
+        files.write(lines, _text(kept))
+        tell(f"{study.name}: {len(old)} runs at an lr that tuning does not choose were set aside in {aside}")
+    ranks.agree(True)  # nobody looks at the lines before that
+
+
+def _other_rate(saved: Mapping[str, Any], training: Training) -> bool:
+    """Whether a checkpoint is of the same run at another lr."""
+    wanted = training._identity()
+    (*held, options, seed), (*asked, others, same) = saved["run"], wanted["run"]
+    rest = all(saved.get(key) == value for key, value in wanted.items() if key != "run")
+    return rest and (held, seed) == (asked, same) and _only_lr(options, others)
 
 
 def _copied(study: Study, run: Run, data: Data, out: Path, how: How, ranks: Ranks) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from adaxopt.lab.errors import LabError
 from adaxopt.lab.imagenet import claims
 from adaxopt.lab.imagenet.book import STAND_INS, STUDIES
 from adaxopt.lab.imagenet.recipe import Recipe
+from adaxopt.lab.imagenet.rules import failed
 from adaxopt.lab.report.cifar import method
 from adaxopt.lab.schedule import factor
 from adaxopt.lab.store import RunRecord
@@ -35,7 +36,7 @@ def _as_run(line: Mapping[str, Any]) -> RunRecord:
     steps, lr = math.ceil(line["images"] / recipe.batch), line["options"]["lr"]
     schedule = recipe.schedule(lr)
     scale = factor(schedule, line["steps"])
-    second = "@b2T=50" if line["row"].endswith("b2T50") else ""
+    second = "@b2T=50" if "b2T50" in line["row"] else ""
     spec = {
         "schema": 1,
         "study": f"imagenet-{line['study']}",
@@ -62,7 +63,7 @@ def _as_run(line: Mapping[str, Any]) -> RunRecord:
         }
         for i, (loss, trained, tested) in enumerate(zip(*(line["curve"][k] for k in _CURVES), strict=True), 1)
     ]
-    lost = claims.failed(line)
+    lost = failed(line)
     done = {
         "status": "diverged" if lost else "finished",
         "metric": None if lost else line["test_accuracy"] / 100,

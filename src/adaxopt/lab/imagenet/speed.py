@@ -21,7 +21,7 @@ from adaxopt.lab.imagenet.drive import Data, How
 from adaxopt.lab.imagenet.feed import Batch
 from adaxopt.lab.imagenet.ranks import Ranks
 from adaxopt.lab.imagenet.recipe import Recipe
-from adaxopt.lab.imagenet.train import WARM, Training
+from adaxopt.lab.imagenet.train import WARM
 
 ROUNDS = 9
 RUN = Run("adaxw", "adaxw", dict(lr=5e-3, weight_decay=5e-2, wake=False), 0)
@@ -35,9 +35,10 @@ def measure(
     batches: int = 100,
     tell: Callable[[str], None] = lambda text: None,
     runs: Sequence[Run] = (),
+    study: str = "",
 ) -> dict[str, Any]:
-    """Pictures a second: gathered, gathered and cropped, and trained on, by the graph and without it; then `runs` in
-    turn, milliseconds of a step.
+    """Pictures a second: gathered, gathered and cropped, and trained on, by the graph and without it; then `runs` (of
+    `study`) in turn, milliseconds of a step.
 
     `tell` gets a line before each row, which on a CPU takes minutes.
     """
@@ -62,7 +63,7 @@ def measure(
     row("read, no network", lambda batch: None)
     row("read and crop, no network", lambda batch: augment.crop_batch(batch.raw, batch.span, recipe.size))
     for compiled, graph in product((False, True) if how.compiled else (False,), graphs(ranks)):
-        training = _training(RUN, data, recipe, ranks, replace(how, graph=graph, compiled=compiled))
+        training = replace(how, graph=graph, compiled=compiled).begin(RUN, data, recipe, ranks)
         with training._on_stream():
             words = ["training", *["compiled"] * compiled, *["CUDA graph"] * graph]
             row(", ".join(words), training._launch)
@@ -73,7 +74,7 @@ def measure(
         "precision": how.precision,
         "images": len(data.train),
         "rows": rows,
-        "in_turn": in_turn(runs, data, recipe, ranks, how, max(1, batches // 5), tell),
+        "in_turn": in_turn(runs, data, recipe, ranks, how, max(1, batches // 5), tell, study),
         "environment": environment.describe(ranks.device, torch.get_num_threads()),
     }
 
@@ -86,40 +87,37 @@ def in_turn(
     how: How,
     steps: int,
     tell: Callable[[str], None] = lambda text: None,
+    study: str = "",
 ) -> dict[str, Any]:
-    """Milliseconds of a step of each run, `steps` steps at a time, one run after the other; every round is kept."""
-    made = [_training(run, data, recipe, ranks, how) for run in runs]
-    ready = _endless(data, recipe, ranks)
+    """Milliseconds of a step of each run, `steps` steps at a time, one run after the other; every round is kept.
+
+    Each run has a stream of batches of its own, the same ones for all, so that the beginning of an epoch (its order
+    and crops are drawn then) falls into the same round of each. Every other round goes from the last run to the first.
+    """
+    made = [(how.begin(run, data, recipe, ranks), _endless(data, recipe, ranks)) for run in runs]
     ms: dict[str, list[float]] = {run.row: [] for run in runs}
-    for number in range(-1, ROUNDS if made else 0):  # the first one is not counted: graphs are made in it
+    for number in range(ROUNDS + 1 if made else 0):  # number 0 is not counted: graphs are made in it
         if ranks.first:
-            tell(f"{len(made)} methods in turn: round {number + 1} of {ROUNDS} ...")
-        for training in made:
+            what = f"round {number} of {ROUNDS}" if number else "warm-up"
+            tell(f"{len(made)} methods in turn: {what} ...")
+        for training, ready in made if number % 2 else reversed(made):
             with training._on_stream():
                 _wait(ranks)
                 began = time.perf_counter()
-                for batch in islice(ready, WARM + 2 if number < 0 else steps):
+                for batch in islice(ready, steps if number else WARM + 2):
                     training._launch(batch)
                 _wait(ranks)
                 took = time.perf_counter() - began
-            if number >= 0:
+            if number:
                 ms[training.run.row].append(round(1e3 * took / steps, 4))
-    return {"steps": steps, "ms": ms}
-
-
-def _training(run: Run, data: Data, recipe: Recipe, ranks: Ranks, how: How) -> Training:
-    return Training(
-        run,
-        recipe,
-        data.train,
-        data.test,
-        data.classes,
-        ranks,
-        precision=how.precision,
-        channels_last=how.channels_last,
-        graph=how.graph,
-        compiled=how.compiled,
-    )
+    return {
+        "study": study,
+        "compiled": how.compiled,
+        "graph": any(training.graph for training, _ in made),
+        "processes": ranks.world,
+        "steps": steps,
+        "ms": ms,
+    }
 
 
 def graphs(ranks: Ranks) -> tuple[bool, ...]:

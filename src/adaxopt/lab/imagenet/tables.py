@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from adaxopt.lab import drawn, stats
 from adaxopt.lab.cifar.drive import records
-from adaxopt.lab.imagenet.book import RATES, STAND_INS, STUDIES, Study, best_rates, tuned_rows
-from adaxopt.lab.imagenet.claims import failed
+from adaxopt.lab.handover import UNFINISHED
+from adaxopt.lab.imagenet.book import RATES, STAND_INS, STUDIES, Study, best_rates, scores, tuned_rows
+from adaxopt.lab.imagenet.rules import failed
 
 Lines = Sequence[Mapping[str, Any]]
 TITLES = {
@@ -21,11 +24,14 @@ TITLES = {
     "adaxw": "AdaX-W",
     "adaxw-b2T50": "AdaX-W, b2·T = 50",
 }
+HOW = {"compiled": "compiled", "graph": "by a CUDA graph"}
 PRECISION = {"bf16": "bfloat16 autocast", "tf32": "TF32", "fp32": "float32", "fp64": "float64"}
 
 
 def show(study: Study, found: Lines) -> str:
-    """A study's rows: ours with n and interval, the paper's on ImageNet beside it."""
+    """A study's rows: ours with n and interval, the paper's on ImageNet beside it; of tuning, what was tried."""
+    if study.name == "tuning":
+        return tried(study, found)
     lines = [
         "| | lr | b2·T | n | top-1, % | 95% interval | training accuracy, % | paper, on ImageNet |",
         "|---|---|---|---|---|---|---|---|",
@@ -47,6 +53,33 @@ def show(study: Study, found: Lines) -> str:
     return "\n".join(lines) + "\n\n" + caption(study, found) + edges(study) + strange(study)
 
 
+def tried(study: Study, found: Lines) -> str:
+    """Tuning: a row a method, its rates from the largest to the smallest; the best in bold, once all have ended."""
+    asked = {(run.row, run.seed) for run in study.runs()}
+    missing = len(asked - {(r["row"], r["seed"]) for r in found})
+    best = {} if missing else best_rates(found)
+    count = max(map(len, RATES.values()))
+    lines = [f"| | b2·T |{' lr: top-1, % |' * count}", "|" + "---|" * (count + 2)]
+    for method, rates in RATES.items():
+        mine = [r for r in found if r["row"].startswith(f"{method} lr ")]
+        memory = next((f"{r['b2_steps']:.3g}" for r in mine if r["b2_steps"] is not None), "")
+        reached = scores(found, method)
+        cells = [f"{lr:g}: {_score(reached.get(lr), lr == best.get(method))}" for lr in rates]
+        lines.append(f"| {TITLES[method]} | {memory} | {' | '.join(cells)} |")
+    left = f" {missing} of {len(asked)} runs are still to be made." if missing else ""
+    lost = sum(map(failed, found))
+    gone = f" {lost} runs failed; a mean is of the others." if lost else ""
+    return "\n".join(lines) + "\n\n" + caption(study, found) + strange(study) + gone + left
+
+
+def _score(reached: float | None, best: bool) -> str:
+    if reached is None:
+        return "–"
+    if reached == -math.inf:
+        return "failed"
+    return f"**{reached:.2f}**" if best else f"{reached:.2f}"
+
+
 def strange(study: Study) -> str:
     """A sentence on a study that was shortened or changed: a row's name says what b2*T is at the full length."""
     if study.name not in STUDIES or study.recipe == STUDIES[study.name].recipe:
@@ -58,7 +91,7 @@ def edges(study: Study) -> str:
     """A sentence on methods whose best rate was the first or last of those tried: a wider search might say more."""
     rates = {row.name: row.options["lr"] for row in study.rows if study.name == "tuned"}
     found = [TITLES[name] for name, lr in rates.items() if lr in (min(RATES[name]), max(RATES[name]))]
-    return f" Best at the edge of the five rates: {', '.join(found)}." if found else ""
+    return f" Best at the edge of the rates that were tried: {', '.join(found)}." if found else ""
 
 
 def caption(study: Study, found: Lines) -> str:
@@ -80,12 +113,19 @@ def caption(study: Study, found: Lines) -> str:
 def table(name: str, root: Path) -> str:
     """A study's table from the committed records; what was not run says so."""
     found = records(root / "records" / "imagenet" / f"{name}.jsonl")
-    if not found:
-        return f"*Not run yet (`adax reproduce imagenet/{name}`).*"
     study = STUDIES[name]
+    if not found:
+        ended = f"records/{UNFINISHED}/imagenet-{name}.jsonl"
+        if not (root / ended).is_file():
+            return f"*Not run yet (`adax reproduce imagenet/{name}`).*"
+        which = "those at the lr that tuning chooses, once it is complete," if name == "tuned" else "they"
+        return (
+            f"*Not complete: {len(records(root / ended))} of {len(study.runs())} runs have ended ([they](../{ended})); "
+            f"nothing is said before all have. As `{name}.jsonl` in the folder of `--out` {which} count as made.*"
+        )
     if name == "tuned":
-        tried = records(root / "records" / "imagenet" / "tuning.jsonl")
-        study = Study(study.name, tuned_rows(best_rates(tried)), study.recipe, study.seeds, note=study.note)
+        lines = records(root / "records" / "imagenet" / "tuning.jsonl")
+        study = replace(study, rows=tuned_rows(best_rates(lines)))
     return show(study, found)
 
 
@@ -102,13 +142,28 @@ def speed_table(record: Mapping[str, Any]) -> str:
     lines = ["| | pictures a second | ms a batch |", "|---|---|---|"]
     lines += [f"| {r['what']} | {r['images_per_second']:,.0f} | {r['ms']:.2f} |" for r in record["rows"]]
     device = record["environment"]["hardware"]["device"]
-    if ms := record["in_turn"]["ms"]:
+    turns = record.get("in_turn", {})
+    if ms := turns.get("ms"):
         lines += ["", "| methods in turn | ms a step, median | rounds |", "|---|---|---|"]
-        lines += [f"| {TITLES[row]} | {statistics.median(v):.3f} | {len(v)} |" for row, v in ms.items()]
+        lines += [
+            f"| {TITLES.get(row, row)} | {statistics.median(v):.3f} | {len(v)} |" for row, v in ms.items()
+        ]
     return "\n".join(lines) + (
         f"\n\nBatches of {record['batch']}, pictures of {record['stored']} pixels, {record['model']}, "
         f"{PRECISION[record['precision']]}; {device}, torch {record['environment']['versions']['torch']}."
+        f"{_turns(turns)}"
     )
+
+
+def _turns(turns: Mapping[str, Any]) -> str:
+    """How the methods in turn were measured, as far as the record says it."""
+    if not turns.get("ms"):
+        return " Methods in turn: not measured."
+    if "study" not in turns:
+        return f" Methods in turn: {turns['steps']} steps a round."
+    compiled, graph = (("" if turns[key] else "not ") + word for key, word in HOW.items())
+    many = f", {turns['processes']} processes" if turns["processes"] > 1 else ""
+    return f" Methods in turn: study {turns['study']}, {turns['steps']} steps a round, {compiled}, {graph}{many}."
 
 
 def _section(name: str) -> Callable[[Path], str]:

@@ -15,6 +15,8 @@ from adaxopt.lab.handover import made_at, not_complete
 from adaxopt.lab.language.studies import ENWIK8, PTB
 
 Record = Mapping[str, Any]
+WORDS = {"held": "better", "not held": "worse"}
+"""A row's verdict on "better than the baseline", as a table says it; any other is undecided."""
 
 
 def edge(row: Mapping[str, Any]) -> bool:
@@ -44,7 +46,9 @@ def _range(mean: float, low: float | None, high: float | None, digits: int) -> s
 def _verdict(row: Record, baseline: str) -> str:
     if row["optimizer"] == baseline:
         return "baseline"
-    verdict = row.get("verdict", "undecided")
+    verdict = WORDS.get(row.get("verdict", ""), "undecided")
+    if row["diverged"]:
+        verdict = f"not better ({row['diverged']} diverged)"
     if "better_by" not in row:
         return verdict
     mean, low, high = row["better_by"]
@@ -68,7 +72,24 @@ def words(record: Record) -> str:
         name, lr, n = f"`{row['optimizer']}`", _lr(row), str(row["n"])
         rows.append((name, lr, n, perplexity, _verdict(row, baseline)))
     head = ("", "lr, b2", "n", "perplexity (95%)", f"better than {baseline}, nats (95%)")
-    return _table(head, rows) + f"\n\n{record['title']}. {record['grid']['note']}"
+    return _table(head, rows) + f"\n\n{record['title']}. {record['grid']['note']}{_papers_own(record)}"
+
+
+def _papers_own(record: Record) -> str:
+    """What became of the trials at the paper's own lr, where that was not the best: validation perplexities."""
+    said = []
+    for row, asked in zip(record["rows"], record["grid"]["rows"], strict=True):
+        lr, trials = asked["options"].get("lr"), dict(row["trials"])
+        if row["options"] and lr in trials and row["options"]["lr"] != lr:
+            own, best = _perplexity(trials[lr]), _perplexity(trials[row["options"]["lr"]])
+            said.append(f"`{row['optimizer']}` {own} at {lr:g}, {best} at {row['options']['lr']:g}")
+    return (
+        f" Validation perplexity at the paper's lr and at the best tried: {'; '.join(said)}." if said else ""
+    )
+
+
+def _perplexity(nats: float | None) -> str:
+    return "diverged" if nats is None else f"{math.exp(nats):.0f}" if nats < 10 else f"e^{nats:.0f}"
 
 
 def speeds(record: Record) -> str:

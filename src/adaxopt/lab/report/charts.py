@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import altair as alt
 
 from adaxopt.lab import stats
-from adaxopt.lab.report.curves import learning_curve, lr_sensitivity
+from adaxopt.lab.report import curves, sweeps
+from adaxopt.lab.report.curves import learning_curve
 from adaxopt.lab.report.encoding import Chart
+from adaxopt.lab.report.rates import lr_sensitivity, tried
 from adaxopt.lab.report.rows import differences, seed_dots, wall_clock
 from adaxopt.lab.report.series import Study, axis_of, swept
-from adaxopt.lab.report.sweeps import sweep
 from adaxopt.lab.report.tables import percent, reference
 
 __all__ = [
@@ -54,14 +55,18 @@ def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None 
     steps = any(s.seconds("step_seconds") for s in study.series)
     solid = " The solid part is the optimizer's own step." if steps else ""
     paper = " The ring is the paper's mean, with its margin." if any(s.paper for s in study.series) else ""
+    metric, metric_cut = curves.drawn(study, "metric", axis)
+    loss, loss_cut = curves.drawn(study, "train_loss", axis)
+    over_setting, edge = sweeps.drawn(study)
+    over_lr, marks = tried(study)
     made: list[tuple[str, str, str, Chart]] = [
         (
             "metric",
             f"{study.metric_name[:1].upper()}{study.metric_name[1:]} along training",
-            f"{over}; {study.direction} is better.{crosses}",
-            learning_curve(study, "metric", axis),
+            f"{over}; {study.direction} is better.{crosses}{metric_cut}",
+            metric,
         ),
-        ("train-loss", "Training loss", f"{over}.{crosses}", learning_curve(study, "train_loss", axis)),
+        ("train-loss", "Training loss", f"{over}.{crosses}{loss_cut}", loss),
         (
             "seeds",
             f"Final {study.metric_name}, seed by seed",
@@ -71,20 +76,19 @@ def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None 
         (
             "sweep",
             f"Sensitivity to {key[0].replace('_', ' ')}" if (key := swept(study)) else "",
-            f"Final runs: {over[0].lower()}{over[1:]}. A triangle at the edge, if any, is a far worse setting.",
-            sweep(study),
+            f"Final runs: {over[0].lower()}{over[1:]}.{edge}",
+            over_setting,
         ),
         (
             "lr",
             "Sensitivity to the learning rate",
-            "Tuning runs, scored on the validation split. The line joins the best trial at each rate; "
-            f"{'a ring marks the rate of the final runs, ' if any(s.final for s in study.series) else ''}"
-            "a triangle at the edge a far worse trial, a cross a diverged one.",
-            lr_sensitivity(study),
+            "Tuning runs, scored on data kept from training and from the test. The line joins the best trial at "
+            f"each rate{marks}.",
+            over_lr,
         ),
         (
             "difference",
-            f"Compared with {base} on the same seeds",
+            f"Compared with {study.titles.get(base, base)} on the same seeds",
             f"Mean of the paired differences and its {percent(level)} interval, to the right is better. "
             "A bar that crosses zero does not tell the two apart.",
             differences(study, base, rule),

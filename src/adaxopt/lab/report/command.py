@@ -1,7 +1,8 @@
-"""The commands that repeat a study, written from its specifications alone."""
+"""The commands that repeat a study, or come near to it, written from its specifications alone."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,16 +13,36 @@ from adaxopt.zoo import METHODS
 
 def commands(study: Study) -> list[str]:
     """The command that the runs recorded; else one `adax compare`, or one a variant where an optimizer has several."""
-    given = list(dict.fromkeys(r.env["command"] for r in study.records if r.env and r.env.get("command")))
-    if given:
-        return given
+    return _given(study) or [_compare(chosen) for chosen in _groups(study)]
+
+
+def differing(study: Study) -> list[str]:
+    """What differs between runs that one of the commands stands for, though `adax compare` has it the same in all."""
+    if _given(study):
+        return []
+    specs = [[r.spec for s in chosen for r in (*s.final, *s.tune)] for chosen in _groups(study)]
+    return [
+        key
+        for key in ("task", "task_options", "epochs", "batch_size", "schedule")
+        if any(
+            len({json.dumps(s.get(key), sort_keys=True, default=str) for s in group}) > 1 for group in specs
+        )
+    ]
+
+
+def _given(study: Study) -> list[str]:
+    return list(dict.fromkeys(r.env["command"] for r in study.records if r.env and r.env.get("command")))
+
+
+def _groups(study: Study) -> list[Sequence[Series]]:
+    """The series that a command takes together."""
     optimizers = [s.optimizer for s in study.series]
     if len(set(optimizers)) == len(optimizers):
-        return [_compare(study, study.series)]
-    return [_compare(study, [s]) for s in study.series]
+        return [study.series]
+    return [[s] for s in study.series]
 
 
-def _compare(study: Study, chosen: Sequence[Series]) -> str:
+def _compare(chosen: Sequence[Series]) -> str:
     runs = [r for s in chosen for r in (s.final or s.tune)]
     first = runs[0].spec
     words = ["adax", "compare", str(first.get("task")), "--optimizers", *(s.optimizer for s in chosen)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -89,6 +90,19 @@ def swap(node: Any, words: Mapping[str, str]) -> Any:
     if isinstance(node, list):
         return [swap(v, words) for v in node]
     return words.get(node.lower(), node) if isinstance(node, str) and node.startswith("#") else node
+
+
+def entitle(spec: Mapping[str, Any], titles: Mapping[str, str]) -> dict[str, Any]:
+    """The chart with titles for optimizers in its legends and on its axes; its rows keep their names."""
+    out = copy.deepcopy(dict(spec))
+    words = f"{json.dumps(dict(titles))}[datum.value] || datum.label"
+    for part in _walk(out):
+        if not isinstance(part, dict) or part.get("field") != FIELD:
+            continue
+        for guide in ("legend", "axis"):
+            if isinstance(part.get(guide), dict):
+                part[guide]["labelExpr"] = words
+    return out
 
 
 def _switch(view: dict[str, Any], inherited: bool) -> bool:

@@ -36,27 +36,24 @@ def data(rows: Sequence[dict[str, Any]]) -> alt.InlineData:
     return alt.InlineData(values=list(rows))
 
 
-def _legend() -> alt.Legend:
-    return alt.Legend(
-        orient="top",
-        title=None,
-        columns=5,
-        symbolType="stroke",
-        symbolOpacity=1,
-        symbolSize=300,
-        symbolStrokeWidth=2.4,
-    )
+def _legend(points: bool = False) -> alt.Legend:
+    """Strokes, or the filled shapes of a chart whose points tell the methods apart."""
+    look: dict[str, Any] = {"symbolSize": 300, "symbolStrokeWidth": 2.4}
+    if points:
+        look = {"symbolSize": 90, "symbolStrokeWidth": 0, "symbolDash": [1, 0]}
+    return alt.Legend(orient="top", title=None, columns=5, symbolType="stroke", symbolOpacity=1, **look)
 
 
-def colour(looks: Looks, labels: Sequence[str], legend: bool = True) -> alt.Color:
+def colour(looks: Looks, labels: Sequence[str], legend: bool = True, points: bool = False) -> alt.Color:
     """The colours for light paper (the page and the dark pictures exchange them); no legend where rows carry names."""
     scale = alt.Scale(domain=list(labels), range=[looks[name].light for name in labels])
-    return alt.Color("optimizer:N", scale=scale, legend=_legend() if legend else None)
+    return alt.Color("optimizer:N", scale=scale, legend=_legend(points) if legend else None)
 
 
-def dash(looks: Looks, labels: Sequence[str]) -> alt.StrokeDash:
+def dash(looks: Looks, labels: Sequence[str], legend: bool = True) -> alt.StrokeDash:
+    """The dashes; no legend where points have one, or its symbols would be dashed around."""
     scale = alt.Scale(domain=list(labels), range=[list(looks[name].dash) for name in labels])
-    return alt.StrokeDash("optimizer:N", scale=scale, legend=_legend())
+    return alt.StrokeDash("optimizer:N", scale=scale, legend=_legend() if legend else None)
 
 
 def shape(looks: Looks, labels: Sequence[str]) -> alt.Shape:

@@ -22,6 +22,8 @@ from adaxopt.lab import gpu_step
 from adaxopt.lab.drawn import NAMES
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.handover import UNFINISHED
+from adaxopt.lab.report.embed import as_dict, entitle, labels_in
+from adaxopt.lab.report.names import titles
 from adaxopt.lab.report.static import save_chart, save_charts
 from adaxopt.lab.store import EXPORT, read_export
 
@@ -72,11 +74,11 @@ def _trace(file: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:
 
     lines = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
     chart = trace.second_moment(lines)
-    return (
-        []
-        if chart is None
-        else save_chart(chart, folder / f"cifar10-{file.stem}-second-moment", trace.words(lines), formats)
-    )
+    if chart is None:
+        return []
+    spec = as_dict(chart)
+    stem = folder / f"cifar10-{file.stem}-second-moment"
+    return save_chart(entitle(spec, titles(labels_in(spec))), stem, trace.words(lines), formats)
 
 
 def stale(records: Path, folder: Path) -> list[str]:

@@ -12,6 +12,8 @@ import colorsys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from adaxopt.lab.report.names import parts
+
 PAPER = {"light": "#ffffff", "dark": "#16181d"}
 
 SOLID: tuple[int, ...] = (1, 0)
@@ -67,36 +69,51 @@ _DASHES: tuple[tuple[int, ...], ...] = (SOLID, (6, 3), (2, 2), (6, 2, 2, 2), (10
 
 
 def looks(labels: Iterable[str]) -> dict[str, Look]:
-    """A look for each label. Variants (`adaxw, lr=0.01`) spread around their method's hue, from dark to light.
+    """A look for each label. Variants (`adaxw, lr=0.01`, `adaxw@slow`) spread around their method's hue.
 
-    A method of the zoo looks the same whoever else is in the list; variants and other names get looks in their order.
+    A method of the zoo looks the same whoever else is in the list, and torch's own (`torch:AdamW`) looks like the
+    method that it is; variants and other names get looks in their order.
 
-    >>> looks(["adamw", "adaxw"])["adaxw"] == looks(["adaxw"])["adaxw"]
+    >>> looks(["adamw", "adaxw"])["adaxw"] == looks(["adaxw"])["adaxw"] != looks(["adaxw", "adaxw@slow"])["adaxw@slow"]
+    True
+    >>> looks(["torch:AdamW"])["torch:AdamW"] == LOOKS["adamw"]
     True
     """
     names = list(dict.fromkeys(labels))
-    bases = {label: label.split(",")[0].strip() for label in names}
+    meaning = {label: parts(label) for label in names}
+    plain: dict[str, str] = {}
+    for label, (method, rest) in meaning.items():
+        if label == method or (not rest and method not in names):
+            plain.setdefault(method, label)
     out: dict[str, Look] = {}
     strangers: dict[str, int] = {}
-    for label, base in bases.items():
-        look = LOOKS.get(base)
+    for label, (method, _) in meaning.items():
+        look = LOOKS.get(method)
         if look is None:
-            i = strangers.setdefault(base, len(strangers))
+            i = strangers.setdefault(method, len(strangers))
             spare, dash = _UNKNOWN[i % len(_UNKNOWN)], _DASHES[i // len(_UNKNOWN) % len(_DASHES)]
             look = Look(spare.light, spare.dark, dash, SHAPES[i % len(SHAPES)])
-        if label != base:
-            family = [n for n in names if n != base and bases[n] == base]
-            look = _variant(look, family.index(label), len(family))
+        if label != plain.get(method):
+            family = [n for n in names if meaning[n][0] == method and n != plain.get(method)]
+            beside = method in plain and any(not n.startswith(f"{method},") for n in family)
+            look = _variant(look, family.index(label), len(family), beside)
         out[label] = look
     return out
 
 
-def _variant(look: Look, i: int, n: int) -> Look:
-    """The i-th of n variants: hue from 60 degrees before to 60 after the method's, dash and shape in turn."""
-    place = 0.5 if n == 1 else i / (n - 1)
+def _variant(look: Look, i: int, n: int, beside: bool) -> Look:
+    """The i-th of n variants: hue from 60 degrees before to 60 after the method's, dash and shape in turn.
+
+    `beside` leaves the method's own hue to the method, which the same curves show.
+    """
+    if beside and n % 2:
+        place = (i + 1) / n
+    else:
+        place = 0.5 if n == 1 else i / (n - 1)
     light = _tint(look.light, (place - 0.5) / 3, 0.25 + 0.22 * place, PAPER["light"])
     dark = _tint(look.dark, (place - 0.5) / 3, 0.50 + 0.25 * place, PAPER["dark"])
-    return Look(light, dark, _DASHES[(i + 1) % len(_DASHES)], SHAPES[(i + 1) % len(SHAPES)])
+    dashes = [dash for dash in _DASHES if dash != look.dash] if beside else _DASHES[1:] + _DASHES[:1]
+    return Look(light, dark, dashes[i % len(dashes)], SHAPES[(i + 1) % len(SHAPES)])
 
 
 def _tint(colour: str, turn: float, lightness: float, paper: str) -> str:

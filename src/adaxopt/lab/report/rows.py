@@ -116,7 +116,7 @@ def differences(study: Study, base: str, rule: stats.Rule | None = None) -> Char
         return None
     order = [r["optimizer"] for r in rows]
     y, hue = names(order), colour(study.looks, order, legend=False)
-    title = f"better than {base} by ({study.metric_name})"
+    title = f"better than {study.titles.get(base, base)} by ({study.metric_name})"
     scale = alt.Scale(zero=True, nice=True, padding=10)
 
     def x(field: str) -> alt.X:

@@ -8,7 +8,7 @@ from typing import Any
 from adaxopt.lab import stats
 from adaxopt.lab.report import html, tables
 from adaxopt.lab.report.charts import pictures
-from adaxopt.lab.report.command import commands
+from adaxopt.lab.report.command import commands, differing
 from adaxopt.lab.report.html import esc
 from adaxopt.lab.report.palette import Look
 from adaxopt.lab.report.series import Study, show
@@ -113,11 +113,23 @@ def _how(study: Study, rows: Sequence[tables.Row], single: bool) -> str:
     env = tables.environment(study)
     if env:
         parts += ["<h4>Versions and hardware</h4>", html.pairs(env)]
-    again = "\n".join(commands(study))
-    parts += ["<h4>Run it again</h4>", f"<pre>{esc(again)}</pre>"]
+    parts += _again(study)
     opened = " open" if single else ""
     inside = f'<div class="inside">{"".join(parts)}</div>'
     return f"<details{opened}><summary>What was run, and how</summary>{inside}</details>"
+
+
+def _again(study: Study) -> list[str]:
+    """The commands of the study; where `adax compare` has no such study, that they are only near to it."""
+    text = f"<pre>{esc(chr(10).join(commands(study)))}</pre>"
+    other = [key.replace("_", " ") for key in differing(study)]
+    if not other:
+        return ["<h4>Run it again</h4>", text]
+    words = (
+        f"The runs of this study differ in {tables.listed(other)}, which no adax compare can ask for. "
+        "This is near to it, and does not repeat it."
+    )
+    return ["<h4>Run something near to it</h4>", f'<p class="note">{esc(words)}</p>', text]
 
 
 def _runs(study: Study) -> str:

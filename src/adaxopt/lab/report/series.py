@@ -5,14 +5,19 @@ A record has `spec`, `env`, `metrics`, `done` and `path`, as the store loads the
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from adaxopt.lab import task
+from adaxopt.lab.report.names import parts, titles
 from adaxopt.lab.report.palette import LOOKS, Look, looks
 
 MAX_POINTS = 200
@@ -90,6 +95,11 @@ class Study:
         return list(dict.fromkeys([*self.labels, *shared]))
 
     @cached_property
+    def titles(self) -> dict[str, str]:
+        """What legends write for these names."""
+        return titles(self.names, {s.label: s.options for s in self.series})
+
+    @cached_property
     def ranked(self) -> list[Series]:
         """Series with finished final runs, the best mean first."""
         sign = -1 if self.higher_is_better else 1
@@ -146,10 +156,7 @@ def _study(name: str, records: Sequence[Any]) -> Study:
     for record in records:
         by_optimizer[str(record.spec.get("optimizer", "?"))].append(record)
     out: list[Series] = []
-    known = list(LOOKS)
-    for optimizer in sorted(
-        by_optimizer, key=lambda name: known.index(name) if name in known else len(known)
-    ):
+    for optimizer in sorted(by_optimizer, key=_place):
         runs = by_optimizer[optimizer]
         tune = tuple(r for r in runs if r.spec.get("purpose") == "tune")
         groups: dict[str, list[Any]] = defaultdict(list)
@@ -170,6 +177,18 @@ def _study(name: str, records: Sequence[Any]) -> Study:
         str(next((d["metric_name"] for d in done if d.get("metric_name")), "metric")),
         bool(next((d["higher_is_better"] for d in done if "higher_is_better" in d), True)),
     )
+
+
+def _place(optimizer: str) -> tuple[int, list[Any]]:
+    """The methods of the zoo first, in its order, each followed by its second names; numbers in them count as such.
+
+    >>> sorted(["mine.py:A", "adaxw@b2T=10", "adaxw@b2T=3", "adaxw", "torch:SGD"], key=_place)
+    ['torch:SGD', 'adaxw', 'adaxw@b2T=3', 'adaxw@b2T=10', 'mine.py:A']
+    """
+    method, rest = parts(optimizer)
+    if method not in LOOKS:
+        return len(LOOKS), []
+    return list(LOOKS).index(method), [int(w) if w.isdecimal() else w for w in re.split(r"(\d+)", rest)]
 
 
 def flat(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,12 +276,26 @@ def thin(xs: Sequence[float], most: int = MAX_POINTS) -> list[float]:
 
 
 def axis_of(study: Study) -> str:
-    """`epoch` when each run logs at most once an epoch, else `step`."""
+    """`epoch` when an epoch is a pass over the data and each run logs at most once in it, else `step`."""
+    if any(_pieces(run.spec) for run in study.records):
+        return "step"
     for run in study.records:
         epochs = [line.get("epoch") for line in run.metrics]
         if len(set(epochs)) < len(epochs) or any(e is None for e in epochs):
             return "step"
     return "epoch"
+
+
+def _pieces(spec: Mapping[str, Any]) -> bool:
+    """Whether the task draws its batches at random, so that an epoch is a piece of so many steps: it has an option
+    `steps`. A user's task is not imported for that; what it was given tells."""
+    name = str(spec.get("task"))
+    return "steps" in (spec.get("task_options") or {}) or (name in task.BUILT_IN and _takes_steps(name))
+
+
+@functools.cache
+def _takes_steps(name: str) -> bool:
+    return "steps" in inspect.signature(task.find(name)).parameters
 
 
 def _finite(value: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from adaxopt.lab import files, stats
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.report import tables
-from adaxopt.lab.report.embed import as_dict, swap
+from adaxopt.lab.report.embed import as_dict, entitle, swap
 from adaxopt.lab.report.palette import LOOKS, Look, looks
 from adaxopt.lab.report.series import studies
 from adaxopt.lab.report.theme import TOKENS, config
@@ -40,7 +40,8 @@ def save_charts(
             if only is not None and name not in only:
                 continue
             words = {"text": picture.title, "subtitle": textwrap.wrap(picture.caption, 78)}
-            out += save_chart(picture.chart, folder / name, words, formats, themes, study.names, study.looks)
+            chart = entitle(as_dict(picture.chart), study.titles)
+            out += save_chart(chart, folder / name, words, formats, themes, study.names, study.looks)
     return out
 
 

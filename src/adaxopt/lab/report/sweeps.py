@@ -6,8 +6,8 @@ from typing import Any
 
 import altair as alt
 
-from adaxopt.lab.report.curves import lr_frame
 from adaxopt.lab.report.encoding import Chart, colour, dash, data, layered, log_ticks, row, shape
+from adaxopt.lab.report.rates import lr_frame, stretches
 from adaxopt.lab.report.series import Study, flat, swept
 from adaxopt.lab.report.tables import Figures, interval
 
@@ -17,9 +17,14 @@ FEW = 5
 
 def sweep(study: Study) -> Chart:
     """Mean and interval over the swept setting, a line per optimizer; None where nothing is swept."""
+    return drawn(study)[0]
+
+
+def drawn(study: Study) -> tuple[Chart, str]:
+    """The chart, and the words for the marks that it has."""
     found = swept(study)
     if found is None:
-        return None
+        return None, ""
     key, by_optimizer = found
     rows: list[dict[str, Any]] = []
     for optimizer, variants in by_optimizer.items():
@@ -32,7 +37,7 @@ def sweep(study: Study) -> Chart:
                     row(optimizer, x=setting, mean=mean, low=low, high=high, text=text, n=len(series.values))
                 )
     if len({r["x"] for r in rows}) < 2:
-        return None
+        return None, ""
     places = sorted({r["x"] for r in rows})
     labels = list(dict.fromkeys(r["optimizer"] for r in rows))
     if places[0] > 0 and places[-1] >= 10 * places[0]:
@@ -54,7 +59,7 @@ def sweep(study: Study) -> Chart:
         scale = alt.Scale(zero=False, nice=False, domain=[low, high])
         return alt.Y(f"{field}:Q", title=study.metric_name, scale=scale, axis=alt.Axis(tickCount=5))
 
-    hue = colour(study.looks, labels)
+    hue = colour(study.looks, labels, points=True)
     tips = [
         "optimizer:N",
         alt.Tooltip("x:Q", title=key, format="~g"),
@@ -65,9 +70,11 @@ def sweep(study: Study) -> Chart:
         alt.Chart(data(inside))
         .mark_rule(strokeWidth=5, opacity=0.25, clip=True)
         .encode(x=x, y=y("low"), y2="high:Q", color=hue),
-        alt.Chart(data(rows))
+        alt.Chart(data(_parts(rows, low, high)))
         .mark_line(clip=True)
-        .encode(x=x, y=y("mean"), color=hue, strokeDash=dash(study.looks, labels)),
+        .encode(
+            x=x, y=y("mean"), color=hue, strokeDash=dash(study.looks, labels, legend=False), detail="part:N"
+        ),
         alt.Chart(data(inside))
         .mark_point(filled=True, size=60, opacity=1)
         .encode(x=x, y=y("mean"), color=hue, shape=shape(study.looks, labels), tooltip=tips),
@@ -76,7 +83,13 @@ def sweep(study: Study) -> Chart:
         mark, edge = ("triangle-down", "height") if study.higher_is_better else ("triangle-up", 0)
         marks = alt.Chart(data(beyond)).mark_point(shape=mark, filled=True, size=60, opacity=1)
         layers.append(marks.encode(x=x, y=alt.value(edge), color=hue, tooltip=tips))
-    return layered(*layers)
+    return layered(*layers), " A triangle at the edge is a far worse setting." if beyond else ""
+
+
+def _parts(rows: list[dict[str, Any]], low: float, high: float) -> list[dict[str, Any]]:
+    """The rows inside the frame, in the parts between those that are not: no line leads out of it."""
+    best = {(r["optimizer"], r["x"]): {**r, "value": r["mean"]} for r in rows}
+    return stretches(best, [], low, high)
 
 
 def _frame(rows: list[dict[str, Any]], higher: bool) -> tuple[float, float]:

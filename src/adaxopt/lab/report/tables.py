@@ -244,13 +244,19 @@ def headline(study: Study, rows: Sequence[Row]) -> str:
     for r in done:
         by_verdict.setdefault(r.verdict, []).append(r.label)
     said = [
-        f"{_and(by_verdict[kind])} {kind}" for kind in ("better", "worse", "undecided") if kind in by_verdict
+        f"{listed(by_verdict[kind])} {kind}"
+        for kind in ("better", "worse", "undecided")
+        if kind in by_verdict
     ]
-    said += [f"{_and(by_verdict['diverged'])} diverged on some seeds"] if "diverged" in by_verdict else []
+    said += [f"{listed(by_verdict['diverged'])} diverged on some seeds"] if "diverged" in by_verdict else []
     return f"{text} Against {base}: {'; '.join(said)}." if said and base else text
 
 
-def _and(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -260,11 +266,9 @@ def setup(study: Study) -> list[tuple[str, str]]:
     final = [s for s in specs if s.get("purpose") != "tune"]
     trials = {s.optimizer: len(s.tune) for s in study.series}
     rows = [("task", _shared(specs, lambda s: show(s.get("task"))))]
-    settings = [flat(s) for s in specs]
     names = dict.fromkeys(k for s in specs for k in flat({**s, "options": {}}))
-    rows += [
-        (n.replace("task.", "task option "), _shared(settings, lambda s, n=n: show(s.get(n)))) for n in names
-    ]
+    tune = [s for s in specs if s.get("purpose") == "tune"]
+    rows += [(n.replace("task.", "task option "), _setting(n, final, tune)) for n in names]
     if final:
         seeds = sorted({str(s.get("seed")) for s in final}, key=lambda v: (len(v), v))
         rows.append(("seeds of the final runs", f"{', '.join(seeds)} ({len(seeds)})"))
@@ -283,6 +287,22 @@ def setup(study: Study) -> list[tuple[str, str]]:
         equal = "each, an equal budget" if len(counts) == 1 else "(unequal budgets: " + show(trials) + ")"
         rows.append(("tuning trials", f"{', '.join(map(str, counts))} {equal}"))
     return [(k.replace("_", " "), v) for k, v in rows if v not in ("", "None")]
+
+
+def _setting(name: str, final: Sequence[Mapping[str, Any]], tune: Sequence[Mapping[str, Any]]) -> str:
+    """The values of a setting; those of the tuning runs by themselves where they are others.
+
+    >>> _setting("epochs", [{"epochs": 20}], [{"epochs": 6}]), _setting("epochs", [{"epochs": 20}], [{"epochs": 20}])
+    ('20; tuning runs 6', '20')
+    """
+
+    def values(specs: Sequence[Mapping[str, Any]]) -> str:
+        return _shared(specs, lambda s: show(flat(s).get(name)))
+
+    mine, theirs = ({show(flat(s).get(name)) for s in specs} for specs in (final, tune))
+    if mine and theirs and not mine & theirs:
+        return f"{values(final)}; tuning runs {values(tune)}"
+    return values([*final, *tune])
 
 
 def environment(study: Study) -> list[tuple[str, str]]:

@@ -88,7 +88,7 @@ def config(theme: str) -> dict[str, Any]:
             "subtitlePadding": 5,
             "offset": 12,
         },
-        "line": {"strokeWidth": 2, "strokeJoin": "round", "strokeCap": "round"},
+        "line": {"strokeJoin": "round"},  # a strokeWidth here would overrule those that charts encode
         "text": {"color": c["soft"], "fontSize": 11},
         "rule": {"color": c["axis"]},
     }

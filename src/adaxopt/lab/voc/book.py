@@ -82,7 +82,9 @@ STUDIES = {
         tuple(_row(name, False) for name in OPTIONS),
         tune=0,
         title="CamVid at the paper's settings, a stand-in for PASCAL VOC2012",
-        note="T = 2,000; b2*T = 2 for AdaX-W, as in the paper, and 0.2 in the row with b2 = 1e-4.",
+        note="T = 2,000; b2*T = 2 for AdaX-W, as in the paper, and 0.2 in the row with b2 = 1e-4. The paper's lr of "
+        "1e-6 for AdamW and AMSGrad(W) is small for so few steps (see their training loss): `voc/tuning` gives each "
+        "its own.",
     ),
     "tuning": _grid(
         "tuning",

@@ -15,7 +15,7 @@ from typing import Any
 from adaxopt.lab import claims, stats, store
 from adaxopt.lab.claims import RECORDS
 from adaxopt.lab.store import RunRecord
-from adaxopt.lab.voc.rules import CLAIMS, QUARTERS, SECTION, Claim
+from adaxopt.lab.voc.rules import CLAIMS, QUARTERS, Claim
 
 PAPER_LR_RATIO = 10.0
 RULES = {
@@ -60,10 +60,11 @@ def rounds(root: Path = RECORDS) -> dict[str, list[float]]:
     return json.loads(path.read_text())["ms"] if path.is_file() else {}
 
 
-MEASURES: dict[str, Callable[[RunRecord], float | None]] = {
-    "better": iou,
-    "faster": early_loss,
+MEASURES: dict[str, tuple[Callable[[RunRecord], float | None], int]] = {
+    "better": (iou, 2),
+    "faster": (early_loss, 3),
 }
+"""What of a run is judged, and with how many decimals it is shown."""
 
 
 def judge(
@@ -71,9 +72,10 @@ def judge(
 ) -> dict[str, Any]:
     """The claim as a row of records/claims/*.json."""
     rule = RULES[claim.rule].format(margin=claim.margin)
-    row = claims.not_run(claim, claim.id, SECTION, f"voc/{claim.study}", rule, claim.paper)
+    row = claims.not_run(claim, claim.id, claim.where, f"voc/{claim.study}", rule, claim.paper)
     if claim.rule == "as-fast":
-        return _as_fast(claim, {**row, "ours": "not run (benchmarks/voc.py)"}, ms or {})
+        timed = claims.in_rounds(claim.margin, *((ms or {}).get(name, ()) for name in (claim.a, claim.b)))
+        return {**row, "ours": "not run (benchmarks/voc.py)", **timed}
     mine, other = finals(runs, claim.a), finals(runs, claim.b)
     if not mine or not other:
         return row
@@ -81,41 +83,31 @@ def judge(
         a, b = (next(iter(part.values())).spec["options"]["lr"] for part in (mine, other))
         near = 1 / claim.margin <= a / b / PAPER_LR_RATIO <= claim.margin
         return {**row, "ours": f"{a:g} against {b:g}", "n": 1, "verdict": "held" if near else "not held"}
-    measure = MEASURES[claim.rule]
+    measure, digits = MEASURES[claim.rule]
     left, right = ({seed: measure(run) for seed, run in part.items()} for part in (mine, other))
     lost = sum(value is None for value in left.values())
     found = list(stats.paired(left, right, higher_is_better=claim.rule == "better").values())
     if len(found) < claims.LEAST:
         return {**row, "ours": f"{len(found)} pairs, {lost} diverged", "n": len(found)}
     seen = stats.t_interval(found)
-    means = [stats.mean([v for v in part.values() if v is not None]) for part in (left, right)]
-    ours = (
-        f"{means[0]:.2f} and {means[1]:.2f}; better by {seen.mean:+.2f} [{seen.low:+.2f}, {seen.high:+.2f}]"
-    )
+    both = [[v for v in part.values() if v is not None] for part in (left, right)]
+    a, b = (f"{stats.mean(values):.{digits}f}" for values in both)
+    by, low, high = (f"{value:+.{digits}f}" for value in (seen.mean, seen.low, seen.high))
+    ours = f"{a} and {b}; better by {by} [{low}, {high}]"
     verdict = claims.outcome("above", 0.0, seen.low, seen.high)
     if lost:
         verdict, ours = "not held", f"{ours}; {lost} of {len(left)} runs diverged"
+    else:
+        upper, lower = both if claim.rule == "better" else reversed(both)
+        ours += claims.without_pairs("above", 0.0, verdict, upper, lower, digits)
     return {**row, "ours": ours, "n": seen.n, "verdict": verdict}
-
-
-def _as_fast(claim: Claim, row: dict[str, Any], ms: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    ratios = [a / b for a, b in zip(ms.get(claim.a, ()), ms.get(claim.b, ()), strict=False)]
-    if len(ratios) < claims.LEAST:
-        return row
-    seen = stats.t_interval(ratios)
-    ours = f"a/b = {seen.mean:.3f} [{seen.low:.3f}, {seen.high:.3f}], rounds"
-    return {
-        **row,
-        "ours": ours,
-        "n": seen.n,
-        "verdict": claims.outcome("ratio", claim.margin, seen.low, seen.high),
-    }
 
 
 def all_claims(root: Path = RECORDS) -> list[dict[str, Any]]:
     """Every claim, judged from `root`/voc/."""
     found = {name: records(name, root) for name in {claim.study for claim in CLAIMS}}
-    return [judge(claim, found[claim.study], rounds(root)) for claim in CLAIMS]
+    ms = rounds(root)
+    return [judge(claim, found[claim.study], ms) for claim in CLAIMS]
 
 
 def main(arguments: list[str] | None = None) -> int:

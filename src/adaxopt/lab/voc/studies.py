@@ -118,7 +118,7 @@ def _by_seed(study: Grid, out: str | Path, settings: Settings, end: float, clerk
 
     False when it was `end` (of the monotonic clock) before all were done.
     """
-    study.steps({})  # pictures are decoded before the time that is left is looked at
+    study.epoch_steps({})  # pictures are decoded before the time that is left is looked at
     for count in range(1, study.seeds + 1):
         left = end - time.monotonic()
         if left <= 0:

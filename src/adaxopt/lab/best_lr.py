@@ -1,0 +1,113 @@
+"""The lr that was best for Adam(W) and for AdaX(-W) in every study that tried several: a part of the guide.
+
+Both methods had the same number of tries in each. A best lr at the edge of those tried is marked: a wider search might
+have gone on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adaxopt.lab import stats
+from adaxopt.lab.cifar.drive import records
+
+Scores = Mapping[float, float | None]
+
+
+class Line(NamedTuple):
+    """One task: what is better (higher or lower scores), and the scores by lr."""
+
+    task: str
+    higher: bool
+    adam: Scores
+    adax: Scores
+
+
+def best(scores: Scores, higher: bool) -> tuple[float | None, bool]:
+    """The best lr (None: all diverged), and whether it is at the edge of those tried; a run that diverged has no score.
+
+    >>> best({1e-3: 2.0, 1e-2: 1.5, 1e-1: None}, higher=False)
+    (0.01, False)
+    """
+    ended = {lr: score for lr, score in scores.items() if score is not None}
+    if not ended:
+        return None, False
+    found = (max if higher else min)(ended, key=lambda lr: ended[lr])
+    return found, found in (min(scores), max(scores))
+
+
+def table(root: Path) -> str:
+    """One row a task, AdaX's best lr over Adam's in the last column."""
+    lines = [
+        "| task | tried | Adam's or AdamW's best | AdaX's or AdaX-W's best | ratio |",
+        "|---|---|---|---|---|",
+    ]
+    found = [line for line in _all(root) if line.adam and line.adax]
+    if not found:
+        return "*Not run yet (`adax reproduce` lists the studies).*"
+    for line in found:
+        adam, adax = best(line.adam, line.higher), best(line.adax, line.higher)
+        count = [len(line.adam), len(line.adax)]
+        tried = f"{count[0]} each" if count[0] == count[1] else f"{count[0]} and {count[1]}"
+        ratio = f"{adax[0] / adam[0]:.2g}" if adam[0] and adax[0] else ""
+        lines.append(f"| {line.task} | {tried} | {_cell(*adam)} | {_cell(*adax)} | {ratio} |")
+    text = "\n".join(lines)
+    return text + ("\n\n\\* at the edge of those tried." if "* |" in text else "")
+
+
+def _cell(lr: float | None, edge: bool) -> str:
+    return "all diverged" if lr is None else f"{lr:g}{'*' * edge}"
+
+
+def _all(root: Path) -> Iterator[Line]:
+    yield from _small(root / "first_lr.json")
+    yield from _pictures(
+        root / "cifar10" / "tuning.jsonl", "[CIFAR-10](cifar10.md#tuning), ResNet-20, b2 = 1e-4"
+    )
+    yield from _pictures(
+        root / "imagenet" / "tuning.jsonl",
+        "[Tiny-ImageNet](imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike), ResNet-18, b2·T = 0.78",
+    )
+    yield from _grid(
+        root / "language" / "ptb.json", "[Penn Treebank](language.md), LSTM, b2·T = 35", "adam", "adax"
+    )
+    yield from _grid(
+        root / "language" / "enwik8.json", "[words of enwik8](language.md), LSTM, b2·T = 35", "adam", "adax"
+    )
+    yield from _grid(
+        root / "gpt" / "gpt.json", "[bytes of enwik8](gpt.md), transformer, b2·T = 3", "adamw", "adaxw@b2T=3"
+    )
+
+
+def _small(path: Path) -> Iterator[Line]:
+    rows = json.loads(path.read_text())["rows"] if path.is_file() else []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        mine = [row for row in rows if row["task"] == task]
+        means = [
+            {r["lr"]: None if r["diverged"] else r["mean"] for r in mine if r["optimizer"] == name}
+            for name in ("adamw", "adaxw")
+        ]
+        yield Line(
+            f"[`{task}`](migrating.md#which-lr-to-start-from), b2·T = 2", mine[0]["higher_is_better"], *means
+        )
+
+
+def _pictures(path: Path, task: str) -> Iterator[Line]:
+    lines = records(path)
+    if lines:
+        yield Line(task, True, _scores(lines, "adamw"), _scores(lines, "adaxw"))
+
+
+def _scores(lines: list[dict[str, Any]], method: str) -> dict[float, float | None]:
+    mine = [line for line in lines if line["row"].split()[0] == method]
+    rates = sorted({line["options"]["lr"] for line in mine})
+    return {lr: stats.mean([r["test_accuracy"] for r in mine if r["options"]["lr"] == lr]) for lr in rates}
+
+
+def _grid(path: Path, task: str, adam: str, adax: str) -> Iterator[Line]:
+    if path.is_file():
+        rows = {row["optimizer"]: dict(row["trials"]) for row in json.loads(path.read_text())["rows"]}
+        yield Line(task, False, rows.get(adam, {}), rows.get(adax, {}))

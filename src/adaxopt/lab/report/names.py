@@ -1,0 +1,77 @@
+"""What a label means and how people write it: `torch:AdamW@amsgrad` is the method amsgradw, written AMSGrad(W).
+
+A label is an optimizer as the command line has it, with the settings that tell variants apart: `adaxw@slow, lr=0.01`.
+Records, tables and switches keep labels; the legends of pictures have titles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+TITLES = {
+    "sgdm": "SGDM",
+    "adagrad": "AdaGrad",
+    "rmsprop": "RMSProp",
+    "adam": "Adam",
+    "adamw": "AdamW",
+    "amsgrad": "AMSGrad",
+    "amsgradw": "AMSGrad(W)",
+    "adashift": "AdaShift",
+    "nosadam": "NosAdam",
+    "padam": "Padam",
+    "adax": "AdaX",
+    "adaxw": "AdaX-W",
+    "padax": "Padax",
+}
+TORCH = {
+    "torch:SGD": "sgdm",
+    "torch:Adagrad": "adagrad",
+    "torch:RMSprop": "rmsprop",
+    "torch:Adam": "adam",
+    "torch:AdamW": "adamw",
+    "torch:Adam@amsgrad": "amsgrad",
+    "torch:AdamW@amsgrad": "amsgradw",
+}
+"""torch's own optimizers, by the name that the method has in the zoo."""
+
+
+def parts(label: str) -> tuple[str, str]:
+    """The method of a label, by its name in the zoo where it has one, and the rest of the label.
+
+    >>> parts("torch:AdamW@amsgrad"), parts("adaxw@slow, lr=0.01"), parts("torch:SGD")
+    (('amsgradw', ''), ('adaxw', 'slow, lr=0.01'), ('sgdm', ''))
+    """
+    head, _, settings = (word.strip() for word in label.partition(","))
+    if head in TORCH:
+        return TORCH[head], settings
+    name, _, second = head.partition("@")
+    return TORCH.get(name, name), ", ".join(word for word in (second, settings) if word)
+
+
+def title(label: str, options: Mapping[str, Any] | None = None) -> str:
+    """The label as people write it; SGD with a momentum of 0 is SGD.
+
+    >>> title("adaxw@b2T=50"), title("adax@dense-no-wake"), title("sgdm, wd=0.0005"), title("mine.py:Lion")
+    ('AdaX-W, b2·T = 50', 'AdaX, dense, no wake', 'SGDM, wd = 0.0005', 'Lion')
+    """
+    method, rest = parts(label)
+    if label.startswith("torch:SGD") and options is not None and not options.get("momentum"):
+        name = "SGD"
+    else:
+        name = TITLES.get(method) or method.rpartition(":")[2] or method
+    rest = re.sub(r"\bb2T\b", "b2·T", rest)
+    rest = re.sub(r"\s*=\s*", " = ", rest).replace("-no-", ", no ")
+    return f"{name}, {rest}" if rest else name
+
+
+def titles(labels: Iterable[str], options: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, str]:
+    """A title for each label; labels that would read the same keep their own words.
+
+    >>> titles(["adamw", "torch:AdamW", "adaxw"])
+    {'adamw': 'adamw', 'torch:AdamW': 'torch:AdamW', 'adaxw': 'AdaX-W'}
+    """
+    made = {label: title(label, (options or {}).get(label)) for label in labels}
+    count = list(made.values()).count
+    return {label: words if count(words) == 1 else label for label, words in made.items()}

@@ -1,0 +1,71 @@
+"""The guide's table of best learning rates, from records made by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from adaxopt.lab import best_lr
+
+
+@pytest.mark.parametrize(
+    ("scores", "higher", "expected"),
+    [
+        ({1e-3: 90.0, 1e-2: 91.0, 1e-1: 50.0}, True, (1e-2, False)),
+        ({1e-3: 90.0, 1e-2: 91.0, 1e-1: 92.0}, True, (1e-1, True)),
+        ({1e-3: 1.0, 1e-2: 2.0}, False, (1e-3, True)),
+        ({1e-3: 3.0, 1e-2: 2.0, 1e-1: None}, False, (1e-2, False)),
+        ({1e-3: None, 1e-2: None}, True, (None, False)),
+    ],
+)
+def test_the_best_and_whether_it_is_enclosed(scores, higher, expected):
+    assert best_lr.best(scores, higher) == expected
+
+
+def test_one_row_a_task(tmp_path):
+    (tmp_path / "imagenet").mkdir()
+    (tmp_path / "language").mkdir()
+    lines = [
+        {"row": f"{name} lr {lr:g}", "options": {"lr": lr}, "test_accuracy": score}
+        for name, scores in {
+            "adamw": {1e-3: 30.0, 1e-2: 31.0},
+            "adaxw": {5e-3: 30.0, 1.5e-2: 32.0, 5e-2: 20.0},
+            "adaxw-b2T50": {1e-4: 99.0},
+        }.items()
+        for lr, score in scores.items()
+    ]
+    (tmp_path / "imagenet" / "tuning.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    rows = [
+        {"optimizer": "adam", "trials": [[1e-3, 5.0], [1e-2, 4.0], [1e-1, 6.0]]},
+        {"optimizer": "adax", "trials": [[1e-3, 4.5], [5e-3, 4.0], [1e-1, None]]},
+    ]
+    (tmp_path / "language" / "ptb.json").write_text(json.dumps({"rows": rows}))
+    text = best_lr.table(tmp_path)
+    assert "ResNet-18, b2·T = 0.78 | 2 and 3 | 0.01* | 0.015 | 1.5 |" in text
+    assert "LSTM, b2·T = 35 | 3 each | 0.01 | 0.005 | 0.5 |" in text
+    assert text.count("\n| [") == 2
+    assert text.endswith("at the edge of those tried.")
+
+
+def test_small_tasks_and_rows_that_diverged(tmp_path):
+    assert best_lr.table(tmp_path).startswith("*Not run yet")
+    rows = [
+        {
+            "task": "t",
+            "optimizer": name,
+            "lr": lr,
+            "mean": mean,
+            "diverged": mean is None,
+            "higher_is_better": False,
+        }
+        for name, means in {"adamw": (3.0, 2.0, None), "adaxw": (None, None, None)}.items()
+        for lr, mean in zip((1e-3, 1e-2, 1e-1), means, strict=True)
+    ]
+    (tmp_path / "first_lr.json").write_text(json.dumps({"rows": rows}))
+    (tmp_path / "cifar10").mkdir()
+    line = {"row": "sgdm lr 1", "options": {"lr": 1.0}, "test_accuracy": 90.0}
+    (tmp_path / "cifar10" / "tuning.jsonl").write_text(json.dumps(line) + "\n")  # a study cut short
+    text = best_lr.table(tmp_path)
+    assert text.count("\n") == 2
+    assert text.endswith("b2·T = 2 | 3 each | 0.01 | all diverged |  |")
