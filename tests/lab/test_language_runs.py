@@ -45,8 +45,23 @@ def test_the_benchmarks_shards_from_end_to_end(tmp_path):
     assert last["metric"] < first["metric"] < math.log(len(corpus.words))
 
 
-@pytest.mark.parametrize("stop_at", [7, 50])
-def test_resumed_in_the_middle_of_a_text_it_ends_with_the_same_bits(stop_at, tmp_path):
+def in_parts(root):
+    """The text once, in two halves: as many steps as one epoch of the whole has, or one less."""
+    made = asked(root)
+    return {**made, "task_options": {**made["task_options"], "parts": 2}}
+
+
+def test_a_text_in_parts_is_read_once(tmp_path):
+    root = text_sets.benchmark(tmp_path / "set", lines=40)
+    halves = train.run(in_parts(root), tmp_path / "runs")
+    once = train.run({**asked(root), "epochs": 1}, tmp_path / "runs")
+    assert halves.done["steps"] == once.done["steps"] // 2 * 2
+    first, second = (line["train_loss"] for line in halves.metrics)
+    assert 2 * once.metrics[0]["train_loss"] == pytest.approx(first + second, rel=0.02)  # the same windows
+
+
+@pytest.mark.parametrize(("asked", "stop_at"), [(asked, 7), (asked, 50), (in_parts, 30)])
+def test_resumed_in_the_middle_of_a_text_it_ends_with_the_same_bits(asked, stop_at, tmp_path):
     root = text_sets.benchmark(tmp_path / "set", lines=40)
     whole = train.run(asked(root), tmp_path / "a")
     stop, seen = Stop(), []

@@ -175,3 +175,22 @@ def test_every_word_is_predicted_once_from_the_word_before(n, rows, length):
     kept = [t for targets, *_ in Windows(words, rows, length, begin=0) for t in targets.tolist()]
     assert len(kept) == n // rows * rows
     assert [fresh for *_, fresh in Windows(words, rows, length, begin=0)].count(True) == 1
+
+
+@pytest.mark.parametrize(("n", "parts"), [(120, 3), (125, 3), (119, 4), (40, 2)])
+def test_parts_are_the_whole_text_one_after_the_other(n, parts):
+    words = np.arange(1, n + 1)
+    whole = [(t.tolist(), x.tolist(), fresh) for t, x, _, fresh in Windows(words, 4, 5, begin=0)]
+    cut = Windows(words, 4, 5, begin=0, parts=parts)
+    got = []
+    for epoch in range(parts):
+        cut.set_epoch(epoch)
+        part = [(t.tolist(), x.tolist(), fresh) for t, x, _, fresh in cut]
+        assert len(part) == len(cut) == len(whole) // parts
+        got += part
+    assert got == whole[: len(got)]
+    assert len(whole) - len(got) < parts
+    cut.set_epoch(parts)
+    assert next(iter(cut))[3]  # and from the beginning again
+    with pytest.raises(LabError, match=rf"parts=99: the text has {len(whole)} windows"):
+        Windows(words, 4, 5, begin=0, parts=99)

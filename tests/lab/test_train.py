@@ -64,6 +64,38 @@ def plain_loop(given):
     return model, losses, loss.item(), right.float().mean().item()
 
 
+@pytest.mark.parametrize("kind", ["sampler", "batch sampler", "drawing", "dataset"])
+def test_a_sampler_is_told_the_epoch(kind, tmp_path):
+    """Every epoch has an order of its own; a run that was cut goes on in the order of its epoch."""
+    given = spec_of("TinySampler", task_options={"kind": kind})
+    seen = task.load(given["task"]).loss.__globals__["SEEN"]
+    seen.clear()
+    whole = train.run(given, tmp_path / "a")
+    epochs = [seen[i : i + 3] for i in (0, 3, 6)]
+    assert all(sorted(row for batch in epoch for row in batch) == list(range(48)) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    stop = Stop()
+
+    def progress(step, total, metric):
+        stop.signum = 15 if step >= 5 else None
+
+    with pytest.raises(Interrupted):
+        train.run(given, tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
+    assert content(train.run(given, tmp_path / "b")) == content(whole)
+    assert seen[-1] == seen[8]
+
+
+def test_who_is_told_the_epoch_must_take_it_alone():
+    class Odd(list):
+        def set_epoch(self, epoch, rank):
+            raise AssertionError
+
+    with pytest.raises(
+        LabError, match=r"Odd\.set_epoch\(epoch, rank\): .* set_epoch\(epoch\); change it, or give"
+    ):
+        batches.Batches(Odd([1]), torch.device("cpu"))
+
+
 @pytest.mark.parametrize("optimizer", ["adaxw", "sgdm", "torch:AdamW"])
 def test_the_loop_computes_what_a_plain_one_does(optimizer, tmp_path):
     given = spec_of(optimizer=optimizer)

@@ -7,7 +7,8 @@ import time
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
 
 
 def points(n, seed):
@@ -59,6 +60,67 @@ class TinyLoader(Tiny):
     def data(self):
         loader = DataLoader(Noisy(self.rows, 1), batch_size=16, shuffle=True)
         return {"train": loader, "valid": [points(20, 3)], "test": [points(20, 2), points(12, 4)]}
+
+
+class Drawing(Sampler):
+    """Draws its order from the global generator when it is told the epoch."""
+
+    def __init__(self, n):
+        self.n, self.rows = n, list(range(n))
+
+    def set_epoch(self, epoch):
+        self.rows = torch.randperm(self.n).tolist()
+
+    def __iter__(self):
+        return iter(self.rows)
+
+    def __len__(self):
+        return self.n
+
+
+class Turned(IterableDataset):
+    """Begins elsewhere at every epoch."""
+
+    def __init__(self, rows):
+        self.rows, self.first = rows, 0
+
+    def set_epoch(self, epoch):
+        self.first = 5 * epoch
+
+    def __iter__(self):
+        return (self.rows[(i + self.first) % len(self.rows)] for i in range(len(self.rows)))
+
+    def __len__(self):
+        return len(self.rows)
+
+
+class TinySampler(Tiny):
+    """Its order is a function of the epoch that something within the DataLoader is told."""
+
+    def __init__(self, kind="sampler"):
+        super().__init__()
+        self.kind = kind
+
+    def data(self):
+        x = torch.arange(48.0).reshape(-1, 1).expand(-1, 8)
+        rows = TensorDataset(x, (x[:, 0] % 2).long())
+        torchs = DistributedSampler(rows, num_replicas=1, rank=0)
+        how = {
+            "sampler": {"batch_size": 16, "sampler": torchs},
+            "batch sampler": {"batch_sampler": BatchSampler(torchs, 16, False)},
+            "drawing": {"batch_size": 16, "sampler": Drawing(48)},
+            "dataset": {"batch_size": 16},
+        }[self.kind]
+        train = Turned(rows) if self.kind == "dataset" else rows
+        return {**super().data(), "train": DataLoader(train, **how)}
+
+    def loss(self, model, batch):
+        if model.training:
+            SEEN.append(batch[0][:, 0].tolist())
+        return super().loss(model, batch)
+
+
+SEEN = []
 
 
 class TinyLoss(Tiny):

@@ -178,6 +178,16 @@ def test_a_resized_parameter_does_not_write_past_its_state(rows, fused):
         optimizer.step()
 
 
+@pytest.mark.parametrize("fused", [None, True])
+@pytest.mark.filterwarnings("ignore:fused=True. a parameter takes the foreach path")
+def test_a_gradient_of_another_size_is_not_read_past_its_end(fused):
+    p = torch.nn.Parameter(torch.ones(4))
+    p.grad = torch.ones(4)
+    p.data = torch.ones(4096)
+    with pytest.raises(RuntimeError, match=r"size of tensor|must have the same shape"):
+        AdaXW([p], lr=0.1, fused=fused).step()
+
+
 @pytest.mark.parametrize("way", ["dense", "rows", "differentiable"])
 def test_after_a_restart_a_small_gradient_takes_a_step_like_any_other(way):
     """v is replaced, not corrected: in float32 1 + (1e-10 - 1) is 0, and m / eps is far too large."""

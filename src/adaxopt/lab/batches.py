@@ -7,8 +7,9 @@ for them.
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -85,15 +86,47 @@ class Batches:
     def __init__(self, iterable: Any, device: torch.device) -> None:
         self.iterable, self.device = iterable, device
         self.n = len(iterable)
+        self.listeners = _listeners(iterable)
 
     def __len__(self) -> int:
         return self.n
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell the iterable, and a DataLoader's samplers and dataset, which epoch comes, where they want to know."""
+        for tell in self.listeners:
+            tell(epoch)
 
     def batches(self, index: torch.Tensor | None, skip: int = 0) -> Iterator[tuple[Any, int]]:
         ready = iter(self.iterable)
         for _ in range(skip):
             next(ready)
         return ((to_device(batch, self.device), rows_of(batch)) for batch in ready)
+
+
+def _listeners(iterable: Any) -> list[Callable[[int], object]]:
+    """`set_epoch` of the iterable and, for a DataLoader, of its samplers and its dataset; each once."""
+    inner = getattr(iterable, "batch_sampler", None)
+    places = {
+        "": iterable,
+        ".sampler": getattr(iterable, "sampler", None),
+        ".batch_sampler": inner,
+        ".batch_sampler.sampler": getattr(inner, "sampler", None),
+        ".dataset": getattr(iterable, "dataset", None),
+    }
+    found: dict[int, Callable[[int], object]] = {}
+    for place, one in places.items():
+        tell = getattr(one, "set_epoch", None)
+        if not callable(tell) or id(one) in found:
+            continue
+        try:
+            inspect.signature(tell).bind(0)
+        except TypeError:
+            raise LabError(
+                f"{type(one).__name__}.set_epoch{inspect.signature(tell)}: the iterable of batches{place} must take "
+                "the epoch alone, set_epoch(epoch); change it, or give it another name"
+            ) from None
+        found[id(one)] = tell
+    return list(found.values())
 
 
 Source = Tensors | Examples | Batches

@@ -143,19 +143,21 @@ class Loop:
 
     def batches(self) -> Any:
         """The batches of this epoch that are left. The generators end up as they were when the run stopped."""
-        index = None
-        if not isinstance(self.train_source, batches.Batches):
-            index = batches.order(self.train_source.n, self.spec["seed"], self.at.epoch)
         resumed, self.resumed_rng = self.resumed_rng, None
-        if resumed and self.at.batch:
-            randomness.restore(self.epoch_rng, self.device)
-            left = self.train_source.batches(index, self.at.batch)
+        within = resumed is not None and self.at.batch > 0  # else nothing of this epoch has been drawn yet
+        if resumed is not None:
+            randomness.restore(self.epoch_rng if within else resumed, self.device)
+        if not within:
+            self.epoch_rng = randomness.state(self.device)
+        index = None
+        if isinstance(self.train_source, batches.Batches):
+            self.train_source.set_epoch(self.at.epoch)  # a sampler may draw here
+        else:
+            index = batches.order(self.train_source.n, self.spec["seed"], self.at.epoch)
+        left = self.train_source.batches(index, self.at.batch)
+        if within and resumed is not None:
             randomness.restore(resumed, self.device)
-            return left
-        if resumed:  # between two epochs: nothing of this one has been drawn yet
-            randomness.restore(resumed, self.device)
-        self.epoch_rng = randomness.state(self.device)
-        return self.train_source.batches(index)
+        return left
 
     def now(self, wait: bool) -> float:
         """The time, once the GPU has done what was asked of it."""

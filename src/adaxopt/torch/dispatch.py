@@ -197,8 +197,8 @@ def _update_fused(
     left = []
     for i in everything:
         # a parameter that was resized: the kernel knows memory alone, and would write past the end of its state
-        if ms[i].shape != xs[i].shape or vs[i].shape != xs[i].shape:
-            reason: str | None = "its state has another shape"
+        if not xs[i].shape == gs[i].shape == ms[i].shape == vs[i].shape:
+            reason: str | None = "its gradient or state has another shape"
         else:
             reason = fused_cpu.unsuitable(xs[i], gs[i], ms[i], vs[i])
         if reason is None and tops and (tops[i].stride(), tops[i].dtype) != (vs[i].stride(), vs[i].dtype):

@@ -22,19 +22,27 @@ class Windows:
 
     The word before the first is `begin` (</s>), so that every word has one to be predicted from. In training
     (`every=False`) the last words that do not fill all rows are left out, fewer than `rows`; for a measure
-    (`every=True`) each word is predicted exactly once.
+    (`every=True`) each word is predicted exactly once. With `parts` > 1 an epoch is a part of the windows, the next one
+    at every epoch, so that a text that is read once is measured several times on the way; the last windows that do not
+    fill all parts are left out, fewer than `parts`.
 
     >>> text = np.arange(1, 8)
     >>> [(t.tolist(), x.tolist(), fresh) for t, x, _, fresh in Windows(text, rows=2, length=2, begin=0)]
     [([1, 2, 4, 5], [[0, 1], [3, 4]], True), ([3, 6], [[2], [5]], False)]
     """
 
-    def __init__(self, text: np.ndarray, rows: int, length: int, begin: int, every: bool = False) -> None:
+    def __init__(
+        self, text: np.ndarray, rows: int, length: int, begin: int, every: bool = False, parts: int = 1
+    ) -> None:
         n = len(text)
         columns = -(-n // rows) if every else n // rows
         if not columns:
             raise LabError(f"a text of {n} words cannot be read in {rows} rows; take a smaller batch")
-        self.length, self.columns = length, columns
+        self.length, self.parts, self.part = length, parts, 0
+        windows = -(-columns // length)
+        if parts > windows:
+            raise LabError(f"parts={parts}: the text has {windows} windows; must be <= that")
+        self.windows = windows // parts
         padded = np.full(rows * columns, -1, dtype=np.int64)
         padded[: min(n, rows * columns)] = text[: rows * columns]
         before = np.concatenate([[begin], padded[:-1]])
@@ -43,13 +51,17 @@ class Windows:
         self.tokens = torch.from_numpy(before.reshape(rows, columns))
         self.words = min(n, rows * columns)
 
+    def set_epoch(self, epoch: int) -> None:
+        """Which part comes next."""
+        self.part = epoch % self.parts
+
     def __len__(self) -> int:
-        return -(-self.columns // self.length)
+        return self.windows
 
     def __iter__(self) -> Iterator[Window]:
-        for start in range(0, self.columns, self.length):
-            part = slice(start, start + self.length)
-            targets = self.targets[:, part]
+        for i in range(self.part * self.windows, (self.part + 1) * self.windows):
+            place = slice(i * self.length, (i + 1) * self.length)
+            targets = self.targets[:, place]
             keep = None if (targets >= 0).all() else targets >= 0
             flat = targets.flatten() if keep is None else targets[keep]
-            yield flat, self.tokens[:, part].contiguous(), keep, start == 0
+            yield flat, self.tokens[:, place].contiguous(), keep, i == 0

@@ -287,10 +287,12 @@ def axis_of(study: Study) -> str:
 
 
 def _pieces(spec: Mapping[str, Any]) -> bool:
-    """Whether the task draws its batches at random, so that an epoch is a piece of so many steps: it has an option
-    `steps`. A user's task is not imported for that; what it was given tells."""
-    name = str(spec.get("task"))
-    return "steps" in (spec.get("task_options") or {}) or (name in task.BUILT_IN and _takes_steps(name))
+    """Whether an epoch is a piece of so many steps: the task draws its batches at random and has an option `steps`, or
+    it reads a text in `parts`. A user's task is not imported for that; what it was given tells."""
+    name, options = str(spec.get("task")), spec.get("task_options") or {}
+    if "steps" in options or options.get("parts", 1) != 1:
+        return True
+    return name in task.BUILT_IN and _takes_steps(name)
 
 
 @functools.cache

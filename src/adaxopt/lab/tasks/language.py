@@ -49,7 +49,7 @@ def corpus(name: str, folder: str, on_error: str, min_count: int, limit: int) ->
 
 class Language:
     """Sizes default to the paper's; `sparse` asks for gradients that name only the words that were met; `limit` is the
-    most words to train on (0: all)."""
+    most words to train on (0: all); with `parts` > 1 an epoch is a part of the text, the next one each time."""
 
     metric = "nats per word"
     higher_is_better = False
@@ -71,6 +71,7 @@ class Language:
         clip: float = 1.0,
         min_count: int = 0,
         limit: int = 0,
+        parts: int = 1,
         on_error: str = "raise",
     ) -> None:
         if text not in TEXTS:
@@ -78,10 +79,10 @@ class Language:
         sizes = dict(
             batch=batch, bptt=bptt, embedding=embedding, hidden=hidden, layers=layers, samples=samples
         )
-        for key, value in {**sizes, "projection": projection, "clip": clip}.items():
+        for key, value in {**sizes, "projection": projection, "clip": clip, "parts": parts}.items():
             if not value > 0:
                 raise LabError(f"{key}={value!r}: must be > 0")
-        self.text, self.batch_size, self.bptt, self.clip = text, batch, bptt, clip
+        self.text, self.batch_size, self.bptt, self.clip, self.parts = text, batch, bptt, clip, parts
         self.place = (text, str(data), on_error, min_count or TEXTS[text], limit)
         self.sizes: dict[str, Any] = dict(
             batch=batch,
@@ -117,6 +118,7 @@ class Language:
                 self.bptt if split == "train" else 4 * self.bptt,
                 found.end,
                 every=split != "train",
+                parts=self.parts if split == "train" else 1,
             )
             for split, ids in splits.items()
         }
