@@ -6,9 +6,11 @@ import io
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 
-from adaxopt.lab.imagenet import cache
+from adaxopt.lab.imagenet import cache, drive
+from adaxopt.lab.imagenet.feed import Feed, Resident
 from adaxopt.lab.imagenet.recipe import Recipe
 
 CLASSES = ("n01443537", "n01629819", "n02002724")
@@ -78,3 +80,10 @@ def small(place):
     tiny(place, make())
     cache.obtain(place, 16, workers=1)
     return place
+
+
+def resident(place):
+    """The cache of `small`, on the CPU."""
+    found, cpu = cache.load(f"{place}-16px"), torch.device("cpu")
+    feeds = [Feed(Resident.of(found.parts[split], cpu)) for split in ("train", "val")]
+    return drive.Data(*feeds, len(found.classes), found.digest)

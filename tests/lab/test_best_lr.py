@@ -27,10 +27,15 @@ def test_one_row_a_task(tmp_path):
     (tmp_path / "imagenet").mkdir()
     (tmp_path / "language").mkdir()
     lines = [
-        {"row": f"{name} lr {lr:g}", "options": {"lr": lr}, "test_accuracy": score}
+        {
+            "row": f"{name} lr {lr:g}",
+            "options": {"lr": lr},
+            "test_accuracy": score,
+            "curve": {"train_loss": [1.0]},
+        }
         for name, scores in {
             "adamw": {1e-3: 30.0, 1e-2: 31.0},
-            "adaxw": {5e-3: 30.0, 1.5e-2: 32.0, 5e-2: 20.0},
+            "adaxw": {5e-3: 30.0, 1.5e-2: 32.0, 5e-2: 0.5},
             "adaxw-b2T50": {1e-4: 99.0},
         }.items()
         for lr, score in scores.items()
@@ -64,7 +69,7 @@ def test_small_tasks_and_rows_that_diverged(tmp_path):
     ]
     (tmp_path / "first_lr.json").write_text(json.dumps({"rows": rows}))
     (tmp_path / "cifar10").mkdir()
-    line = {"row": "sgdm lr 1", "options": {"lr": 1.0}, "test_accuracy": 90.0}
+    line = {"row": "sgdm lr 1", "options": {"lr": 1.0}, "test_accuracy": 90.0, "curve": {"train_loss": [1.0]}}
     (tmp_path / "cifar10" / "tuning.jsonl").write_text(json.dumps(line) + "\n")  # a study cut short
     text = best_lr.table(tmp_path)
     assert text.count("\n") == 2

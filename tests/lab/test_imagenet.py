@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from picture_sets import SMALL, small
+from picture_sets import SMALL, resident, small
 from PIL import Image
 
 from adaxopt.lab import spec, task, train
 from adaxopt.lab.cifar import order
 from adaxopt.lab.errors import LabError
-from adaxopt.lab.imagenet import augment, book, cache, drive
+from adaxopt.lab.imagenet import augment, book, cache
 from adaxopt.lab.imagenet.feed import Feed, Mapped, Resident, hold_out
 from adaxopt.lab.imagenet.ranks import Ranks
 from adaxopt.lab.imagenet.recipe import Recipe
@@ -39,9 +39,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def data(folder):
-    found = cache.load(f"{folder}-16px")
-    feeds = [Feed(Resident.of(found.parts[split], CPU)) for split in ("train", "val")]
-    return drive.Data(*feeds, len(found.classes), found.digest)
+    return resident(folder)
 
 
 # -- networks -------------------------------------------------------------------------------------------------------

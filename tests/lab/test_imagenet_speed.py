@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from picture_sets import SMALL, small
+from picture_sets import SMALL, resident, small
 
 from adaxopt.lab.imagenet import __main__ as command
-from adaxopt.lab.imagenet import book, cache, claims, drive, speed, tables
-from adaxopt.lab.imagenet.feed import Feed, Resident
+from adaxopt.lab.imagenet import book, claims, drive, speed, tables
+from adaxopt.lab.imagenet.feed import Feed
 from adaxopt.lab.imagenet.ranks import Ranks
 from adaxopt.lab.imagenet.train import WARM, Training
 
@@ -28,9 +28,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def data(folder):
-    found = cache.load(f"{folder}-16px")
-    feeds = [Feed(Resident.of(found.parts[split], CPU)) for split in ("train", "val")]
-    return drive.Data(*feeds, len(found.classes), found.digest)
+    return resident(folder)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +46,6 @@ def test_speed_of_input_and_training(data):
     assert rows == [row["what"] for row in found["rows"]]
     turns = found["in_turn"]
     assert {row: len(ms) for row, ms in turns["ms"].items()} == {"sgdm": 9, "adamw": 9}
-    assert min(ms for rounds in turns["ms"].values() for ms in rounds) > 0
     assert {key: turns[key] for key in ("study", "compiled", "graph", "processes", "steps")} == {
         "study": "tiny",
         "compiled": False,
@@ -57,7 +54,6 @@ def test_speed_of_input_and_training(data):
         "steps": 1,
     }
     assert [r["what"] for r in found["rows"]] == ["read, no network", "read and crop, no network", "training"]
-    assert all(r["images_per_second"] > 0 for r in found["rows"])
     assert "| read and crop, no network |" in tables.speed_table(found)
 
 

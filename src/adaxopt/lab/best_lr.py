@@ -7,12 +7,15 @@ have gone on.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adaxopt.lab import stats
+from adaxopt.lab.cifar.claims import diverged
 from adaxopt.lab.cifar.drive import records
+from adaxopt.lab.imagenet.book import scores
+from adaxopt.lab.imagenet.rules import failed
 
 Scores = Mapping[float, float | None]
 
@@ -65,11 +68,12 @@ def _cell(lr: float | None, edge: bool) -> str:
 def _all(root: Path) -> Iterator[Line]:
     yield from _small(root / "first_lr.json")
     yield from _pictures(
-        root / "cifar10" / "tuning.jsonl", "[CIFAR-10](cifar10.md#tuning), ResNet-20, b2 = 1e-4"
+        root / "cifar10" / "tuning.jsonl", "[CIFAR-10](cifar10.md#tuning), ResNet-20, b2 = 1e-4", diverged
     )
     yield from _pictures(
         root / "imagenet" / "tuning.jsonl",
         "[Tiny-ImageNet](imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike), ResNet-18, b2·T = 0.78",
+        failed,
     )
     yield from _grid(
         root / "language" / "ptb.json", "[Penn Treebank](language.md), LSTM, b2·T = 35", "adam", "adax"
@@ -95,16 +99,13 @@ def _small(path: Path) -> Iterator[Line]:
         )
 
 
-def _pictures(path: Path, task: str) -> Iterator[Line]:
+def _pictures(path: Path, task: str, lost: Callable[[Mapping[str, Any]], bool]) -> Iterator[Line]:
     lines = records(path)
-    if lines:
-        yield Line(task, True, _scores(lines, "adamw"), _scores(lines, "adaxw"))
-
-
-def _scores(lines: list[dict[str, Any]], method: str) -> dict[float, float | None]:
-    mine = [line for line in lines if line["row"].split()[0] == method]
-    rates = sorted({line["options"]["lr"] for line in mine})
-    return {lr: stats.mean([r["test_accuracy"] for r in mine if r["options"]["lr"] == lr]) for lr in rates}
+    adam, adax = (
+        {lr: None if score == -math.inf else score for lr, score in scores(lines, method, lost).items()}
+        for method in ("adamw", "adaxw")
+    )
+    yield Line(task, True, adam, adax)
 
 
 def _grid(path: Path, task: str, adam: str, adax: str) -> Iterator[Line]:

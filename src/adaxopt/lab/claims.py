@@ -23,6 +23,8 @@ from typing import Any, Protocol
 from adaxopt.lab import stats
 
 RECORDS = Path("records")
+OURS = "(ours)"
+"""What a claim has in the place of the paper's number when it is a comparison of ours."""
 LEAST = 3
 """Fewer seeds decide nothing."""
 
@@ -38,6 +40,20 @@ class Sentence(Protocol):
     def b(self) -> str: ...
     @property
     def note(self) -> str: ...
+
+
+def notes(*parts: str) -> str:
+    """Those that say something, as one."""
+    return "; ".join(filter(None, parts))
+
+
+def and_the_papers(note: str, at: str, paper: str) -> str:
+    """The note of a comparison of ours, with the paper's number at its own settings, where it has one.
+
+    >>> and_the_papers("b2*T = 50", "paper", "+2.95"), and_the_papers("", "paper", "no number in the text")
+    ('b2*T = 50; paper: +2.95', '')
+    """
+    return notes(note, "" if "no number" in paper else f"{at}: {paper}")
 
 
 def not_run(claim: Sentence, id: str, section: str, study: str, rule: str, paper: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from adaxopt.lab.errors import Busy, LabError
 from adaxopt.lab.store import RunFolder, RunRecord
 
 if TYPE_CHECKING:
-    from adaxopt.lab.grid import Grid
+    from adaxopt.lab.grid import Grid, Row
 
 UNFINISHED = "unfinished"
 """The folder of records/ for runs of studies that are not complete."""
@@ -38,18 +38,24 @@ def data_digest(grid: Grid) -> str | None:
     return task.data_digest(task.load(grid.task, grid.task_options)).get("data")
 
 
+def _row_of(grid: Grid, given: Mapping[str, Any]) -> Row | None:
+    """The row that a run is of; None where the study has no such row or seed."""
+    if given.get("purpose") == "final" and given["seed"] not in range(grid.seeds):
+        return None
+    return next((row for row in grid.rows if row.optimizer == given["optimizer"]), None)
+
+
 def asked_for(grid: Grid, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
     """Those of the runs that the study asks for, here and now: the same row, recipe, data's place and seed."""
-    rows = {row.optimizer: row for row in grid.rows}
-    steps = {name: grid.epoch_steps(row.task_options) for name, row in rows.items()}
+    steps = {row.optimizer: grid.epoch_steps(row.task_options) for row in grid.rows}
     for run in runs:
-        name, given = run.spec["optimizer"], run.spec
-        row = rows.get(name) if isinstance(name, str) else None
-        if row is None or (given.get("purpose") == "final" and given["seed"] not in range(grid.seeds)):
+        given = run.spec
+        row = _row_of(grid, given)
+        if row is None:
             continue
         try:
             how = {key: given[key] for key in ("seed", "purpose", "trial")}
-            made = grid.spec(row, given["options"]["lr"], steps[name], **how)
+            made = grid.spec(row, given["options"]["lr"], steps[row.optimizer], **how)
         except (LabError, LookupError, TypeError, ValueError, ArithmeticError):
             continue  # such a run cannot be asked for
         if spec.digest(made) == run.name:
@@ -194,10 +200,8 @@ def made_at(places: Iterable[Mapping[str, Any]]) -> str:
 
 def _fits(grid: Grid, given: Mapping[str, Any]) -> bool:
     """Whether the study as it is now asks for such a run, as far as can be told without its data (`asked_for`)."""
-    row = next((row for row in grid.rows if row.optimizer == given["optimizer"]), None)
+    row = _row_of(grid, given)
     if row is None or given["epochs"] != grid.length(given["purpose"]):
-        return False
-    if given["purpose"] == "final" and given["seed"] not in range(grid.seeds):
         return False
     wanted = _without_places({**grid.task_options, **row.task_options})
     return _without_places(given["task_options"]) == json.loads(spec.canonical(wanted))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxopt.lab import gpu_step, stats
+from adaxopt.lab.claims import OURS
 from adaxopt.lab.drawn import picture
 from adaxopt.lab.imagenet import tables as picture_tables
 from adaxopt.lab.language import tables as text_tables
@@ -134,7 +135,7 @@ def claims(root: Path) -> str:
         return "*No claim was checked yet (`adax reproduce theory`).*"
     counts: dict[str, int] = {}
     by_id = {claim["id"]: claim for claim in found}
-    found = [claim for claim in found if claim["paper"] != "(ours)"]
+    found = [claim for claim in found if claim["paper"] != OURS]
     for claim in found:
         waiting = str(claim["ours"]).startswith("not run")
         verdict = "not run yet" if waiting else claim["verdict"]

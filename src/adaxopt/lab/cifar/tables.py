@@ -13,24 +13,13 @@ from adaxopt.lab.cifar.book import STUDIES, TUNED, Row, Study
 from adaxopt.lab.cifar.claim import UNTIL
 from adaxopt.lab.cifar.claims import diverged
 from adaxopt.lab.cifar.drive import records
+from adaxopt.lab.report import names
 
 Lines = Sequence[Mapping[str, Any]]
 TITLES = {
-    "sgdm": "SGDM",
+    **names.TITLES,
     "sgdm-5e-4": "SGDM, L2 5e-4 (released code)",
     "sgdm-1e-4": "SGDM, L2 1e-4 (the paper's text)",
-    "adamw": "AdamW",
-    "amsgradw": "AMSGrad(W)",
-    "adaxw": "AdaX-W",
-    "adax": "AdaX",
-    "padax": "Padax",
-    "adam": "Adam",
-    "amsgrad": "AMSGrad",
-    "padam": "Padam",
-    "adagrad": "AdaGrad",
-    "rmsprop": "RMSProp",
-    "adashift": "AdaShift",
-    "nosadam": "NosAdam",
 }
 
 

@@ -8,7 +8,7 @@ the paper has on ImageNet, not on the stand-in.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,8 @@ class Study:
     first_seed: int = 0
     holdout: float = 0.0
     """Share of the training pictures that is kept from it and stands for the test set: for tuning."""
+    follows: str = ""
+    """The study that chooses the learning rates of this one's rows."""
     note: str = ""
 
     def runs(self) -> list[Run]:
@@ -117,6 +119,7 @@ TUNING = Study(
 TUNED = Study(
     "tuned",
     tuple(at(method, rates[len(rates) // 2], method) for method, rates in RATES.items()),
+    follows="tuning",
     note="Each method at the best of its learning rates (study tuning); seeds that tuning has not judged.",
 )
 
@@ -143,12 +146,16 @@ STUDIES: dict[str, Study] = {
 STAND_INS = ("tiny", "tuning", "tuned", "tiny-resnet50")
 
 
-def scores(lines: Sequence[Mapping[str, Any]], method: str) -> dict[float, float]:
-    """What tuning found at each lr of a method: the mean over the runs that did not fail; -inf where all did."""
+def scores(
+    lines: Sequence[Mapping[str, Any]],
+    method: str,
+    lost: Callable[[Mapping[str, Any]], bool] = failed,
+) -> dict[float, float]:
+    """What tuning found at each lr of a method: the mean over the runs that are not `lost`; -inf where all are."""
     found: dict[float, list[float]] = {}
     for line in lines:
         if line["row"].startswith(f"{method} lr "):
-            good = [] if failed(line) else [line["test_accuracy"]]
+            good = [] if lost(line) else [line["test_accuracy"]]
             found.setdefault(line["options"]["lr"], []).extend(good)
     return {lr: stats.mean(values) if values else -math.inf for lr, values in found.items()}
 

@@ -2,7 +2,7 @@
 
 Each finished run is one JSON line at once. The run that is unfinished when the time is up, or when the process dies,
 is a checkpoint, and the same call goes on from it. A run that another study of the same folder has made with the same
-settings is copied, not repeated. Runs of `tuned` at an lr that tuning no longer chooses are set aside. The first
+settings is copied, not repeated. Runs at an lr that the study they follow no longer chooses are set aside. The first
 process decides what is to be done: it alone writes, so it alone knows.
 """
 
@@ -140,7 +140,7 @@ def _all(
 ) -> bool:
     """Every run that has no line yet, one after the other."""
     lines = out / f"{study.name}.jsonl"
-    if study.name == "tuned":
+    if study.follows:
         _set_aside(lines, study, data, how, ranks, tell)
     for run in study.runs():
         _refuse_others(lines, study, run, data, how, ranks)
@@ -174,7 +174,7 @@ def _one(
     """One run, from its checkpoint if there is one, to its end or to the end of the time."""
     run, ranks = training.run, training.ranks
     saved = _load(place)
-    if saved and study.name == "tuned" and _other_rate(saved, training):
+    if saved and study.follows and _other_rate(saved, training):
         tell(f"{place}: a run at an lr that tuning does not choose; {run.row} seed {run.seed} begins anew")
         saved = None
     if saved:
@@ -294,7 +294,7 @@ def _only_lr(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _set_aside(lines: Path, study: Study, data: Data, how: How, ranks: Ranks, tell: Say) -> None:
-    """Runs that differ in lr alone from what tuning now chooses go to tuned.jsonl.old."""
+    """Runs that differ in lr alone from what tuning now chooses go to STUDY.jsonl.old."""
     rows = {row.name: row for row in study.rows}
     kept: list[dict[str, Any]] = []
     old: list[dict[str, Any]] = []

@@ -30,6 +30,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from adaxopt.lab.claims import OURS, and_the_papers, notes
+
 FLOOR = 2.0
 """A final accuracy that is no more than this is a run that failed."""
 EARLY, LATER = 0.3, 0.7
@@ -65,17 +67,11 @@ T50 = "Appendix, ResNet-50 on ImageNet (stand-in: Tiny-ImageNet)"
 SHORT = "b2 = 1e-4, so b2*T = 0.78"
 LONG = "b2*T = 50, as in the paper's 500,000 steps, instead of b2 = 1e-4"
 TUNED = "each method at the best of its learning rates (study tuning)"
-OURS = "(ours)"
 BEYOND = "Beyond the paper: Tiny-ImageNet, ResNet-18"
 PAPER_LR = (
     "the paper's lr: larger rates suit every method better here (study tuning), see imagenet.tuned.* for the same at "
     "equal tuning"
 )
-
-
-def notes(*parts: str) -> str:
-    """Those that say something, as one."""
-    return "; ".join(filter(None, parts))
 
 
 def _ours(claims: tuple[Claim, ...], what: str) -> tuple[Claim, ...]:
@@ -85,9 +81,7 @@ def _ours(claims: tuple[Claim, ...], what: str) -> tuple[Claim, ...]:
             claim,
             where=f"{BEYOND}, {what}",
             paper=OURS,
-            note=notes(
-                claim.note, "" if "no number" in claim.paper else f"paper, at its own settings: {claim.paper}"
-            ),
+            note=and_the_papers(claim.note, "paper, at its own settings", claim.paper),
         )
         for claim in claims
     )

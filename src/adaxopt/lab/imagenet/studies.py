@@ -66,7 +66,7 @@ def run(
     with joined(device) as ranks:
         say: drive.Say = tell if ranks.first else (lambda text: None)
         for study in chosen:
-            if study.name == "tuned":
+            if study.follows:
                 study = _tuned(study, Path(out))
             given = load(study, opened, ranks, say)
             if not drive.carry_out(

@@ -15,15 +15,10 @@ from adaxopt.lab.cifar.drive import records
 from adaxopt.lab.handover import UNFINISHED
 from adaxopt.lab.imagenet.book import RATES, STAND_INS, STUDIES, Study, best_rates, scores, tuned_rows
 from adaxopt.lab.imagenet.rules import failed
+from adaxopt.lab.report.names import title
 
 Lines = Sequence[Mapping[str, Any]]
-TITLES = {
-    "sgdm": "SGDM",
-    "adamw": "AdamW",
-    "amsgradw": "AMSGrad(W)",
-    "adaxw": "AdaX-W",
-    "adaxw-b2T50": "AdaX-W, b2·T = 50",
-}
+TITLES = {row: title(row.replace("-b2T50", "@b2T=50")) for row in RATES}
 HOW = {"compiled": "compiled", "graph": "by a CUDA graph"}
 PRECISION = {"bf16": "bfloat16 autocast", "tf32": "TF32", "fp32": "float32", "fp64": "float64"}
 
@@ -89,7 +84,7 @@ def strange(study: Study) -> str:
 
 def edges(study: Study) -> str:
     """A sentence on methods whose best rate was the first or last of those tried: a wider search might say more."""
-    rates = {row.name: row.options["lr"] for row in study.rows if study.name == "tuned"}
+    rates = {row.name: row.options["lr"] for row in study.rows if study.follows}
     found = [TITLES[name] for name, lr in rates.items() if lr in (min(RATES[name]), max(RATES[name]))]
     return f" Best at the edge of the rates that were tried: {', '.join(found)}." if found else ""
 
@@ -118,12 +113,12 @@ def table(name: str, root: Path) -> str:
         ended = f"records/{UNFINISHED}/imagenet-{name}.jsonl"
         if not (root / ended).is_file():
             return f"*Not run yet (`adax reproduce imagenet/{name}`).*"
-        which = "those at the lr that tuning chooses, once it is complete," if name == "tuned" else "they"
+        which = "those at the lr that tuning chooses, once it is complete," if study.follows else "they"
         return (
             f"*Not complete: {len(records(root / ended))} of {len(study.runs())} runs have ended ([they](../{ended})); "
             f"nothing is said before all have. As `{name}.jsonl` in the folder of `--out` {which} count as made.*"
         )
-    if name == "tuned":
+    if study.follows:
         lines = records(root / "records" / "imagenet" / "tuning.jsonl")
         study = replace(study, rows=tuned_rows(best_rates(lines)))
     return show(study, found)

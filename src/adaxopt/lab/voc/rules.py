@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from adaxopt.lab.claims import OURS, and_the_papers, notes
 from adaxopt.lab.voc.book import ADAMW, ADAXW, AMSGRADW, SGDM
 
 QUARTERS = 3
@@ -108,9 +109,7 @@ SENTENCES = (
         "74.62 +- 0.12 against 73.62 +- 0.09",
     ),
 )
-AT_PAPER = tuple(
-    replace(claim, note="; ".join(filter(None, (SHORT_NOTE, claim.note)))) for claim in SENTENCES
-)
+AT_PAPER = tuple(replace(claim, note=notes(SHORT_NOTE, claim.note)) for claim in SENTENCES)
 TUNED = tuple(
     replace(
         claim,
@@ -118,10 +117,8 @@ TUNED = tuple(
         text=f"{claim.text}, both tuned here",
         study="tuning",
         where=BEYOND,
-        paper="(ours)",
-        note="; ".join(
-            filter(None, (claim.note, "" if "no number" in claim.paper else f"{AT_ITS_OWN}: {claim.paper}"))
-        ),
+        paper=OURS,
+        note=and_the_papers(claim.note, AT_ITS_OWN, claim.paper),
     )
     for claim in SENTENCES
 )

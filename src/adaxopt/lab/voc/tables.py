@@ -10,8 +10,9 @@ from pathlib import Path
 from adaxopt.lab import drawn, stats
 from adaxopt.lab.grid import Grid
 from adaxopt.lab.handover import environments, made_at, not_complete
+from adaxopt.lab.report.names import title
 from adaxopt.lab.store import RunRecord
-from adaxopt.lab.voc.book import PAPER, STUDIES, TITLES
+from adaxopt.lab.voc.book import PAPER, STUDIES
 from adaxopt.lab.voc.claims import RECORDS, early_loss, finals, iou, records
 
 
@@ -37,7 +38,7 @@ def show(study: Grid, found: Sequence[RunRecord]) -> str:
         cells = _cells(mine) if mine else ["not run", "0", "", "", ""]
         if study.tune:
             cells.insert(1, _trials(found, row.optimizer))
-        lines.append("| " + " | ".join([TITLES[row.optimizer], *cells, beside]) + " |")
+        lines.append("| " + " | ".join([title(row.optimizer), *cells, beside]) + " |")
     return "\n".join(lines) + f"\n\n{study.title}. {study.note} {_caption(found)}"
 
 
@@ -105,12 +106,10 @@ def speed(root: Path) -> str:
     lines = ["| | ms a step, median | lowest round | highest round | rounds |", "|---|---|---|---|---|"]
     for row, ms in record["ms"].items():
         low, high = min(ms), max(ms)
-        lines.append(
-            f"| {TITLES.get(row, row)} | {statistics.median(ms):.2f} | {low:.2f} | {high:.2f} | {len(ms)} |"
-        )
+        lines.append(f"| {title(row)} | {statistics.median(ms):.2f} | {low:.2f} | {high:.2f} | {len(ms)} |")
     where = record["environment"]
     return "\n".join(lines) + (
-        f"\n\nRows in turn, {record['steps']} steps a round, batch 10, crop 321, bfloat16; {where['gpu']}, torch "
+        f"\n\nRows in turn, {record['steps']} steps a round, the study's batch and crops; {where['gpu']}, torch "
         f"{where['torch']}. `python benchmarks/voc.py`."
     )
 
