@@ -402,9 +402,14 @@ def test_a_grid_of_rates_from_end_to_end(book, tmp_path):
 
 
 def test_the_studies_are_known_and_load_when_they_are_asked_for(tmp_path):
-    assert {"language", "language/ptb", "language/enwik8", "language/late-wakers", "gpt"} <= set(
-        reproduce.STUDIES
-    )
+    assert {
+        "language",
+        "language/ptb",
+        "language/enwik8",
+        "language/late-wakers",
+        "language/zero-state",
+        "gpt",
+    } <= set(reproduce.STUDIES)
     with pytest.raises(LabError, match="unknown override of study gpt 'colour'"):
         reproduce.run("gpt", tmp_path, {"colour": 1})
     code = (

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 import adaxopt
 from adaxopt.lab import spec, task, train
+from adaxopt.lab.errors import LabError
 from adaxopt.lab.language.model import Language
 from adaxopt.lab.language.sampler import Sampler, inclusion, log_uniform
 from adaxopt.lab.language.softmax import Output, sampled_loss
@@ -243,6 +244,48 @@ def test_evaluation_leaves_the_state_of_training_alone():
     assert torch.equal(model.h, before[0])
     assert torch.equal(model.c, before[1])
     assert before[0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
+def test_a_measure_begins_at_zero_or_in_the_state_of_training(rows):
+    """Against the LSTM called with that state; a measure of more rows than training has takes them again."""
+    text, other = torch.randint(0, 20, (3, 7)), torch.randint(0, 20, (rows, 4))
+    for begin in ("zero", "carried"):
+        model = small_model(eval_state=begin)
+        model.encode(text, fresh=True)
+        _, (h, c) = model.lstm(model.embedding(text))
+        state = tuple(torch.cat([x, x], 1)[:, :rows] * (begin == "carried") for x in (h, c))
+        out, _ = model.lstm(model.embedding(other), state)
+        model.eval()
+        for _ in range(2):  # a second measure begins there again
+            torch.testing.assert_close(model.encode(other, fresh=True), model.projection(out))
+            model.encode(other, fresh=False)
+        assert torch.equal(model.h, h)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"eval_state": "training"}, "eval_state.*training.*zero.*carried"),
+        ({"eval_words": -1}, "eval_words=-1: must be >= 0"),
+    ],
+)
+def test_options_of_a_measure_that_cannot_be(options, words):
+    with pytest.raises(LabError, match=words):
+        task.load("language", options)
+
+
+@pytest.mark.parametrize("eval_words", [0, 40])
+def test_a_measure_of_the_first_words_alone(eval_words, tmp_path):
+    root = text_sets.benchmark(tmp_path / "set")
+    made = task.load("language", {**SMALL, "text": "folder", "data": str(root), "eval_words": eval_words})
+    corpus, found = made.corpus(), made.data()
+    for split, ids in (("valid", corpus.valid), ("test", corpus.test)):
+        expected = ids[:eval_words] if eval_words else ids
+        words = found[split].targets.flatten()
+        assert words[words >= 0].tolist() == expected.tolist()
+    assert found["train"].words > 40
+    assert made.digest() == task.load("language", {"text": "folder", "data": str(root)}).digest()
 
 
 def test_perplexity_against_a_full_softmax_by_hand(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import hashlib
 import importlib
+import itertools
 import json
 import math
 import subprocess
@@ -12,11 +13,12 @@ import sys
 
 import pytest
 import text_sets
+import torch
 
-from adaxopt.lab import grid, spec, train
+from adaxopt.lab import grid, spec, task, train
 from adaxopt.lab.data import text
-from adaxopt.lab.errors import Interrupted
-from adaxopt.lab.language import studies, tables, wakers
+from adaxopt.lab.errors import Interrupted, LabError
+from adaxopt.lab.language import beginnings, studies, tables, wakers
 from adaxopt.lab.settings import Settings
 from adaxopt.lab.signals import Stop
 
@@ -51,6 +53,12 @@ def in_parts(root):
     return {**made, "task_options": {**made["task_options"], "parts": 2}}
 
 
+def carried(root):
+    """In two halves, measured from the state that training is in."""
+    made = in_parts(root)
+    return {**made, "task_options": {**made["task_options"], "eval_state": "carried"}}
+
+
 def test_a_text_in_parts_is_read_once(tmp_path):
     root = text_sets.benchmark(tmp_path / "set", lines=40)
     halves = train.run(in_parts(root), tmp_path / "runs")
@@ -60,7 +68,7 @@ def test_a_text_in_parts_is_read_once(tmp_path):
     assert 2 * once.metrics[0]["train_loss"] == pytest.approx(first + second, rel=0.02)  # the same windows
 
 
-@pytest.mark.parametrize(("asked", "stop_at"), [(asked, 7), (asked, 50), (in_parts, 30)])
+@pytest.mark.parametrize(("asked", "stop_at"), [(asked, 7), (asked, 50), (in_parts, 30), (carried, 30)])
 def test_resumed_in_the_middle_of_a_text_it_ends_with_the_same_bits(asked, stop_at, tmp_path):
     root = text_sets.benchmark(tmp_path / "set", lines=40)
     whole = train.run(asked(root), tmp_path / "a")
@@ -128,6 +136,114 @@ def test_late_words_are_recorded_and_drawn(tmp_path):
     assert last in tables.late(record).splitlines()[3]
 
 
+# -- where a measure begins -------------------------------------------------------------------------------------------
+
+
+def by_hand(model, windows, i, state):
+    """Loss and memory of row i, read alone."""
+    kept = windows.targets[i] >= 0
+    h, c = (x[:, [i % x.shape[1]]] * (state == "carried") for x in (model.h, model.c))
+    with torch.no_grad():
+        out, (_, c) = model.lstm(model.embedding(windows.tokens[[i]]), (h, c))
+        losses = model.softmax.full(model.projection(out)[0][kept], windows.targets[i][kept])
+    return float(losses.mean()), float(c[-1].abs().mean()), int(kept.sum())
+
+
+@pytest.mark.parametrize("eval_words", [0, 33])
+def test_rows_of_a_text_are_read_one_by_one_from_each_state(eval_words, tmp_path):
+    """Against a loop over the rows; 33 words in 32 rows of 2 leave 15 rows empty."""
+    options = {
+        **SMALL,
+        "text": "folder",
+        "data": str(text_sets.benchmark(tmp_path)),
+        "eval_words": eval_words,
+    }
+    made = task.load("language", options)
+    torch.manual_seed(0)
+    model = made.model()
+    for _, tokens, _, fresh in made.data()["train"]:
+        model.encode(tokens, fresh)
+    windows = made.data()["test"]
+    model.eval()
+    read = {state: beginnings.rows_of(model, windows, state) for state in ("zero", "carried")}
+    assert model.eval_state == "zero"
+    assert not model.training
+    filled = [i for i in range(len(windows.targets)) if (windows.targets[i] >= 0).any()]
+    assert len(filled) == (17 if eval_words else len(windows.targets))
+    for state, rows in read.items():
+        expected = [by_hand(model, windows, i, state) for i in filled]
+        got = [(row["loss"], row["memory"], row["words"]) for row in rows]
+        assert got == [pytest.approx(x, rel=1e-5) for x in expected]
+        total = sum(loss * words for loss, _, words in expected)
+        assert beginnings.mean(rows) == pytest.approx(total / windows.words, rel=1e-5)
+    assert read["zero"] != read["carried"]
+    model.train()
+    beginnings.rows_of(model, windows, "zero")
+    assert model.training
+
+
+def test_the_two_measures_are_the_labs_own(tmp_path):
+    """A run of the lab that is measured after its first part, from each state: the same net, the same two numbers."""
+    root = text_sets.benchmark(tmp_path / "set", lines=60)
+    options = {**SMALL, "text": "folder", "data": str(root), "parts": 5}
+    end = {"name": "linear", "final": float(f"{1e-8 / 3e-2:.6g}")}
+    found = beginnings.measure(task.load("language", options), 3e-2, 7, torch.device("cpu"), epochs=5)
+    first = {}
+    for state in ("zero", "carried"):
+        asked = spec.make(
+            study="s", task="language", task_options={**options, "eval_state": state}, optimizer="adam",
+            options={"lr": 3e-2}, epochs=5, batch_size=4, seed=7, schedule=end,
+        )  # fmt: skip
+        first[state] = train.run(asked, tmp_path / "runs").metrics[0]
+        assert beginnings.mean(found["rows"][state]) == pytest.approx(first[state]["metric"], rel=1e-5)
+        assert found["steps"] == first[state]["step"]
+    assert first["zero"]["train_loss"] == first["carried"]["train_loss"]
+    assert first["zero"]["metric"] != pytest.approx(first["carried"]["metric"], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ([6.0, 6.5, 7.0, 11.4], 0),  # the middle is 6.75; 5 nats above it have fallen
+        ([6.0, 6.5, 7.0, 11.8], 1),
+        ([6.0, None, 6.5, 30.0, 7.0], 2),
+        ([None, None], 2),
+    ],
+)
+def test_rows_that_have_fallen(losses, expected):
+    rows = [{"words": 2, "loss": loss} for loss in losses]
+    assert beginnings.fallen(rows) == expected
+    assert (beginnings.mean(rows) is None) == (None in losses)
+
+
+def test_both_states_are_recorded_and_shown(tmp_path):
+    root = text_sets.benchmark(tmp_path / "set", lines=300)
+    given = {"data": str(root), "text": "folder", "hidden": 8, "device": "cpu"}
+    path = beginnings.run(record=str(tmp_path / "z.json"), seeds=2, **given)
+    record = json.loads(path.read_text())
+    assert str(tmp_path) not in path.read_text()
+    assert record["data"] == task.load("language", {"text": "folder", "data": str(root)}).digest()
+    assert record["task_options"] == {"text": "folder", "hidden": 8}
+    nets = record["nets"]
+    assert [net["seed"] for net in nets] == [0, 1]
+    assert nets[0]["rows"] != nets[1]["rows"]
+    for state, far in (("zero", 50.0), ("carried", 0.0)):
+        rows = nets[1]["rows"][state]
+        rows[3]["loss"] += far
+        nets[1]["fallen"][state] = beginnings.fallen(rows)
+        worst = max(row["loss"] for row in rows)
+        cells = f"| {beginnings.mean(rows):.3f} | {worst:.1f} | {int(far > 0)} |"
+        shown = tables.begun(record).splitlines()
+        assert cells in shown[3]
+        assert (shown[3].index(cells) < 5) == (state == "zero") == (shown[0].index(state) < 40)
+    assert shown[2].count("| 0 |") == 3  # the seed, and no row fallen from either
+    with pytest.raises(LabError, match="seeds=0"):
+        beginnings.run(seeds=0)
+    lost = json.loads(beginnings.run(record=str(tmp_path / "n.json"), seeds=1, lr=1e30, **given).read_text())
+    assert lost["nets"][0]["fallen"]["zero"] == len(lost["nets"][0]["rows"]["zero"])
+    assert "| no number | no number |" in tables.begun(lost)
+
+
 # -- studies ----------------------------------------------------------------------------------------------------------
 
 
@@ -141,6 +257,18 @@ def test_the_studies_are_fair_and_can_be_made():
             if row.b2_steps:
                 assert made["options"]["betas"][1] * 1000 == pytest.approx(row.b2_steps)
     assert {row.task_options["sparse"] for row in studies.ROWS} == {True, False}
+
+
+def test_enwik8_is_measured_as_its_page_says():
+    study = studies.ENWIK8
+    measure = {key: study.task_options[key] for key in ("eval_state", "eval_words", "parts", "limit")}
+    assert measure == {"eval_state": "carried", "eval_words": 200_000, "parts": 5, "limit": 2_750_000}
+    for row in study.rows:
+        assert len(row.rates) == study.tune == 5
+        assert row.options["lr"] in row.rates  # the paper's own
+        steps = [math.log10(b / a) for a, b in itertools.pairwise(row.rates)]
+        assert steps == pytest.approx([0.5] * 4, abs=2e-3)
+    assert "eval_state" not in studies.PTB.task_options
 
 
 def test_a_study_runs_to_its_record_and_resumes(tmp_path):

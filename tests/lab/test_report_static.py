@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as xml
 from pathlib import Path
@@ -22,7 +23,7 @@ from adaxopt.lab.report import (
     save_static,
     static,
 )
-from adaxopt.lab.report.names import TITLES
+from adaxopt.lab.report.names import TITLES, titles
 from adaxopt.lab.report.page import render
 from adaxopt.lab.store import RunRecord
 
@@ -74,7 +75,8 @@ def test_pictures_of_the_documentation_are_a_function_of_the_records(tmp_path, c
     given = ["--records", str(records), "--out", str(images)]
     assert figures.main(given) == 0
     names = {p.name for p in images.iterdir()}
-    assert names == {"gpt-metric.svg", "gpt-metric-dark.svg", "gpt-lr.svg", "gpt-lr-dark.svg"}
+    kinds = ("metric", "lr", "difference")
+    assert names == {f"gpt-{kind}{theme}.svg" for kind in kinds for theme in ("", "-dark")}
     assert figures.main([*given, "--check"]) == 0
     (images / "gpt-lr.svg").write_text("<svg/>")
     (images / "gpt-metric.svg").unlink()
@@ -84,3 +86,17 @@ def test_pictures_of_the_documentation_are_a_function_of_the_records(tmp_path, c
     assert [Path(line.partition(":")[0]).name for line in said] == ["gpt-metric.svg", "gpt-lr.svg"]
     assert figures.main(["--records", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+def test_a_picture_compares_with_what_its_record_does(tmp_path):
+    named = [RunRecord({**r.spec, "study": "gpt"}, r.env, r.metrics, r.done, r.path) for r in study(seeds=3)]
+    labels = {r.spec["optimizer"] for r in named}
+    store.export(named, tmp_path / "gpt.jsonl")
+    for baseline in labels:
+        rule = {"confidence": 0.8, "margin": 0.0, "interval": "t", "least": 3, "correct_for": 1}
+        (tmp_path / "gpt.json").write_text(json.dumps({"grid": {"baseline": baseline, "rule": rule}}))
+        assert figures.main(["--records", str(tmp_path), "--out", str(tmp_path / "images")]) == 0
+        drawn = (tmp_path / "images" / "gpt-difference.svg").read_text()
+        assert f"Compared with {titles([baseline])[baseline]} on the same seeds" in drawn
+        assert "80% interval" in drawn
+    assert len(labels) > 1

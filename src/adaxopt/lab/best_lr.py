@@ -84,6 +84,12 @@ def _all(root: Path) -> Iterator[Line]:
     yield from _grid(
         root / "gpt" / "gpt.json", "[bytes of enwik8](gpt.md), transformer, b2·T = 3", "adamw", "adaxw@b2T=3"
     )
+    yield from _grid(
+        root / "gpt" / "gpt.json",
+        "[bytes of enwik8](gpt.md), transformer, b2·T = 30",
+        "adamw",
+        "adaxw@b2T=30",
+    )
 
 
 def _small(path: Path) -> Iterator[Line]:

@@ -52,6 +52,7 @@ GROUPS: dict[str, Entries] = {
         "language/ptb": ("table 6 *", "perplexity: sparse, dense, guarded"),
         "language/enwik8": ("table 6 *", "the same with a large vocabulary"),
         "language/late-wakers": ("ours", "the first update of late words; a CPU"),
+        "language/zero-state": ("ours", "a text, read from a zero state"),
         "gpt": ("ours", "a transformer, beside AdamW and Muon"),
     },
 }

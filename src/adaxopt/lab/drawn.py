@@ -5,7 +5,7 @@ from __future__ import annotations
 PICTURES = {
     "language-ptb": ("metric", "lr"),
     "language-enwik8": ("metric", "lr"),
-    "gpt": ("metric", "lr"),
+    "gpt": ("difference", "lr", "metric"),
     "voc-camvid": ("metric", "train-loss"),
     "voc-tuning": ("metric", "lr"),
     "imagenet-tiny": ("metric", "train-loss"),
@@ -18,6 +18,7 @@ WORDS = {
     "metric": "The measure along training, mean over seeds with its interval",
     "train-loss": "Training loss, mean over seeds with its interval",
     "lr": "The learning rates that were tried",
+    "difference": "Paired differences to the baseline with their intervals",
 }
 NAMES = frozenset(f"{study}-{kind}" for study, kinds in PICTURES.items() for kind in kinds)
 

@@ -17,6 +17,7 @@ THEORY = ("synthetic", "reddi", "theory")
 TEXT = {
     "adaxopt.lab.language.studies": ("language", "language/ptb", "language/enwik8"),
     "adaxopt.lab.language.wakers": ("language/late-wakers",),
+    "adaxopt.lab.language.beginnings": ("language/zero-state",),
     "adaxopt.lab.gpt.studies": ("gpt",),
     "adaxopt.lab.voc.studies": ("voc/camvid", "voc/tuning"),
     "adaxopt.lab.imagenet.studies": tuple(

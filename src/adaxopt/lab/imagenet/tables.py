@@ -113,7 +113,7 @@ def table(name: str, root: Path) -> str:
         ended = f"records/{UNFINISHED}/imagenet-{name}.jsonl"
         if not (root / ended).is_file():
             return f"*Not run yet (`adax reproduce imagenet/{name}`).*"
-        which = "those at the lr that tuning chooses, once it is complete," if study.follows else "they"
+        which = "those at the lr that tuning chooses" if study.follows else "they"
         return (
             f"*Not complete: {len(records(root / ended))} of {len(study.runs())} runs have ended ([they](../{ended})); "
             f"nothing is said before all have. As `{name}.jsonl` in the folder of `--out` {which} count as made.*"

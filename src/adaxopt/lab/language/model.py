@@ -4,7 +4,8 @@
 
 The hidden state goes on from one window of text to the next, without its gradient, until a window says that the text
 begins anew. The state of training is part of the model's checkpoint, so that a resumed run goes on within a text;
-evaluation has one of its own.
+evaluation has one of its own, which begins at zero (`eval_state="zero"`) or as the one that training is in ("carried";
+more rows of text than training has take its rows again, from the first).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from adaxopt.lab.language.softmax import Output
 
+STATES = ("zero", "carried")
 State = tuple[Tensor, Tensor]
 
 
@@ -34,8 +36,10 @@ class Language(nn.Module):
         dropout: float = 0.01,
         samples: int = 8192,
         sparse: bool = True,
+        eval_state: str = "zero",
     ) -> None:
         super().__init__()
+        self.eval_state = eval_state
         self.embedding = nn.Embedding(vocabulary, embedding, sparse=sparse)
         nn.init.uniform_(self.embedding.weight, -(embedding**-0.5), embedding**-0.5)
         between = dropout if layers > 1 else 0.0
@@ -69,8 +73,11 @@ class Language(nn.Module):
                 self.c.zero_()
             return self.h.clone(), self.c.clone()
         if fresh or self.apart is None:
-            zeros = self.h.new_zeros(self.h.shape[0], len(tokens), self.h.shape[2])
-            self.apart = (zeros, zeros)
+            rows = torch.arange(len(tokens), device=self.h.device) % self.h.shape[1]
+            h, c = self.h[:, rows], self.c[:, rows]
+            self.apart = (
+                (h, c) if self.eval_state == "carried" else (torch.zeros_like(h), torch.zeros_like(c))
+            )
         return self.apart
 
     def forward(self, tokens: Tensor, targets: Tensor, keep: Tensor | None, fresh: bool) -> Tensor:

@@ -12,6 +12,8 @@ from adaxopt.lab import drawn
 from adaxopt.lab.gpt.studies import GPT
 from adaxopt.lab.grid import Grid
 from adaxopt.lab.handover import made_at, not_complete
+from adaxopt.lab.language import beginnings
+from adaxopt.lab.language.model import STATES
 from adaxopt.lab.language.studies import ENWIK8, PTB
 
 Record = Mapping[str, Any]
@@ -189,6 +191,36 @@ def late_wakers(root: Path) -> str:
     return late(record) if record else "*Not run yet (`adax reproduce language/late-wakers`).*"
 
 
+def begun(record: Record) -> str:
+    """Loss of the test text and rows that fell out of their mode, from both states, net by net."""
+    rows = []
+    for net in record["nets"]:
+        cells = [str(net["seed"])]
+        for state in STATES:
+            read = net["rows"][state]
+            ends = [row["loss"] for row in read]
+            mean, worst = beginnings.mean(read), None if None in ends else max(ends)
+            cells += [_nats(mean, 3), _nats(worst, 1), str(net["fallen"][state])]
+        rows.append(cells)
+    said = [f"{what}, {state}" for state in STATES for what in ("nats per word", "worst row", "rows fallen")]
+    net, options, far = record["nets"][0], record["task_options"], f"{beginnings.FAR:g}"
+    return (
+        _table(("seed", *said), rows)
+        + f"\n\nThe test text ({options['text']}) in {len(net['rows']['zero'])} rows after {net['steps']} steps of "
+        f"Adam at lr {record['lr']:g}, {options['hidden']:,} units; a row has fallen at {far} nats above the middle "
+        f"one. {record['environment']['hardware']['device']}. `adax reproduce language/zero-state`."
+    )
+
+
+def _nats(value: float | None, digits: int) -> str:
+    return "no number" if value is None else f"{value:.{digits}f}"
+
+
+def zero_state(root: Path) -> str:
+    record = _read(root, "language/zero_state.json")
+    return begun(record) if record else "*Not run yet (`adax reproduce language/zero-state`).*"
+
+
 def gpt(root: Path) -> str:
     return _study(root, "gpt/gpt", GPT, transformer)
 
@@ -200,9 +232,9 @@ def gpt_guide(root: Path) -> str:
         return not_complete(GPT, root, "gpt")
     rows = []
     for row in record["rows"]:
-        if row["optimizer"] == record["grid"]["baseline"] or row["optimizer"].startswith("adaxw"):
+        if row["optimizer"].startswith(("adamw", "adaxw")):
             rows.append((f"`{row['optimizer']}`", _lr(row), _largest(row), str(row["n"]), _loss(row)))
-    head = ("", "best lr of six, b2", "largest lr that did not break", "n", "nats per byte (95%)")
+    head = ("", "best lr of six, b2", "largest lr within 0.25 nats of it", "n", "nats per byte (95%)")
     return _table(head, rows)
 
 
@@ -211,6 +243,7 @@ SECTIONS = {
     "language-words": enwik8,
     "language-speed": speed,
     "late-wakers": late_wakers,
+    "zero-state": zero_state,
     "gpt": gpt,
     "gpt-guide": gpt_guide,
 }

@@ -22,8 +22,9 @@ from typing import Any
 
 import torch
 
-from adaxopt.lab import environment, loop, optimizers, randomness, schedule, task
+from adaxopt.lab import environment, optimizers, randomness, schedule, task
 from adaxopt.lab.errors import LabError
+from adaxopt.lab.language.steps import take
 from adaxopt.lab.settings import choose_device
 
 SMALL = {"batch": 32, "embedding": 32, "projection": 32, "hidden": 64, "layers": 1, "samples": 256}
@@ -64,16 +65,10 @@ def measure(
         while step < steps:
             for batch in train:
                 lr = options["lr"] * factor(step)
-                for group in optimizer.param_groups:
-                    loop.set_lr(group, lr)
                 words = batch[1].unique()
                 new = words[~seen[words]]
                 before = table.detach()[new].clone()
-                loss, _ = made.loss(model, batch)
-                loss.backward()
-                made.before_step(model)
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
+                loss = take(made, model, optimizer, batch, lr)
                 step += 1
                 seen[new] = True
                 if len(new):

@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from adaxopt.lab import gpu_step
+from adaxopt.lab import gpu_step, stats
 from adaxopt.lab.drawn import NAMES
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.handover import UNFINISHED
@@ -37,7 +37,9 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
     out: list[Path] = []
     for file in sorted(records.rglob("*.jsonl")):
         if file.parent.name != UNFINISHED and EXPORT in file.read_text().partition("\n")[0]:
-            out += save_charts(read_export(file), folder, formats, ("light", "dark"), only=NAMES)
+            out += save_charts(
+                read_export(file), folder, formats, ("light", "dark"), *_judged(file), only=NAMES
+            )
     if (records / "cifar10").is_dir():
         from adaxopt.lab.cifar.sections import PICTURES
         from adaxopt.lab.report.cifar import load
@@ -67,6 +69,13 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
 
         out += save(for_record(json.loads(file.read_text())), folder, formats)
     return out
+
+
+def _judged(file: Path) -> tuple[str | None, stats.Rule | None]:
+    """What the study compares with and by which rule, as its record beside the runs has it."""
+    record = file.with_suffix(".json")
+    grid = json.loads(record.read_text()).get("grid") if record.is_file() else None
+    return (grid["baseline"], stats.Rule(**grid["rule"])) if grid else (None, None)
 
 
 def _trace(file: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:

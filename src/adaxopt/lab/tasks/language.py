@@ -21,6 +21,7 @@ import adaxopt
 from adaxopt.lab.data import default_root, enwik8, fetch, ptb, text
 from adaxopt.lab.data.text import Corpus
 from adaxopt.lab.errors import LabError, unknown
+from adaxopt.lab.language.model import STATES
 from adaxopt.lab.language.model import Language as Model
 from adaxopt.lab.language.windows import Windows
 
@@ -49,7 +50,8 @@ def corpus(name: str, folder: str, on_error: str, min_count: int, limit: int) ->
 
 class Language:
     """Sizes default to the paper's; `sparse` asks for gradients that name only the words that were met; `limit` is the
-    most words to train on (0: all); with `parts` > 1 an epoch is a part of the text, the next one each time."""
+    most words to train on (0: all), `eval_words` to measure on; with `parts` > 1 an epoch is a part of the text, the
+    next one each time; `eval_state` is the state that a measure begins in, zero or carried (that of training)."""
 
     metric = "nats per word"
     higher_is_better = False
@@ -72,6 +74,8 @@ class Language:
         min_count: int = 0,
         limit: int = 0,
         parts: int = 1,
+        eval_words: int = 0,
+        eval_state: str = "zero",
         on_error: str = "raise",
     ) -> None:
         if text not in TEXTS:
@@ -82,7 +86,12 @@ class Language:
         for key, value in {**sizes, "projection": projection, "clip": clip, "parts": parts}.items():
             if not value > 0:
                 raise LabError(f"{key}={value!r}: must be > 0")
+        if eval_words < 0:
+            raise LabError(f"eval_words={eval_words!r}: must be >= 0 (0: every word)")
+        if eval_state not in STATES:
+            raise unknown("eval_state", eval_state, STATES)
         self.text, self.batch_size, self.bptt, self.clip, self.parts = text, batch, bptt, clip, parts
+        self.eval_words = eval_words
         self.place = (text, str(data), on_error, min_count or TEXTS[text], limit)
         self.sizes: dict[str, Any] = dict(
             batch=batch,
@@ -93,6 +102,7 @@ class Language:
             dropout=dropout,
             samples=samples,
             sparse=sparse,
+            eval_state=eval_state,
         )
         self.schedule = {"name": "linear", "final": 2e-5}  # 5e-4 to 1e-8
 
@@ -110,7 +120,8 @@ class Language:
 
     def data(self) -> dict[str, Any]:
         found = self.corpus()
-        splits = {"train": found.train, "valid": found.valid, "test": found.test}
+        most = self.eval_words or None
+        splits = {"train": found.train, "valid": found.valid[:most], "test": found.test[:most]}
         return {
             split: Windows(
                 ids,
