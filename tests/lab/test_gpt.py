@@ -350,12 +350,6 @@ def test_steps_to_a_loss(losses, target, expected):
     assert grid.steps_to(lines, target) == expected
 
 
-def test_the_largest_lr_that_does_not_break():
-    assert grid.largest_lr({1e-3: 1.1, 2e-3: 1.0, 4e-3: 1.24, 8e-3: 1.26}, 0.25) == 4e-3
-    assert grid.largest_lr({1e-3: 1.1, 2e-3: None}, 0.25) == 1e-3
-    assert grid.largest_lr({1e-3: None}, 0.25) is None
-
-
 def test_a_grid_of_rates_from_end_to_end(book, tmp_path):
     """The best of the trials on the validation split goes to fresh seeds on the test split."""
     rows = (

@@ -230,7 +230,6 @@ def test_both_states_are_recorded_and_shown(tmp_path):
     for state, far in (("zero", 50.0), ("carried", 0.0)):
         rows = nets[1]["rows"][state]
         rows[3]["loss"] += far
-        nets[1]["fallen"][state] = beginnings.fallen(rows)
         worst = max(row["loss"] for row in rows)
         cells = f"| {beginnings.mean(rows):.3f} | {worst:.1f} | {int(far > 0)} |"
         shown = tables.begun(record).splitlines()
@@ -240,8 +239,7 @@ def test_both_states_are_recorded_and_shown(tmp_path):
     with pytest.raises(LabError, match="seeds=0"):
         beginnings.run(seeds=0)
     lost = json.loads(beginnings.run(record=str(tmp_path / "n.json"), seeds=1, lr=1e30, **given).read_text())
-    assert lost["nets"][0]["fallen"]["zero"] == len(lost["nets"][0]["rows"]["zero"])
-    assert "| no number | no number |" in tables.begun(lost)
+    assert f"| 0 | no number | no number | {len(lost['nets'][0]['rows']['zero'])} |" in tables.begun(lost)
 
 
 # -- studies ----------------------------------------------------------------------------------------------------------
@@ -257,6 +255,30 @@ def test_the_studies_are_fair_and_can_be_made():
             if row.b2_steps:
                 assert made["options"]["betas"][1] * 1000 == pytest.approx(row.b2_steps)
     assert {row.task_options["sparse"] for row in studies.ROWS} == {True, False}
+
+
+def test_the_largest_lr_that_does_not_break():
+    assert grid.largest_lr({1e-3: 1.1, 2e-3: 1.0, 4e-3: 1.24, 8e-3: 1.26}, 0.25) == 4e-3
+    assert grid.largest_lr({1e-3: 1.1, 2e-3: None}, 0.25) == 1e-3
+    assert grid.largest_lr({1e-3: None}, 0.25) is None
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "second", "expected"),
+    [
+        ("sgdm", 0.0, "0.1 (edge)"),
+        ("nosadam", 0.1, "0.1 (edge), c 0.1"),
+        ("adaxw@b2T=1", 5e-4, "0.1 (edge), b2 0.0005"),
+        ("adaxopt.lab.gpt.muon:MuonAdamW", 0.95, "0.1 (edge), b2 0.95"),
+    ],
+)
+def test_a_rows_settings_in_the_methods_own_words(optimizer, second, expected):
+    row = {
+        "optimizer": optimizer,
+        "options": {"lr": 0.1, "betas": [0.9, second]},
+        "trials": [[0.01, 1.0], [0.1, 0.5]],
+    }
+    assert tables._lr(row) == expected
 
 
 def test_enwik8_is_measured_as_its_page_says():
@@ -352,6 +374,8 @@ def test_from_the_command_line(tmp_path):
         "language.sampler",
         "language.windows",
         "language.tables",
+        "language.beginnings",
+        "markdown",
         "gpt.muon",
     ],
 )

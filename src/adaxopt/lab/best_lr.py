@@ -81,15 +81,9 @@ def _all(root: Path) -> Iterator[Line]:
     yield from _grid(
         root / "language" / "enwik8.json", "[words of enwik8](language.md), LSTM, b2·T = 35", "adam", "adax"
     )
-    yield from _grid(
-        root / "gpt" / "gpt.json", "[bytes of enwik8](gpt.md), transformer, b2·T = 3", "adamw", "adaxw@b2T=3"
-    )
-    yield from _grid(
-        root / "gpt" / "gpt.json",
-        "[bytes of enwik8](gpt.md), transformer, b2·T = 30",
-        "adamw",
-        "adaxw@b2T=30",
-    )
+    for b in (3, 30):
+        task = f"[bytes of enwik8](gpt.md), transformer, b2·T = {b}"
+        yield from _grid(root / "gpt" / "gpt.json", task, "adamw", f"adaxw@b2T={b}")
 
 
 def _small(path: Path) -> Iterator[Line]:

@@ -20,23 +20,11 @@ from adaxopt.lab.claims import OURS
 from adaxopt.lab.drawn import picture
 from adaxopt.lab.imagenet import tables as picture_tables
 from adaxopt.lab.language import tables as text_tables
+from adaxopt.lab.markdown import read, table
 from adaxopt.lab.voc import tables as voc_tables
 from adaxopt.zoo import METHODS, Method
 
 Row = Iterable[Any]
-
-
-def table(head: Row, rows: Iterable[Row]) -> str:
-    lines = ["| " + " | ".join(str(c) for c in head) + " |"]
-    lines.append("|" + "---|" * len(list(head)))
-    lines += ["| " + " | ".join(str(c) for c in row) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def read(root: Path, name: str) -> Any:
-    """A record, or None where it was not made yet."""
-    path = root / "records" / name
-    return json.loads(path.read_text()) if path.exists() else None
 
 
 # -- from the code ----------------------------------------------------------------------------------------------
@@ -92,7 +80,8 @@ def cpu(root: Path) -> str:
         f"CPU, ResNet-50's {record['tensors']} tensors ({record['numbers'] / 1e6:.1f}M float32), torch "
         f"{environment['torch']}, {environment['threads']} threads of {environment['processor']}; medians of "
         f"n = {record['rounds']} alternating rounds (`make bench`). Sparse rows: an embedding of "
-        f"{' x '.join(f'{n:,}' for n in record['sparse_table'])}, of which a step names {record['sparse_named']:,}:\n\n"
+        f"{' x '.join(f'{n:,}' for n in record['sparse_table'])}, of which a step names {record['sparse_named']:,}. "
+        "Asleep: in every tensor one coordinate never has a gradient, and `wake` guards it:\n\n"
         + table(("", "ms a step", "time against", "extra memory, MB"), rows)
     )
 

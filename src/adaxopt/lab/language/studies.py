@@ -7,9 +7,9 @@ chosen on the validation split; three fresh seeds follow, judged on the test spl
     ptb     five learning rates a row, walking from the paper's own (Adam and AMSGrad 5e-4, AdaX 7.5e-3)
     enwik8  five a row, half a decade apart, the paper's own among them. Begun with three, around the best that Penn
             Treebank had, and measured from a zero state; after 28 runs (7 of them on the test split) one row was best
-            at its largest rate and five at their smallest, and measures from zero were seen to be a lottery, because a
-            row of text may fall out of its mode there (`adaxopt.lab.language.beginnings`). Those runs are set aside,
-            and the study measures from training's state, on 200,000 words.
+            at its largest rate and five at their smallest, and runs that trained alike had test losses far apart
+            (`adaxopt.lab.language.beginnings`). Those runs are set aside, and the study measures from training's
+            state, on 200,000 words.
 
     rule    a row is better than Adam (sparse) when Student's paired 95% interval over the seeds of the difference in
             nats per word is above 0; worse when it is below 0; else undecided. Differences in nats are logarithms of

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ from adaxopt.lab.handover import made_at, not_complete
 from adaxopt.lab.language import beginnings
 from adaxopt.lab.language.model import STATES
 from adaxopt.lab.language.studies import ENWIK8, PTB
+from adaxopt.lab.markdown import read, table
+from adaxopt.zoo import METHODS
 
 Record = Mapping[str, Any]
 WORDS = {"held": "better", "not held": "worse"}
@@ -29,16 +30,6 @@ def edge(row: Mapping[str, Any]) -> bool:
     """
     tried = [lr for lr, _ in row["trials"]]
     return bool(row["options"]) and len(tried) > 1 and row["options"]["lr"] in (tried[0], tried[-1])
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
-
-
-def _read(root: Path, name: str) -> Record | None:
-    path = root / "records" / name
-    return json.loads(path.read_text()) if path.is_file() else None
 
 
 def _range(mean: float, low: float | None, high: float | None, digits: int) -> str:
@@ -58,10 +49,15 @@ def _verdict(row: Record, baseline: str) -> str:
 
 
 def _lr(row: Record) -> str:
+    """The lr and the second of betas, by the method's own word for it; none where there is no second moment."""
     if not row["options"]:
         return "not run"
     mark = " (edge)" if edge(row) else ""
-    return f"{row['options']['lr']:g}{mark}, b2 {row['options']['betas'][1]:g}"
+    method = METHODS.get(row["optimizer"].partition("@")[0])
+    if method and method.rule.memory is None:
+        return f"{row['options']['lr']:g}{mark}"
+    word = next((word for word, place in method.names.items() if place), "b2") if method else "b2"
+    return f"{row['options']['lr']:g}{mark}, {word} {row['options']['betas'][1]:g}"
 
 
 def words(record: Record) -> str:
@@ -74,7 +70,7 @@ def words(record: Record) -> str:
         name, lr, n = f"`{row['optimizer']}`", _lr(row), str(row["n"])
         rows.append((name, lr, n, perplexity, _verdict(row, baseline)))
     head = ("", "lr, b2", "n", "perplexity (95%)", f"better than {baseline}, nats (95%)")
-    return _table(head, rows) + f"\n\n{record['title']}. {record['grid']['note']}{_papers_own(record)}"
+    return table(head, rows) + f"\n\n{record['title']}. {record['grid']['note']}{_papers_own(record)}"
 
 
 def _papers_own(record: Record) -> str:
@@ -106,7 +102,7 @@ def speeds(record: Record) -> str:
         for row in record["rows"]
     ]
     return (
-        _table(("", "words a second", "ms a step (quartiles)", "of that the optimizer"), rows)
+        table(("", "words a second", "ms a step (quartiles)", "of that the optimizer"), rows)
         + f"\n\nOne run alone on one {record['environment']['gpu']}, {record['words']:,} words of vocabulary, "
         f"{record['words_a_step']:,} words a step; medians of {record['rounds']} rounds of {record['steps']} steps, "
         "rows in turn. `python benchmarks/language.py`."
@@ -143,7 +139,7 @@ def transformer(record: Record) -> str:
         f"steps to {target:g}",
         "largest lr",
     )
-    return _table(head, rows) + f"\n\n{record['title']}. {record['grid']['note']}"
+    return table(head, rows) + f"\n\n{record['title']}. {record['grid']['note']}"
 
 
 def late(record: Record) -> str:
@@ -157,20 +153,20 @@ def late(record: Record) -> str:
         sizes = [f"{points[i]['median']:.3g}" if i < len(points) else "stopped" for i in chosen]
         rows.append((row["row"], *sizes, f"{points[-1]['loss']:.2f}"))
     return (
-        _table(head, rows)
+        table(head, rows)
         + f"\n\nMedian over words of max |change of its embedding|/lr. {record['title']}; b2*T = 35 for AdaX. "
         "The last column is the training loss over the last span."
     )
 
 
-def _study(root: Path, name: str, study: Grid, table: Callable[[Record], str]) -> str:
+def _study(root: Path, name: str, study: Grid, show: Callable[[Record], str]) -> str:
     """The table, where the runs were made, and the pictures, if the runs are there to draw them from."""
-    record = _read(root, f"{name}.json")
+    record = read(root, f"{name}.json")
     if not record:
         return not_complete(study, root, name.replace("gpt/", ""))
     made = made_at(record.get("runs_made_at", ()))
     pictures = f"\n\n{drawn.shown(study.name)}" if (root / "records" / f"{name}.jsonl").is_file() else ""
-    return table(record) + (f" {made}." if made else "") + pictures
+    return show(record) + (f" {made}." if made else "") + pictures
 
 
 def ptb(root: Path) -> str:
@@ -182,12 +178,12 @@ def enwik8(root: Path) -> str:
 
 
 def speed(root: Path) -> str:
-    record = _read(root, "language/speed.json")
+    record = read(root, "language/speed.json")
     return speeds(record) if record else "*Not measured yet (`python benchmarks/language.py`).*"
 
 
 def late_wakers(root: Path) -> str:
-    record = _read(root, "language/late_wakers.json")
+    record = read(root, "language/late_wakers.json")
     return late(record) if record else "*Not run yet (`adax reproduce language/late-wakers`).*"
 
 
@@ -200,12 +196,12 @@ def begun(record: Record) -> str:
             read = net["rows"][state]
             ends = [row["loss"] for row in read]
             mean, worst = beginnings.mean(read), None if None in ends else max(ends)
-            cells += [_nats(mean, 3), _nats(worst, 1), str(net["fallen"][state])]
+            cells += [_nats(mean, 3), _nats(worst, 1), str(beginnings.fallen(read))]
         rows.append(cells)
     said = [f"{what}, {state}" for state in STATES for what in ("nats per word", "worst row", "rows fallen")]
     net, options, far = record["nets"][0], record["task_options"], f"{beginnings.FAR:g}"
     return (
-        _table(("seed", *said), rows)
+        table(("seed", *said), rows)
         + f"\n\nThe test text ({options['text']}) in {len(net['rows']['zero'])} rows after {net['steps']} steps of "
         f"Adam at lr {record['lr']:g}, {options['hidden']:,} units; a row has fallen at {far} nats above the middle "
         f"one. {record['environment']['hardware']['device']}. `adax reproduce language/zero-state`."
@@ -217,7 +213,7 @@ def _nats(value: float | None, digits: int) -> str:
 
 
 def zero_state(root: Path) -> str:
-    record = _read(root, "language/zero_state.json")
+    record = read(root, "language/zero_state.json")
     return begun(record) if record else "*Not run yet (`adax reproduce language/zero-state`).*"
 
 
@@ -227,7 +223,7 @@ def gpt(root: Path) -> str:
 
 def gpt_guide(root: Path) -> str:
     """What the transformer says to who comes from AdamW: best lr, loss and the largest lr of the rows beside it."""
-    record = _read(root, "gpt/gpt.json")
+    record = read(root, "gpt/gpt.json")
     if not record:
         return not_complete(GPT, root, "gpt")
     rows = []
@@ -235,7 +231,7 @@ def gpt_guide(root: Path) -> str:
         if row["optimizer"].startswith(("adamw", "adaxw")):
             rows.append((f"`{row['optimizer']}`", _lr(row), _largest(row), str(row["n"]), _loss(row)))
     head = ("", "best lr of six, b2", "largest lr within 0.25 nats of it", "n", "nats per byte (95%)")
-    return _table(head, rows)
+    return table(head, rows)
 
 
 SECTIONS = {

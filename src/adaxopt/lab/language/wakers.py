@@ -13,7 +13,6 @@ sparse gradients (each row in its own time), k is 1 and the update 0.1*lr at any
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from typing import Any
 
 import torch
 
-from adaxopt.lab import environment, optimizers, randomness, schedule, task
+from adaxopt.lab import environment, files, optimizers, randomness, schedule, task
 from adaxopt.lab.errors import LabError
 from adaxopt.lab.language.steps import take
 from adaxopt.lab.settings import choose_device
@@ -145,5 +144,5 @@ def run(
     }
     path = Path(record) if record else Path(out) / "late_wakers.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    files.write_json(path, content)
     return path

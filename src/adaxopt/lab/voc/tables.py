@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from adaxopt.lab import drawn, stats
+from adaxopt.lab import drawn, markdown, stats
 from adaxopt.lab.grid import Grid
 from adaxopt.lab.handover import environments, made_at, not_complete
 from adaxopt.lab.report.names import title
@@ -30,7 +30,7 @@ def show(study: Grid, found: Sequence[RunRecord]) -> str:
     tuned = ("rates tried",) if study.tune else ()
     head = ("", "lr, b2", *tuned, "n", "mean IoU, % (95%)", f"at {' / '.join(f'{s:,}' for s in steps)} steps")
     head = (*head, "training loss, first three quarters (the first)", "paper, on VOC2012")
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    rows = []
     for row in study.rows:
         mine = list(finals(found, row.optimizer).values())
         paper = PAPER.get(row.optimizer)
@@ -38,8 +38,8 @@ def show(study: Grid, found: Sequence[RunRecord]) -> str:
         cells = _cells(mine) if mine else ["not run", "0", "", "", ""]
         if study.tune:
             cells.insert(1, _trials(found, row.optimizer))
-        lines.append("| " + " | ".join([title(row.optimizer), *cells, beside]) + " |")
-    return "\n".join(lines) + f"\n\n{study.title}. {study.note} {_caption(found)}"
+        rows.append([title(row.optimizer), *cells, beside])
+    return markdown.table(head, rows) + f"\n\n{study.title}. {study.note} {_caption(found)}"
 
 
 def _cells(mine: Sequence[RunRecord]) -> list[str]:

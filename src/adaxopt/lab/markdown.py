@@ -1,0 +1,25 @@
+"""What pages are written with: a table, and a record that may not be there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def table(head: Sequence[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """
+    >>> print(table(("lr", "n"), [(0.1, 3)]))
+    | lr | n |
+    |---|---|
+    | 0.1 | 3 |
+    """
+    lines = [" | ".join(map(str, row)) for row in (head, *rows)]
+    return "\n".join([f"| {lines[0]} |", "|" + "---|" * len(head), *(f"| {line} |" for line in lines[1:])])
+
+
+def read(root: Path, name: str) -> Any:
+    """A record, or None where it was not made yet."""
+    path = root / "records" / name
+    return json.loads(path.read_text()) if path.is_file() else None
