@@ -125,14 +125,16 @@ else:
         assert kept[3][0] is kept[4][0] is kept[5][0]
         assert [optimizer.state[p]["row_step"].tolist() for p in params] == [[0, 3, 0, 0]] * 2
 
-    def test_nothing_is_launched_unless_it_is_switched_on(launches, monkeypatch):
+    @pytest.mark.parametrize("on", [True, False])
+    def test_the_kernel_is_on_and_can_be_switched_off(launches, monkeypatch, on):
         monkeypatch.undo()
-        assert not fused_rows.ROWS
+        assert fused_rows.ROWS
+        monkeypatch.setattr(fused_rows, "ROWS", on)
         p = torch.nn.Parameter(torch.ones(4, 2))
         optimizer = AdaXW([p])
         p.grad = coo([1], torch.ones(1, 2), (4, 2))
         optimizer.step()
-        assert not served(optimizer)
+        assert len(served(optimizer)) == on
 
     @pytest.mark.parametrize("options", [{"foreach": True}, {"foreach": False}, {"fused": False}])
     def test_another_path_that_is_asked_for_is_taken(options):

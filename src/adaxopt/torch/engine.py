@@ -2,7 +2,7 @@
 
 which step                                        who computes it
 differentiable                                    operators
-rows in their own time (sparse gradients)         operators, on the rows; on CUDA a kernel, where `fused_rows.ROWS`
+rows in their own time (sparse gradients)         operators, on the rows; on CUDA their kernel (`fused_rows`)
 captured in a graph, or compiled                  foreach with device numbers; on CUDA the fused kernel
 CUDA                                              the fused kernel; foreach for what it cannot serve
 CPU                                               torch's fused kernel; foreach for what it cannot serve

@@ -28,9 +28,9 @@ except ImportError:
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
 
-ROWS = False
-"""Whether sparse gradients take the kernel where dense ones do. It has run in Triton's interpreter only: False until it
-has been tested and timed on a device (`tests/torch/test_gpu_rows.py`, `benchmarks/sparse.py`)."""
+ROWS = True
+"""Whether sparse gradients take the kernel where dense ones do; False leaves them to torch operations, as a comparison
+(`benchmarks/sparse.py`, tests)."""
 
 WIDEST = 1 << 16
 """Elements of a row, at most: one program steps a whole row, and a wider one would keep the device waiting for it."""
