@@ -1,4 +1,4 @@
-"""The records of a step's time on a GPU as one, for the README's table and for its picture."""
+"""The records of a step's time on a GPU as one, for the README's tables and for its picture."""
 
 from __future__ import annotations
 
@@ -22,3 +22,8 @@ def read(records: Path) -> dict[str, Any] | None:
     for model in dict.fromkeys(row["model"] for row in record["rows"]):
         rows += [row for row in (again if model in twice else record["rows"]) if row["model"] == model]
     return {**record, "rows": rows}
+
+
+def spread(row: dict[str, Any]) -> str:
+    """Milliseconds, and between which quartiles."""
+    return f"{row['ms']:.3f} ({row['low']:.3f} to {row['high']:.3f})"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import gpu_step, stats
+from adaxopt.lab import gpu_step, sparse_step, stats
 from adaxopt.lab.claims import OURS
 from adaxopt.lab.drawn import picture
 from adaxopt.lab.imagenet import tables as picture_tables
@@ -192,8 +192,8 @@ def gpu(root: Path) -> str:
             (
                 f"{model}, {any_row['tensors']} tensor{'s' if any_row['tensors'] > 1 else ''}",
                 own["n"],
-                _spread(torchs),
-                _spread(own),
+                gpu_step.spread(torchs),
+                gpu_step.spread(own),
                 *(f"{by_name[name]['speedup']:.2f}" for name in RATIOS),
             )
         )
@@ -246,10 +246,6 @@ def _host(root: Path) -> str:
         f"{us['of that reading p.grad'] + us['of that addresses, dtypes, contiguity']:.0f} for the gradients, "
         f"{us['of that the launch']:.0f} for the launch ([record](records/gpu_step_host.json)).\n\n"
     )
-
-
-def _spread(row: dict[str, Any]) -> str:
-    return f"{row['ms']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
 
 
 RATIOS = ("AdaXW fused", "AdaXW fused, frozen", "AdaXW fused, bf16 state", "AdaXW fused, graph")
@@ -308,6 +304,7 @@ SECTIONS: dict[str, Section] = {
     "claims": claims,
     "lr": lr,
     "gpu": gpu,
+    "gpu-sparse": sparse_step.section,
     "cifar": cifar,
     "cifar-studies": cifar_studies,
     "cifar-speed": cifar_speed,

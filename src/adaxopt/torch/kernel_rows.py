@@ -1,0 +1,80 @@
+"""The rule as a Triton kernel over the rows that a sparse gradient names, each at its own time t.
+
+A row does the whole of its step in one program: t <- row_step + 1, the numbers of that t (`kernel_numbers.py`), the
+update (`kernel.py`, `_block`, the same code that a dense tensor is stepped by), and t written back. `advance` has run
+before: it has brought the table up to date, counted the parameter's own step and made the key that chance draws with.
+
+Importing this module needs Triton.
+"""
+
+import triton
+import triton.language as tl
+
+from adaxopt.torch.kernel import _block
+from adaxopt.torch.kernel_numbers import (
+    CLIP,
+    COUNT,
+    FADE,
+    L2,
+    N_ACTIVE,
+    NUMBERS,
+    OUTER,
+    POWER,
+    REST,
+    ROW,
+    TOP,
+    M,
+    V,
+    X,
+    _everyone,
+    _of_time,
+    _told,
+)
+
+
+@triton.jit(do_not_specialize=["owner", "named", "values", "times", "lr_at", "b1_at", "b2_at", "scale_at"])
+def each_row(
+    rows, table, numbers, keys, owner: tl.int64, named: tl.int64, values: tl.int64, times: tl.int64, lr_at, b1_at,
+    b2_at, scale_at, LR_AT: tl.constexpr, B1_AT: tl.constexpr, B2_AT: tl.constexpr, SCALE_AT: tl.constexpr,
+    KIND: tl.constexpr, MEAN: tl.constexpr, DEBIAS: tl.constexpr, FLOOR: tl.constexpr, MAXIMIZE: tl.constexpr,
+    KEYS: tl.constexpr, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr,
+    SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr,
+    OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, ROUNDING: tl.constexpr, WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr, EACH: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Program i steps row `named[i]` of the tensor `owner` by `values[i]`; addresses are numbers here.
+
+    A row outside the tensor is left alone. Rows must be different: two programs of one row would race for it.
+    """
+    kind: tl.constexpr = numbers.dtype.element_ty
+    here = rows + owner * ROW
+    i = tl.program_id(0).to(tl.int64)
+    row = tl.load(named.to(tl.pointer_type(tl.int64)) + i)
+    known = (row >= 0) & (row * WIDTH < tl.load(here + COUNT))
+    if known & (tl.load(numbers + owner * NUMBERS + N_ACTIVE) != 0.0):
+        time_at = times.to(tl.pointer_type(tl.float64)) + row
+        t = tl.load(time_at) + 1.0
+        lr, b1, b2, sign, a, b = _everyone(
+            table, lr_at, b1_at, b2_at, scale_at, LR_AT, B1_AT, B2_AT, SCALE_AT, MEAN, MAXIMIZE
+        )
+        k, rate, eps = _of_time(table, t, lr, b1, b2, KIND, DEBIAS, FLOOR)
+        shrink, l2, p = lr * _told(table, FADE), _told(table, L2), _told(table, POWER)
+        outer, bound = _told(table, OUTER), _told(table, CLIP)
+        key = tl.full((), 0, tl.uint32)
+        if KEYS:
+            key = tl.load(keys + owner).to(tl.uint32, bitcast=True)
+        x, m, v = tl.load(here + X), tl.load(here + M), tl.load(here + V)
+        top, rest = tl.load(here + TOP), tl.load(here + REST)
+        # `_block` knows one position for all tensors, the row's: the gradient begins as much earlier as it is shorter,
+        # and chance is drawn by the position in the gradient
+        apart = (i - row) * WIDTH
+        g = values + apart * (G_TYPE.primitive_bitwidth // 8)
+        for begin in range(0, WIDTH, BLOCK):
+            _block(
+                x, g, m, v, top, rest, apart, key, k.to(kind), rate.to(kind), eps.to(kind), shrink.to(kind),
+                a.to(kind), b.to(kind), l2.to(kind), sign.to(kind), p.to(kind), outer.to(kind), bound.to(kind),
+                row * WIDTH + begin, WIDTH - begin, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, WAKE,
+                ROOTS, OUTER_ROOTS, CLIPPED, ROUNDING, BLOCK, EACH, MASKED,
+            )  # fmt: skip
+        tl.debug_barrier()  # every thread has read its t
+        tl.store(time_at, t)
