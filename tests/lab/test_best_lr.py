@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from adaxopt.lab import best_lr
+from adaxopt.lab.store import RunRecord, export
 
 
 @pytest.mark.parametrize(
@@ -46,10 +48,30 @@ def test_one_row_a_task(tmp_path):
         {"optimizer": "adax", "trials": [[1e-3, 4.5], [5e-3, 4.0], [1e-1, None]]},
     ]
     (tmp_path / "language" / "ptb.json").write_text(json.dumps({"rows": rows}))
+    common = {"study": "t", "schema": 1, "task_options": {}}
+    runs = [
+        RunRecord(
+            {**common, "optimizer": name, "options": {"lr": lr}, "purpose": purpose},
+            {},
+            [],
+            {"schema": 1, "status": "finished" if iou else "diverged", "metric": iou},
+            Path("t"),
+        )
+        for name, purpose, lr, iou in (
+            ("torch:AdamW", "tune", 1e-4, 0.7),
+            ("torch:AdamW", "tune", 3e-4, None),
+            ("adaxw", "tune", 1e-4, 0.6),
+            ("adaxw", "tune", 3e-4, 0.8),
+            ("adaxw", "tune", 1e-3, 0.7),
+            ("adaxw", "final", 1e-2, 0.9),
+        )
+    ]
+    export(runs, tmp_path / "voc" / "tuning.jsonl")
     text = best_lr.table(tmp_path)
+    assert "ResNet-50, b2·T = 2 | 2 and 3 | 0.0001* | 0.0003 | 3 |" in text
     assert "ResNet-18, b2·T = 0.78 | 2 and 3 | 0.01* | 0.015 | 1.5 |" in text
     assert "LSTM, b2·T = 35 | 3 each | 0.01 | 0.005 | 0.5 |" in text
-    assert text.count("\n| [") == 2
+    assert text.count("\n| [") == 3
     assert text.endswith("at the edge of those tried.")
 
 

@@ -103,7 +103,9 @@ def test_verdicts(claim, a, b, verdict, ours):
 )
 def test_time_is_judged_by_rounds_in_turn(tmp_path, a, b, verdict, ours):
     (tmp_path / "imagenet").mkdir()
-    (tmp_path / "imagenet" / "speed.json").write_text(json.dumps({"in_turn": {"ms": {"a": a, "b": b}}}))
+    (tmp_path / "imagenet" / "speed.json").write_text(
+        json.dumps({"in_turn": {"study": "tiny", "ms": {"a": a, "b": b}}})
+    )
     judged = claims.judge(about("step", "ratio", 0.05), [], claims.rounds(tmp_path))
     assert judged["verdict"] == verdict
     assert ours in judged["ours"]

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from adaxopt.lab import markdown
 from adaxopt.lab.cifar.claims import diverged
 from adaxopt.lab.cifar.drive import records
 from adaxopt.lab.imagenet.book import scores
 from adaxopt.lab.imagenet.rules import failed
+from adaxopt.lab.voc import claims as segmentation
+from adaxopt.lab.voc.book import ADAMW, ADAXW
 
 Scores = Mapping[float, float | None]
 
@@ -44,20 +47,19 @@ def best(scores: Scores, higher: bool) -> tuple[float | None, bool]:
 
 def table(root: Path) -> str:
     """One row a task, AdaX's best lr over Adam's in the last column."""
-    lines = [
-        "| task | tried | Adam's or AdamW's best | AdaX's or AdaX-W's best | ratio |",
-        "|---|---|---|---|---|",
-    ]
     found = [line for line in _all(root) if line.adam and line.adax]
     if not found:
         return "*Not run yet (`adax reproduce` lists the studies).*"
+    rows = []
     for line in found:
         adam, adax = best(line.adam, line.higher), best(line.adax, line.higher)
         count = [len(line.adam), len(line.adax)]
         tried = f"{count[0]} each" if count[0] == count[1] else f"{count[0]} and {count[1]}"
         ratio = f"{adax[0] / adam[0]:.2g}" if adam[0] and adax[0] else ""
-        lines.append(f"| {line.task} | {tried} | {_cell(*adam)} | {_cell(*adax)} | {ratio} |")
-    text = "\n".join(lines)
+        rows.append((line.task, tried, _cell(*adam), _cell(*adax), ratio))
+    text = markdown.table(
+        ("task", "tried", "Adam's or AdamW's best", "AdaX's or AdaX-W's best", "ratio"), rows
+    )
     return text + ("\n\n\\* at the edge of those tried." if "* |" in text else "")
 
 
@@ -75,12 +77,11 @@ def _all(root: Path) -> Iterator[Line]:
         "[Tiny-ImageNet](imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike), ResNet-18, b2·T = 0.78",
         failed,
     )
-    yield from _grid(
-        root / "language" / "ptb.json", "[Penn Treebank](language.md), LSTM, b2·T = 35", "adam", "adax"
-    )
-    yield from _grid(
-        root / "language" / "enwik8.json", "[words of enwik8](language.md), LSTM, b2·T = 35", "adam", "adax"
-    )
+    yield _segmentation(root)
+    for text, of in {"ptb": "Penn Treebank", "enwik8": "words of enwik8"}.items():
+        for b, row in {3: "adax@b2T=3", 35: "adax"}.items():
+            task = f"[{of}](language.md), LSTM, b2·T = {b}"
+            yield from _grid(root / "language" / f"{text}.json", task, "adam", row)
     for b in (3, 30):
         task = f"[bytes of enwik8](gpt.md), transformer, b2·T = {b}"
         yield from _grid(root / "gpt" / "gpt.json", task, "adamw", f"adaxw@b2T={b}")
@@ -106,6 +107,14 @@ def _pictures(path: Path, task: str, lost: Callable[[Mapping[str, Any]], bool]) 
         for method in ("adamw", "adaxw")
     )
     yield Line(task, True, adam, adax)
+
+
+def _segmentation(root: Path) -> Line:
+    runs = segmentation.records("tuning", root)
+    adam, adax = (segmentation.trials(runs, row) for row in (ADAMW, ADAXW))
+    return Line(
+        "[CamVid](voc.md#with-equal-tuning-budgets-a-stand-in), ResNet-50, b2·T = 2", True, adam, adax
+    )
 
 
 def _grid(path: Path, task: str, adam: str, adax: str) -> Iterator[Line]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 PICTURES = {
-    "language-ptb": ("metric", "lr"),
-    "language-enwik8": ("metric", "lr"),
+    "language-ptb": ("difference", "metric", "lr"),
+    "language-enwik8": ("difference", "metric", "lr"),
     "gpt": ("difference", "lr", "metric"),
-    "voc-camvid": ("metric", "train-loss"),
-    "voc-tuning": ("metric", "lr"),
-    "imagenet-tiny": ("metric", "train-loss"),
+    "voc-camvid": ("difference", "metric", "train-loss"),
+    "voc-tuning": ("difference", "metric", "lr"),
+    "imagenet-tiny": ("difference", "metric", "train-loss"),
     "imagenet-tuning": ("lr",),
-    "imagenet-tuned": ("metric",),
+    "imagenet-tuned": ("difference", "metric"),
     "imagenet-tiny-resnet50": ("metric",),
 }
 """Of a study whose runs are in records/; `adaxopt.lab.report.charts` draws them."""

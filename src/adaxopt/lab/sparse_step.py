@@ -13,7 +13,9 @@ TORCHS, OURS, BEFORE = "torch SparseAdam", "AdaX, kernel", "AdaX, rows"
 
 def section(root: Path) -> str:
     record = read(root, "gpu_sparse.json")
-    return steps(record) if record else "*Sparse gradients: not measured yet (`python benchmarks/sparse.py`).*"
+    return (
+        steps(record) if record else "*Sparse gradients: not measured yet (`python benchmarks/sparse.py`).*"
+    )
 
 
 def steps(record: dict[str, Any]) -> str:
@@ -40,7 +42,7 @@ def steps(record: dict[str, Any]) -> str:
     return (
         table((*heads, "coalesced before"), rows)
         + f"\n\nThe same device ({environment['gpu']}, torch {environment['torch']}), rows in turn, {record['steps']} "
-        "steps a round. A gradient names rows at random, some twice; both sum those (`coalesce`), which clipping has done "
-        f"already (last column). Without the kernel AdaX takes {min(without):.1f} to {max(without):.1f} times as long. "
-        "`python benchmarks/sparse.py`."
+        "steps a round. A gradient names rows at random, some twice; both sum those (`coalesce`), as clipping has "
+        f"done already (last column). Without the kernel AdaX takes {min(without):.1f} to {max(without):.1f} times as "
+        "long. `python benchmarks/sparse.py`."
     )

@@ -27,6 +27,9 @@ from adaxopt.lab.report.names import titles
 from adaxopt.lab.report.static import save_chart, save_charts
 from adaxopt.lab.store import EXPORT, read_export
 
+OWN = "adaxw"
+"""Pictures tasks compare the others with it, as their claims do."""
+
 
 def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> list[Path]:
     """Draw every record under `records` into `folder` and return the pictures."""
@@ -46,14 +49,14 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
 
         runs = load(records / "cifar10")
         shown = {f"cifar10-{study}-{kind}" for study, kinds in PICTURES.items() for kind in kinds}
-        out += save_charts(runs, folder, formats, ("light", "dark"), "adaxw", only=shown) if runs else []
+        out += save_charts(runs, folder, formats, ("light", "dark"), OWN, only=shown) if runs else []
         for study in (study for study, kinds in PICTURES.items() if "second-moment" in kinds):
             out += _trace(records / "cifar10" / f"{study}.jsonl", folder, formats)
     if (records / "imagenet").is_dir():
         from adaxopt.lab.imagenet import page
 
         runs = page.load(records / "imagenet")
-        out += save_charts(runs, folder, formats, ("light", "dark"), only=NAMES) if runs else []
+        out += save_charts(runs, folder, formats, ("light", "dark"), OWN, only=NAMES) if runs else []
     record = gpu_step.read(records)
     if record is not None:
         from adaxopt.lab.report import speed
@@ -72,10 +75,10 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
 
 
 def _judged(file: Path) -> tuple[str | None, stats.Rule | None]:
-    """What the study compares with and by which rule, as its record beside the runs has it."""
+    """What the study compares with and by which rule, as its record beside the runs has it; AdaX-W without one."""
     record = file.with_suffix(".json")
     grid = json.loads(record.read_text()).get("grid") if record.is_file() else None
-    return (grid["baseline"], stats.Rule(**grid["rule"])) if grid else (None, None)
+    return (grid["baseline"], stats.Rule(**grid["rule"])) if grid else (OWN, None)
 
 
 def _trace(file: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:

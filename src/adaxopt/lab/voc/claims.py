@@ -39,6 +39,12 @@ def finals(runs: Iterable[RunRecord], row: str) -> dict[int, RunRecord]:
     return {r.spec["seed"]: r for r in chosen}
 
 
+def trials(runs: Iterable[RunRecord], row: str) -> dict[float, float | None]:
+    """IoU on the validation split by lr, of a row's tuning runs; None where it diverged."""
+    mine = (r for r in runs if r.spec["optimizer"] == row and r.spec["purpose"] == "tune")
+    return {r.spec["options"]["lr"]: iou(r) for r in mine}
+
+
 def iou(run: RunRecord) -> float | None:
     """IoU of the last evaluation, in percent; None for a run that diverged."""
     assert run.done is not None

@@ -13,7 +13,7 @@ from adaxopt.lab.handover import environments, made_at, not_complete
 from adaxopt.lab.report.names import title
 from adaxopt.lab.store import RunRecord
 from adaxopt.lab.voc.book import PAPER, STUDIES
-from adaxopt.lab.voc.claims import RECORDS, early_loss, finals, iou, records
+from adaxopt.lab.voc.claims import RECORDS, early_loss, finals, iou, records, trials
 
 
 def table(name: str, root: Path) -> str:
@@ -71,11 +71,7 @@ def _losses(ended: Sequence[RunRecord]) -> str:
 
 def _trials(found: Sequence[RunRecord], row: str) -> str:
     """The rates with their IoU on the validation split; the best at the first or last is marked."""
-    tried = {
-        r.spec["options"]["lr"]: iou(r)
-        for r in found
-        if r.spec["optimizer"] == row and r.spec["purpose"] == "tune"
-    }
+    tried = trials(found, row)
     shown = [
         f"{lr:g}: {'diverged' if value is None else f'{value:.1f}'}" for lr, value in sorted(tried.items())
     ]
@@ -103,12 +99,12 @@ def speed(root: Path) -> str:
     if not path.is_file():
         return "*Not measured yet (`python benchmarks/voc.py`).*"
     record = json.loads(path.read_text())
-    lines = ["| | ms a step, median | lowest round | highest round | rounds |", "|---|---|---|---|---|"]
-    for row, ms in record["ms"].items():
-        low, high = min(ms), max(ms)
-        lines.append(f"| {title(row)} | {statistics.median(ms):.2f} | {low:.2f} | {high:.2f} | {len(ms)} |")
+    rows = [
+        (title(row), *(f"{ms:.2f}" for ms in (statistics.median(each), min(each), max(each))), len(each))
+        for row, each in record["ms"].items()
+    ]
     where = record["environment"]
-    return "\n".join(lines) + (
+    return markdown.table(("", "ms a step, median", "lowest round", "highest round", "rounds"), rows) + (
         f"\n\nRows in turn, {record['steps']} steps a round, the study's batch and crops; {where['gpu']}, torch "
         f"{where['torch']}. `python benchmarks/voc.py`."
     )
