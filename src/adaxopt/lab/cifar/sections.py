@@ -11,6 +11,7 @@ from adaxopt.lab.cifar import tables
 from adaxopt.lab.cifar.book import STUDIES, Study
 from adaxopt.lab.cifar.claims import all_claims
 from adaxopt.lab.cifar.drive import records
+from adaxopt.lab.markdown import table
 
 PICTURES: Mapping[str, tuple[str, ...]] = {
     "table2": ("seeds", "metric", "train-loss"),
@@ -85,10 +86,8 @@ def speed(root: Path) -> str:
     record = json.loads((root / "cifar10" / "throughput.json").read_text())
     order = ("bf16", "tf32", "fp32")
     rows = sorted(record["rows"], key=lambda row: (order.index(row["precision"]), row["models"]))
-    lines = ["| networks at once | precision | training | testing |", "|---|---|---|---|"]
-    lines += [
-        f"| {r['models']} | {r['precision']} | {r['train_seconds']:.3f} | {r['test_seconds']:.3f} |"
-        for r in rows
+    shown = [
+        (r["models"], r["precision"], f"{r['train_seconds']:.3f}", f"{r['test_seconds']:.3f}") for r in rows
     ]
     whole, floor, kernels = (record[key] for key in ("whole", "floor", "kernels_us_per_step_25_models"))
     largest = max(kernels, key=kernels.__getitem__)
@@ -98,7 +97,7 @@ def speed(root: Path) -> str:
         f"Measured on one {environment['gpu']} with torch {environment['torch']} and Triton {environment['triton']}, "
         f"seconds per model and epoch, medians of n = {rows[0]['n']} epochs "
         "([record](../records/cifar10/throughput.json), `benchmarks/cifar.py`):\n\n"
-        + "\n".join(lines)
+        + table(("networks at once", "precision", "training", "testing"), shown)
         + f"\n\nThe whole table took {whole['seconds']:.0f} s ({whole['models']} networks, {whole['epochs']} epochs). "
         f"Moving each activation the fewest times would take {floor['seconds_at_4.3_tbps']:.3f} s per model and epoch "
         f"at the card's copy speed, the multiplications {floor['seconds_at_790_tflops']:.3f} s; the largest part of a "

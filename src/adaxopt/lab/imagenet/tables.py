@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import drawn, stats
+from adaxopt.lab import drawn, markdown, stats
 from adaxopt.lab.cifar.drive import records
 from adaxopt.lab.handover import UNFINISHED
 from adaxopt.lab.imagenet.book import RATES, STAND_INS, STUDIES, Study, best_rates, scores, tuned_rows
@@ -27,25 +27,23 @@ def show(study: Study, found: Lines) -> str:
     """A study's rows: ours with n and interval, the paper's on ImageNet beside it; of tuning, what was tried."""
     if study.name == "tuning":
         return tried(study, found)
-    lines = [
-        "| | lr | b2·T | n | top-1, % | 95% interval | training accuracy, % | paper, on ImageNet |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    heads = ("", "lr", "b2·T", "n", "top-1, %", "95% interval", "training accuracy, %", "paper, on ImageNet")
+    rows: list[tuple[object, ...]] = []
     for row in study.rows:
         mine = [r for r in found if r["row"] == row.name]
         good = [r for r in mine if not failed(r)]
         paper = f"{row.paper[0]:.2f} ± {row.paper[1]:.2f}" if row.paper else ""
         memory = next((f"{r['b2_steps']:.3g}" for r in mine if r["b2_steps"] is not None), "")
-        head = f"| {TITLES.get(row.name, row.name)} | {row.options['lr']:g} | {memory} |"
+        head = (TITLES.get(row.name, row.name), f"{row.options['lr']:g}", memory)
         if not good:
-            lines.append(f"{head} 0 | {f'all {len(mine)} failed' if mine else 'not run'} | | | {paper} |")
+            rows.append((*head, 0, f"all {len(mine)} failed" if mine else "not run", "", "", paper))
             continue
         seen = stats.t_interval([r["test_accuracy"] for r in good])
         trained = stats.mean([r["train_accuracy"] for r in good])
         interval = f"{seen.low:.2f} to {seen.high:.2f}" if seen.n > 1 else "–"
         lost = f" ({len(mine) - len(good)} failed)" if len(mine) > len(good) else ""
-        lines.append(f"{head} {seen.n}{lost} | {seen.mean:.2f} | {interval} | {trained:.2f} | {paper} |")
-    return "\n".join(lines) + "\n\n" + caption(study, found) + edges(study) + strange(study)
+        rows.append((*head, f"{seen.n}{lost}", f"{seen.mean:.2f}", interval, f"{trained:.2f}", paper))
+    return markdown.table(heads, rows) + "\n\n" + caption(study, found) + edges(study) + strange(study)
 
 
 def tried(study: Study, found: Lines) -> str:
@@ -54,17 +52,18 @@ def tried(study: Study, found: Lines) -> str:
     missing = len(asked - {(r["row"], r["seed"]) for r in found})
     best = {} if missing else best_rates(found)
     count = max(map(len, RATES.values()))
-    lines = [f"| | b2·T |{' lr: top-1, % |' * count}", "|" + "---|" * (count + 2)]
+    rows = []
     for method, rates in RATES.items():
         mine = [r for r in found if r["row"].startswith(f"{method} lr ")]
         memory = next((f"{r['b2_steps']:.3g}" for r in mine if r["b2_steps"] is not None), "")
         reached = scores(found, method)
         cells = [f"{lr:g}: {_score(reached.get(lr), lr == best.get(method))}" for lr in rates]
-        lines.append(f"| {TITLES[method]} | {memory} | {' | '.join(cells)} |")
+        rows.append((TITLES[method], memory, *cells))
     left = f" {missing} of {len(asked)} runs are still to be made." if missing else ""
     lost = sum(map(failed, found))
     gone = f" {lost} runs failed; a mean is of the others." if lost else ""
-    return "\n".join(lines) + "\n\n" + caption(study, found) + strange(study) + gone + left
+    heads = ("", "b2·T", *["lr: top-1, %"] * count)
+    return markdown.table(heads, rows) + "\n\n" + caption(study, found) + strange(study) + gone + left
 
 
 def _score(reached: float | None, best: bool) -> str:
@@ -134,16 +133,14 @@ def speed(root: Path) -> str:
 
 def speed_table(record: Mapping[str, Any]) -> str:
     """The rows of `speed.measure`."""
-    lines = ["| | pictures a second | ms a batch |", "|---|---|---|"]
-    lines += [f"| {r['what']} | {r['images_per_second']:,.0f} | {r['ms']:.2f} |" for r in record["rows"]]
+    read = [(r["what"], f"{r['images_per_second']:,.0f}", f"{r['ms']:.2f}") for r in record["rows"]]
+    text = markdown.table(("", "pictures a second", "ms a batch"), read)
     device = record["environment"]["hardware"]["device"]
     turns = record.get("in_turn", {})
     if ms := turns.get("ms"):
-        lines += ["", "| methods in turn | ms a step, median | rounds |", "|---|---|---|"]
-        lines += [
-            f"| {TITLES.get(row, row)} | {statistics.median(v):.3f} | {len(v)} |" for row, v in ms.items()
-        ]
-    return "\n".join(lines) + (
+        rows = [(TITLES.get(row, row), f"{statistics.median(v):.3f}", len(v)) for row, v in ms.items()]
+        text += "\n\n" + markdown.table(("methods in turn", "ms a step, median", "rounds"), rows)
+    return text + (
         f"\n\nBatches of {record['batch']}, pictures of {record['stored']} pixels, {record['model']}, "
         f"{PRECISION[record['precision']]}; {device}, torch {record['environment']['versions']['torch']}."
         f"{_turns(turns)}"
@@ -154,8 +151,6 @@ def _turns(turns: Mapping[str, Any]) -> str:
     """How the methods in turn were measured, as far as the record says it."""
     if not turns.get("ms"):
         return " Methods in turn: not measured."
-    if "study" not in turns:
-        return f" Methods in turn: {turns['steps']} steps a round."
     compiled, graph = (("" if turns[key] else "not ") + word for key, word in HOW.items())
     many = f", {turns['processes']} processes" if turns["processes"] > 1 else ""
     return f" Methods in turn: study {turns['study']}, {turns['steps']} steps a round, {compiled}, {graph}{many}."

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxopt.lab.drawn import picture
+from adaxopt.lab.markdown import table
 
 KEYS = ("id", "section", "claim", "paper", "ours", "n", "rule", "verdict", "note")
 VERDICTS = ("held", "not held", "undecided")
@@ -163,11 +164,11 @@ def _overview(rows: list[dict[str, Any]]) -> list[str]:
     if own:
         what = "corrections, facts that the library rests on, further comparisons"
         out[0] += f" {len(own)} of our own ({what}): {_count(own)}."
-    out += ["", "| id | claim | verdict |", "|---|---|---|"]
+    cells = []
     for row in rows:
         verdict = _verdict(row) if _verdict(row) in ("held", NOT_RUN) else f"**{row['verdict']}**"
-        out.append(f"| [{row['id']}](#{_anchor(row['id'])}) | {_cell(row['claim'])} | {verdict} |")
-    return out
+        cells.append((f"[{row['id']}](#{_anchor(row['id'])})", _cell(row["claim"]), verdict))
+    return [*out, "", table(("id", "claim", "verdict"), cells)]
 
 
 def _count(rows: list[dict[str, Any]]) -> str:
@@ -215,19 +216,19 @@ def _errata(theory: list[dict[str, Any]]) -> list[str]:
         "What in the paper, or in the code released with it, is not as written, and what this project does.",
         "",
     ]
-    out += ["| | the paper | here | shown by |", "|---|---|---|---|"]
+    cells = []
     for row in rows:
         shown = ", ".join(f"[{id}](#{_anchor(id)})" for id in row["shown_by"]) or "reading"
-        out.append(f"| {row['number']} | {_cell(row['paper'])} | {_cell(row['here'])} | {shown} |")
-    return out
+        cells.append((row["number"], _cell(row["paper"]), _cell(row["here"]), shown))
+    return [*out, table(("", "the paper", "here", "shown by"), cells)]
 
 
 def _runs(theory: list[dict[str, Any]]) -> list[str]:
-    out = ["", "## What was run", "", "| record | what | versions |", "|---|---|---|"]
+    cells = []
     for record in theory:
         versions = ", ".join(f"{name} {value}" for name, value in record["versions"].items())
-        out.append(f"| `records/theory/{record['name']}.json` | {_cell(record['what'])} | {versions} |")
-    return out
+        cells.append((f"`records/theory/{record['name']}.json`", _cell(record["what"]), versions))
+    return ["", "## What was run", "", table(("record", "what", "versions"), cells)]
 
 
 def _anchor(id: str) -> str:
