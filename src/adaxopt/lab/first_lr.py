@@ -10,14 +10,13 @@ shown for all of them, so nothing is tuned and nothing is picked.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import environment, settings, spec, stats, store, task, train
+from adaxopt.lab import environment, files, settings, spec, stats, store, task, train
 
 STUDY = "first-lr"
 TASKS = ("digits", "sorting")
@@ -100,7 +99,7 @@ def run(name: str, out: str | Path, jobs: int = 2, device: str = "cpu", record: 
     rows = summary(store.load_runs(Path(out) / STUDY))
     what = environment.describe(settings.choose_device(device), how.threads)
     Path(record).parent.mkdir(parents=True, exist_ok=True)
-    Path(record).write_text(json.dumps({"study": STUDY, "environment": what, "rows": rows}, indent=1) + "\n")
+    files.write_json(Path(record), {"study": STUDY, "environment": what, "rows": rows})
     return Path(record)
 
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import compare, environment, handover, spec, stats, task, tune
+from adaxopt.lab import compare, environment, files, handover, spec, stats, task, tune
 from adaxopt.lab.data.fetch import say
 from adaxopt.lab.errors import Interrupted, LabError, unknown
 from adaxopt.lab.settings import Settings, choose_device
@@ -306,7 +306,7 @@ def write(grid: Grid, records: list[RunRecord], path: Path, settings: Settings) 
         "rows": summary(grid, records),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    files.write_json(path, content)
     return path
 
 

@@ -14,12 +14,12 @@ Exit code 3: the time (--seconds) was up before the studies were complete; the s
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 import time
 from pathlib import Path
 
+from adaxopt.lab import files
 from adaxopt.lab.errors import LabError
 
 STUDIES = ("tiny", "tuning", "tuned", "tiny-resnet50", "resnet18", "resnet50")
@@ -135,7 +135,7 @@ def measure(given: argparse.Namespace) -> int:
         return 0
     if given.record:
         Path(given.record).parent.mkdir(parents=True, exist_ok=True)
-        Path(given.record).write_text(json.dumps(found, indent=1) + "\n")
+        files.write_json(Path(given.record), found)
     say(tables.speed_table(found))
     return 0
 
