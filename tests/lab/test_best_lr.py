@@ -71,7 +71,8 @@ def test_one_row_a_task(tmp_path):
     assert "ResNet-50, b2·T = 2 | 2 and 3 | 0.0001* | 0.0003 | 3 |" in text
     assert "ResNet-18, b2·T = 0.78 | 2 and 3 | 0.01* | 0.015 | 1.5 |" in text
     assert "LSTM, b2·T = 35 | 3 each | 0.01 | 0.005 | 0.5 |" in text
-    assert text.count("\n| [") == 3
+    assert "ResNet-18, b2·T = 50 | 2 and 1 | 0.01* | 0.0001* | 0.01 |" in text
+    assert text.count("\n| [") == 4
     assert text.endswith("at the edge of those tried.")
 
 

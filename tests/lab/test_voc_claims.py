@@ -112,7 +112,18 @@ def test_verdicts_on_speed_time_and_rates():
         (1.0, "not held"),
     ):
         pair = [fake(ADAXW, 0, 50, lr=lr), fake(ADAMW, 0, 50, lr=1.0)]
-        assert claims.judge(ratio, pair)["verdict"] == verdict, lr
+        judged = claims.judge(ratio, pair)
+        assert (judged["verdict"], judged["ours"]) == (
+            verdict,
+            f"{lr:g} against 1, {lr:.2g} times; held from 2.5 to 40",
+        )
+    tried = [
+        fake(ADAMW, 10000, iou, purpose="tune", lr=lr)
+        for lr, iou in ((0.3, 40), (1.0, 52), (3.0, 51.75), (9.0, None))
+    ]
+    assert claims.judge(ratio, pair + tried)["ours"].endswith(
+        "; the latter's second best, 3, was 0.25 points behind"
+    )
 
 
 def test_the_table_has_every_row_and_the_papers_numbers(tmp_path):

@@ -77,12 +77,18 @@ def _all(root: Path) -> Iterator[Line]:
         "[Tiny-ImageNet](imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike), ResNet-18, b2·T = 0.78",
         failed,
     )
+    yield from _pictures(
+        root / "imagenet" / "tuning.jsonl",
+        "[Tiny-ImageNet](imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike), ResNet-18, b2·T = 50",
+        failed,
+        "adaxw-b2T50",
+    )
     yield _segmentation(root)
     for text, of in {"ptb": "Penn Treebank", "enwik8": "words of enwik8"}.items():
         for b, row in {3: "adax@b2T=3", 35: "adax"}.items():
             task = f"[{of}](language.md), LSTM, b2·T = {b}"
             yield from _grid(root / "language" / f"{text}.json", task, "adam", row)
-    for b in (3, 30):
+    for b in (1, 3, 10, 30):
         task = f"[bytes of enwik8](gpt.md), transformer, b2·T = {b}"
         yield from _grid(root / "gpt" / "gpt.json", task, "adamw", f"adaxw@b2T={b}")
 
@@ -100,11 +106,13 @@ def _small(path: Path) -> Iterator[Line]:
         )
 
 
-def _pictures(path: Path, task: str, lost: Callable[[Mapping[str, Any]], bool]) -> Iterator[Line]:
+def _pictures(
+    path: Path, task: str, lost: Callable[[Mapping[str, Any]], bool], ours: str = "adaxw"
+) -> Iterator[Line]:
     lines = records(path)
     adam, adax = (
         {lr: None if score == -math.inf else score for lr, score in scores(lines, method, lost).items()}
-        for method in ("adamw", "adaxw")
+        for method in ("adamw", ours)
     )
     yield Line(task, True, adam, adax)
 

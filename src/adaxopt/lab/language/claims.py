@@ -122,6 +122,8 @@ def judge(claim: Claim, text: str, record: Mapping[str, Any] | None) -> dict[str
         if measure == "test" and claim.id != "slow-start":
             ends = [math.exp(stats.mean([of(pair[i]) for pair in pairs])) for i in (0, 1)]
             shown[-1] += f" (perplexities {ends[0]:.1f} and {ends[1]:.1f})"
+        left, right = ([of(pair[i]) for pair in pairs] for i in (1, 0))
+        shown[-1] += claims.without_pairs("above", margin, verdicts[-1], left, right, 4)
     worst = (
         "not held" if "not held" in verdicts or lost else "undecided" if "undecided" in verdicts else "held"
     )

@@ -74,13 +74,14 @@ def words(record: Record) -> str:
 
 
 def _papers_own(record: Record) -> str:
-    """What became of the trials at the paper's own lr, where that was not the best: validation perplexities."""
+    """What became of the trials at the paper's own lr: validation perplexities, with the best where that is another."""
     said = []
     for row, asked in zip(record["rows"], record["grid"]["rows"], strict=True):
         lr, trials = asked["options"].get("lr"), dict(row["trials"])
-        if row["options"] and lr in trials and row["options"]["lr"] != lr:
-            own, best = _perplexity(trials[lr]), _perplexity(trials[row["options"]["lr"]])
-            said.append(f"`{row['optimizer']}` {own} at {lr:g}, {best} at {row['options']['lr']:g}")
+        if row["options"] and lr in trials:
+            found = row["options"]["lr"]
+            best = "the best" if found == lr else f"{_perplexity(trials[found])} at {found:g}"
+            said.append(f"`{row['optimizer']}` {_perplexity(trials[lr])} at {lr:g}, {best}")
     return (
         f" Validation perplexity at the paper's lr and at the best tried: {'; '.join(said)}." if said else ""
     )

@@ -88,7 +88,10 @@ def judge(
     if claim.rule == "lr-ratio":
         a, b = (next(iter(part.values())).spec["options"]["lr"] for part in (mine, other))
         near = 1 / claim.margin <= a / b / PAPER_LR_RATIO <= claim.margin
-        return {**row, "ours": f"{a:g} against {b:g}", "n": 1, "verdict": "held" if near else "not held"}
+        allowed = [PAPER_LR_RATIO / claim.margin, PAPER_LR_RATIO * claim.margin]
+        ours = f"{a:g} against {b:g}, {a / b:.2g} times; held from {allowed[0]:g} to {allowed[1]:g}"
+        ours += _runner_up(trials(runs, claim.b))
+        return {**row, "ours": ours, "n": 1, "verdict": "held" if near else "not held"}
     measure, digits = MEASURES[claim.rule]
     left, right = ({seed: measure(run) for seed, run in part.items()} for part in (mine, other))
     lost = sum(value is None for value in left.values())
@@ -107,6 +110,15 @@ def judge(
         upper, lower = both if claim.rule == "better" else reversed(both)
         ours += claims.without_pairs("above", 0.0, verdict, upper, lower, digits)
     return {**row, "ours": ours, "n": seen.n, "verdict": verdict}
+
+
+def _runner_up(tried: Mapping[float, float | None]) -> str:
+    """How close another choice was: the second best lr and how far it was behind."""
+    ended = sorted(((value, lr) for lr, value in tried.items() if value is not None), reverse=True)
+    if len(ended) < 2:
+        return ""
+    (best, _), (second, lr) = ended[:2]
+    return f"; the latter's second best, {lr:g}, was {best - second:.2f} points behind"
 
 
 def all_claims(root: Path = RECORDS) -> list[dict[str, Any]]:
