@@ -1,11 +1,14 @@
 """What each of the processes of test_imagenet_ranks.py does: a study in one go, and the same cut and resumed.
 
-torchrun ... imagenet_ranks.py PICTURES OUT
+torchrun ... imagenet_ranks.py PICTURES OUT kill    the second process dies in the middle of a study
+torchrun ... imagenet_ranks.py PICTURES OUT         that study goes on; the others
 """
 
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import sys
 import time
 import types
@@ -67,6 +70,22 @@ def copied(pictures: str, out: Path, ranks: Ranks) -> None:
     assert len(ENDS) == ends
 
 
+def killed(pictures: str, out: Path) -> None:
+    """SIGKILL to the second process, a step into the second epoch."""
+    prepare()
+    kept = Training._launch
+    taken = itertools.count(1)
+    with joined("cpu") as ranks:
+
+        def launch(self: Training, batch: Any) -> None:
+            if not ranks.first and next(taken) == 5:
+                os.kill(os.getpid(), signal.SIGKILL)
+            kept(self, batch)
+
+        Training._launch = launch  # type: ignore[method-assign]
+        run(pictures, out / "killed", checkpoint_seconds=0.0)
+
+
 def main(pictures: str, out: Path) -> None:
     torch.set_num_threads(1)
     prepare()
@@ -74,6 +93,7 @@ def main(pictures: str, out: Path) -> None:
         assert ranks.world == 2
         group = weakref.ref(torch.distributed.group.WORLD)
         assert run(pictures, out / "whole")
+        assert run(pictures, out / "killed")
         ticks = itertools.count()
         drive.time = types.SimpleNamespace(monotonic=lambda: next(ticks))  # type: ignore[assignment]
         calls = 1
@@ -81,7 +101,7 @@ def main(pictures: str, out: Path) -> None:
             calls += 1
         assert calls > 1
         if ranks.first:
-            torch.save({"whole": ENDS[0], "cut": ENDS[1], "calls": calls}, out / "ends.pt")
+            torch.save(dict(zip(("whole", "killed", "cut"), ENDS, strict=True)), out / "ends.pt")
         copied(pictures, out, ranks)
         everywhere = ranks.gather(torch.cat([t.flatten() for t in ENDS[0]]))
         assert torch.equal(everywhere[0], everywhere[1])
@@ -89,4 +109,4 @@ def main(pictures: str, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    (killed if sys.argv[3:] == ["kill"] else main)(sys.argv[1], Path(sys.argv[2]))

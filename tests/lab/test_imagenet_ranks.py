@@ -1,4 +1,5 @@
-"""Two processes by torchrun (gloo): the parameters of one process with the whole batch, and exact resumption.
+"""Two processes by torchrun (gloo): the parameters of one process with the whole batch, and exact resumption, also
+after SIGKILL to one of them.
 
 Under DistributedDataParallel each process's norms have the statistics of its own share of the batch. The one process
 that it is compared with therefore has `groups=2`: norms with the statistics of each half, everything else of the whole
@@ -32,14 +33,12 @@ def alone(pictures, out, groups, monkeypatch):
     return imagenet_ranks.ENDS[0]
 
 
-def test_two_processes_are_one_with_twice_the_batch(tmp_path, monkeypatch):
-    place = tmp_path / "set"
-    tiny(place, make())
-    cache.obtain(place, 16, workers=1)
+def together(place, out, *more):
+    """The exit code of two processes by torchrun, and what they said."""
     environment = {**os.environ, "PYTHONPATH": f"{HERE.parents[1] / 'src'}", "OMP_NUM_THREADS": "1"}
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     with subprocess.Popen(
-        [sys.executable, *words, str(HERE / "imagenet_ranks.py"), str(place), str(tmp_path)],
+        [sys.executable, *words, str(HERE / "imagenet_ranks.py"), str(place), str(out), *more],
         env=environment,
         stderr=subprocess.PIPE,
         text=True,
@@ -49,9 +48,23 @@ def test_two_processes_are_one_with_twice_the_batch(tmp_path, monkeypatch):
         except subprocess.TimeoutExpired:
             both.terminate()  # torchrun ends its processes then; killed, it would leave them behind
             raise
-    assert both.returncode == 0, said[-3000:]
+    return both.returncode, said
+
+
+def test_two_processes_are_one_with_twice_the_batch(tmp_path, monkeypatch):
+    place = tmp_path / "set"
+    tiny(place, make())
+    cache.obtain(place, 16, workers=1)
+    code, said = together(place, tmp_path, "kill")
+    assert code, said
+    assert "SIGKILL" in said
+    (left,) = (tmp_path / "killed").glob("*.pt")
+    assert torch.load(left, weights_only=True)["at"][0] == 1  # in the second of two epochs
+    code, said = together(place, tmp_path)
+    assert code == 0, said[-3000:]
     found = torch.load(tmp_path / "ends.pt", weights_only=True)
-    assert all(torch.equal(a, b) for a, b in zip(found["whole"], found["cut"], strict=True))
+    for again in ("cut", "killed"):
+        assert all(torch.equal(a, b) for a, b in zip(found["whole"], found[again], strict=True)), again
 
     one = alone(str(place), tmp_path / "one", 2, monkeypatch)
     difference = max((a - b).abs().max().item() for a, b in zip(found["whole"], one, strict=True))
