@@ -209,6 +209,76 @@ else:
             torch.testing.assert_close(a, b, rtol=1e-3 if a.dtype == F16 else 1e-6, atol=0)
         assert ends[0][2].tolist() == [0, 4, 0, 4]
 
+    def seen_otherwise(optimizer, p):
+        p.data = torch.as_strided(p.data, (4, 2), (1, 4))
+
+    def transposed(optimizer, p):
+        p.data = p.data.t().contiguous().t()
+
+    def times_in_32_bits(optimizer, p):
+        optimizer.state[p]["row_step"] = optimizer.state[p]["row_step"].float()
+
+    def times_with_gaps(optimizer, p):
+        gaps = torch.zeros(8, dtype=F64)[::2]
+        optimizer.state[p]["row_step"] = gaps.copy_(optimizer.state[p]["row_step"])
+
+    def another_dtype_in_the_same_memory(optimizer, p):
+        mean = optimizer.state[p]["exp_avg"]
+        low = torch.empty(0, dtype=BF16).set_(mean.untyped_storage(), 0, (4, 2))
+        optimizer.state[p]["exp_avg"] = low.copy_(mean.clone())
+
+    def grown(optimizer, p):
+        p.data = torch.cat([p.data, torch.ones(2, 2)])
+        entry = optimizer.state[p]
+        for key in ("exp_avg", "exp_avg_sq", "row_step"):
+            entry[key] = torch.cat([entry[key], torch.zeros_like(entry[key][:2])])
+
+    CHANGES = (
+        seen_otherwise,
+        transposed,
+        times_in_32_bits,
+        times_with_gaps,
+        another_dtype_in_the_same_memory,
+        grown,
+    )
+
+    @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+    def test_what_changes_between_steps_is_seen(change):
+        """In the middle, by the kernel and by torch operations."""
+        ends = []
+        for kernel in (True, False):
+            with table.switched(kernel):
+                p = torch.nn.Parameter(torch.linspace(-1, 1, 8).reshape(4, 2))
+                optimizer = AdaXW([p], lr=0.1, seed=3)
+                for t in range(5):
+                    if t == 2:
+                        p.grad = None
+                        change(optimizer, p)
+                    p.grad = coo([1, 3], torch.arange(4.0).reshape(2, 2) + 1 + t, tuple(p.shape))
+                    optimizer.step()
+                    assert t != 1 or bool(served(optimizer)) == kernel
+            entry = optimizer.state[p]
+            ends.append([p.detach(), *(entry[key].double() for key in sorted(entry))])
+        for a, b in zip(*ends, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-2 if "dtype" in change.__name__ else 1e-5, atol=1e-6)
+
+    @pytest.mark.parametrize("dtype", [F16, BF16])
+    def test_names_that_come_twice_are_summed_before_they_are_rounded(dtype):
+        """Where a gradient is still to be unscaled: in float16 the sum would overflow."""
+        means = []
+        for kernel in (True, False):
+            with table.switched(kernel):
+                p = torch.nn.Parameter(torch.ones(4, 2, dtype=dtype))
+                optimizer = AdaXW([p], lr=0.1)
+                for _ in range(2):
+                    optimizer.grad_scale, optimizer.found_inf = torch.tensor(1024.0), torch.tensor(0.0)
+                    p.grad = coo([1] * 3, torch.tensor([[40000.0] * 2] * 2 + [[40.0] * 2]), (4, 2), dtype)
+                    optimizer.step()
+            means.append(optimizer.state[p]["exp_avg"][1])
+        total = 2 * float(torch.tensor(40000.0, dtype=dtype)) + 40
+        torch.testing.assert_close(means[0], torch.full((2,), 0.19 * total / 1024), rtol=1e-5, atol=0)
+        torch.testing.assert_close(means[0], means[1])
+
     def test_values_and_rows_at_odd_addresses():
         """A parameter or a gradient that begins in the middle of sixteen bytes is read by smaller pieces, or copied."""
         ends = []
@@ -221,7 +291,7 @@ else:
             for _ in range(2):
                 p.grad = coo([0, 2], values.view(2, 128), (4, 128))._coalesced_(True)
                 assert p.grad._values().data_ptr() % 16 == p.data_ptr() % 16 == 4 * shift
-                assert fused_rows.named(p.grad)[1].data_ptr() % 16 == 0
+                assert fused_rows.named(p.grad, False)[1].data_ptr() % 16 == 0
                 optimizer.step()
             assert [b.options["MASKED"] for b in buckets(optimizer)] == [bool(shift)]
             ends.append(p.detach())

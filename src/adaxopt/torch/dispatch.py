@@ -88,7 +88,8 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
     times = _advance(lists.steps)
     asleep: Sequence[sleepers.Sleepers | None] = [None] * len(params)
     if group["wake"] and lists.vs:
-        asleep = sleepers.look(optimizer._guarded, params, lists.vs, times, plain)
+        asleep = sleepers.look(optimizer._sleepers, params, lists.vs, times, plain)
+        sleepers.forget(optimizer._sleepers, optimizer.param_groups)
     buckets: dict[tuple[Any, ...], list[int]] = {}
     for i, (p, g) in enumerate(zip(params, grads, strict=True)):
         key = (times[i], p.device, p.dtype, g.dtype, lists.moment(i).dtype, type(p))
@@ -104,7 +105,7 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
                 if not left:
                     continue
                 taken, some = taken.pick(left), [some[i] for i in left]
-            update(optimizer, group, taken, n, {at: asleep[i] for at, i in enumerate(some) if asleep[i]})
+            update(optimizer, group, taken, n, sleepers.guarded([asleep[i] for i in some]))
         for i in members:
             known = asleep[i]
             if known is not None:
@@ -206,7 +207,7 @@ def _update_fused(
             tops,
             n,
             maximize=group["maximize"],
-            wake={at: asleep[i] for at, i in enumerate(keep) if asleep[i]},
+            wake=sleepers.guarded([asleep[i] for i in keep]),
         )
     return left
 

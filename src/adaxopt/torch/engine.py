@@ -136,7 +136,7 @@ class Engine(Optimizer):
         self._announce_scaling()
 
     def _forget_caches(self) -> None:
-        self._guarded: dict[Tensor, sleepers.Sleepers | None] = {}
+        self._sleepers: dict[Tensor, sleepers.Sleepers] = {}
         self._plans: dict[int, GroupPlan] = {}
         self._known: tuple[list[Any], list[Any]] = [], []  # who had state when plans were made, and which
         self._places: dict[Tensor, int] = {}
@@ -196,7 +196,7 @@ class Engine(Optimizer):
                     )  # a differentiable step's graph keeps the old one
                 elif key in entry:
                     entry[key].zero_()
-        self._guarded.clear()
+        self._sleepers.clear()
 
     def stats(self) -> list[dict[str, float]]:
         """What the optimizer is doing, per group: see `adaxopt.torch.stats.stats`."""

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from adaxopt.rule import Numbers, Rule
 from adaxopt.torch import sleepers
+from adaxopt.torch.layout import dense
 
 LEAST_GAIN = 1e-9
 """Below it 1 - k no longer holds k."""
@@ -43,7 +44,7 @@ def unsuitable(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
     if strides != g.stride() or strides != m.stride() or strides != v.stride():
         if not (x.is_contiguous() and g.is_contiguous() and m.is_contiguous() and v.is_contiguous()):
             return f"memory layouts differ (parameter {strides}, gradient {g.stride()}, state {m.stride()})"
-    elif not (x.is_contiguous() or sleepers.dense(x)):
+    elif not (x.is_contiguous() or dense(x)):
         return f"strides {strides} leave gaps or overlap"
     return None
 

@@ -3,7 +3,8 @@
 A step of rows is `operators.row_step` in one launch a parameter (`kernel_rows.py`), after one launch of `advance` for
 all parameters of the same dtypes and width: tables, hyper-parameters, device scalars and GradScaler's numbers are those
 of the dense kernel (`fused_cuda.py`). What it does not serve is handed back: gradients of several sparse dimensions,
-dense ones of a parameter that lives in rows, empty ones, complex or sharded parameters, layouts with gaps.
+dense ones of a parameter that lives in rows, empty ones, complex or sharded parameters, layouts with gaps, rows of more
+than `WIDEST` elements.
 """
 
 from __future__ import annotations
@@ -75,8 +76,10 @@ def readable(p: Tensor) -> bool:
     return g.dtype in FLOATS and g.device == p.device and g.shape == p.shape
 
 
-def named(g: Tensor) -> Named:
-    """What a gradient names, every row once."""
+def named(g: Tensor, scaled: bool) -> Named:
+    """What a gradient names, every row once. 16 bits that are still to be unscaled may overflow: in 32."""
+    if scaled and g.dtype in state.LOW and not g.is_coalesced():
+        g = g.float()
     g = g.coalesce()
     values = g._values().resolve_neg().contiguous()
     return g._indices().contiguous(), values if values.data_ptr() % 16 == 0 else values.clone()
@@ -89,6 +92,7 @@ class GroupRows:
         self.places: dict[Tensor, int] = {}
         self.entries: list[dict[str, Tensor]] = []
         self.held: list[Any] = []
+        self.plan: RowPlan | None = None
 
     def step(
         self, optimizer: Engine, group: Mapping[str, Any], among: list[Tensor], scale: Any, found: Any
@@ -102,7 +106,8 @@ class GroupRows:
         grads: list[Named | None] = [None] * len(self.places)
         for p, place in self.places.items():
             if p in mine:
-                grads[place] = named(p.grad)  # type: ignore[arg-type]
+                grads[place] = named(p.grad, scale is not None)  # type: ignore[arg-type]
+        assert self.plan is not None
         self.plan.step_rows(group, scale, found, grads)
         return [p for p in among if not (p in mine and p in self.places)]
 
@@ -126,8 +131,8 @@ class GroupRows:
     def _look(self) -> list[Any]:
         found: list[Any] = []
         for p, entry in zip(self.places, self.entries, strict=True):
-            found += (p.data_ptr(), p.shape, p.stride())
-            found += (t.data_ptr() if isinstance(t, Tensor) else t for t in entry.values())
+            found += (p.data_ptr(), p.dtype, p.shape, p.stride())
+            found += ((t.data_ptr(), t.dtype) if isinstance(t, Tensor) else t for t in entry.values())
         return found
 
     def _make(self, optimizer: Engine, group: Mapping[str, Any], mine: Iterable[Tensor]) -> None:

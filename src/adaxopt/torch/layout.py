@@ -68,3 +68,19 @@ def same_layout(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and all(
         n == 1 or s == t for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)
     )
+
+
+def beside(t: Tensor, v: Tensor) -> bool:
+    """Whether both have the same memory order without gaps."""
+    return (t.is_contiguous() and v.is_contiguous()) or (t.stride() == v.stride() and dense(t))
+
+
+def dense(t: Tensor) -> bool:
+    """Whether t fills its memory, in whatever order."""
+    expected = 1
+    for size, stride in sorted(zip(t.shape, t.stride(), strict=True), key=lambda s: s[1]):
+        if size > 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True

@@ -75,11 +75,6 @@ def count_rows(p: Tensor, state: State, depth: int) -> None:
         state["row_step"] = torch.full(
             p.shape[:depth], float(state["step"]), dtype=torch.float64, device=p.device
         )
-    elif state["row_step"].dim() != depth:
-        raise ValueError(
-            f"gradient with sparse_dim={depth}: this parameter's rows were counted with "
-            f"sparse_dim={state['row_step'].dim()}; it must stay the same"
-        )
 
 
 def row_step(

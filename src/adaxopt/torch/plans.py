@@ -1,7 +1,7 @@
 """Which parameters of a group the CUDA kernel serves, remembered from step to step.
 
-A plan is made once and asked at every step whether it still fits; what it cannot serve (no state yet, a sparse
-gradient, a layout that is not flat memory) is handed back to the engine.
+A plan is made once and asked at every step whether it still fits; what it cannot serve (no state yet, a layout that is
+not flat memory) is handed back to the engine, sparse gradients after the rows' own kernel (`fused_rows`) was asked.
 """
 
 from __future__ import annotations

@@ -10,11 +10,13 @@ these alone; where many do, the mask is made of floats.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from adaxopt.torch.layout import beside
 from adaxopt.torch.state import LOW
 
 FEW = 1 / 16
@@ -22,42 +24,45 @@ FEW = 1 / 16
 one of them wakes at every step. A list is at most half a byte per element."""
 PIECE = 2**18
 """Elements that are guarded at a time where all are: the temporaries stay small."""
-FADES = 0.5
-"""From this gain on, the smallest number that v can hold is rounded to 0, and who was awake may sleep again."""
+FADES = 0.49
+"""From a gain of one half on, the smallest number that v can hold is rounded to 0, and who was awake may sleep again; a
+little less, because a gain is rounded too."""
 
 
 class Sleepers:
-    """What is known of the sleepers in one v.
+    """What is known of the sleepers in one v: that there are none (`awake`), or their places, or only that there are.
 
-    A list of places is believed while nobody else has written to v. v does not return to 0 by steps whose gain is below
-    `FADES`, so a list can only be too long, which costs time and changes nothing. Writes are seen by torch's count of
-    changes in place, which `v.data[...] = 0` and numpy's view of v pass by. Zeros that come so, or by
-    `torch.set_flush_denormal(True)` from a v below the smallest normal number, are found at the next look (in a tensor
-    without sleepers, never). `Engine.restart_memory` forgets everything.
+    It is believed while nobody else has written to v, and looked up anew then. v does not return to 0 by steps whose
+    gain is below `FADES`, so a list can only be too long, which costs time and changes nothing. Writes are seen by
+    torch's count of changes in place, which `v.data[...] = 0` and numpy's view of v pass by. Zeros that come so, or by
+    `torch.set_flush_denormal(True)` from a v below the smallest normal number, are found at the next look, if there
+    is one: a tensor that is awake has none. Tensors that count no changes (sharded, of inference mode) are believed
+    too, and so is a v of 16 bits, which is rounded by chance, also to 0.
     """
 
-    __slots__ = ("_place", "_v", "_version", "places")
+    __slots__ = ("_place", "_v", "_version", "awake", "places")
 
-    def __init__(self, v: Tensor, mask: Tensor | None) -> None:
-        """`mask` says where v, or its real view, is 0; None where it is not to be listed."""
+    def __init__(self, p: Tensor, v: Tensor, mask: Tensor) -> None:
+        """`mask` says where v, or its real view, is 0."""
+        count = mask.count_nonzero().item()
+        self.awake = count == 0
         self.places: Tensor | None = None
-        if mask is not None and mask.count_nonzero().item() <= FEW * mask.numel():
+        if count and count <= FEW * mask.numel() and _listable(p, v):
             self.places = mask.reshape(-1).nonzero().squeeze(1)
-        self.settle(v, 0.0)
+        self._version: int | None = None
+        if type(v) is Tensor and not v.is_inference():
+            self._v, self._place, self._version = weakref.ref(v), v.data_ptr(), v._version
+
+    def holds(self, v: Tensor) -> bool:
+        """Whether v is as we left it."""
+        return self._version is None or (
+            self._version == v._version and self._place == v.data_ptr() and self._v() is v
+        )
 
     def settle(self, v: Tensor, k: float) -> None:
         """What is in v now is our own writing, by a step of gain k."""
-        if k >= FADES:
-            self.places = None
-        if self.places is not None:
-            self._v, self._place, self._version = weakref.ref(v), v.data_ptr(), v._version
-
-    def check(self, v: Tensor) -> None:
-        """Give the list up if v is not as we left it."""
-        if self.places is not None and not (
-            self._v() is v and self._place == v.data_ptr() and self._version == v._version
-        ):
-            self.places = None
+        if self._version is not None:
+            self._version = v._version if k < FADES else -1  # -1: to be looked up anew
 
 
 Guarded = Mapping[int, Sleepers | None]
@@ -65,30 +70,40 @@ Guarded = Mapping[int, Sleepers | None]
 
 
 def look(
-    guarded: dict[Tensor, Sleepers | None],
+    kept: dict[Tensor, Sleepers],
     params: list[Tensor],
     vs: list[Tensor],
     times: list[float],
     plain: Callable[[Tensor], Tensor],
 ) -> list[Sleepers | None]:
-    """Which parameters still hold a v of exactly 0, and so need the guard. `guarded` remembers it between steps.
+    """What is known of each v, None in a first step (k_1 = 1 wakes everything). `kept` remembers it between steps.
 
-    Looked up after the first step and at powers of two, and only for those that still held one: v does not return
-    to 0 while time goes on, so an ordinary net pays for one look.
+    Looked up after the first step, after foreign writes, and at powers of two where some were still asleep: v does not
+    return to 0 while time goes on, so an ordinary net pays for two looks.
     """
-    found = []
+    found: list[Sleepers | None] = []
     for p, v, time in zip(params, vs, times, strict=True):
-        known = guarded.get(p)
+        known = kept.get(p)
         if time <= 1:
-            known = None  # k_1 = 1 wakes everything
-            guarded.pop(p, None)
-        elif p not in guarded or (known and _power_of_two(int(time) - 1)):
-            mask = plain(v) == 0
-            known = guarded[p] = Sleepers(v, mask if _listable(v) else None) if bool(mask.any()) else None
-        elif known:
-            known.check(v)
+            known = None
+            kept.pop(p, None)
+        elif known is None or not known.holds(v) or (not known.awake and _power_of_two(int(time) - 1)):
+            known = kept[p] = Sleepers(p, v, plain(v) == 0)
         found.append(known)
     return found
+
+
+def forget(kept: dict[Tensor, Sleepers], groups: list[dict[str, Any]]) -> None:
+    """Let go of parameters that are in no group any more, once there are more than the groups have."""
+    if len(kept) > sum(len(group["params"]) for group in groups):
+        there = {p for group in groups for p in group["params"]}
+        for p in [p for p in kept if p not in there]:
+            del kept[p]
+
+
+def guarded(known: Sequence[Sleepers | None]) -> Guarded:
+    """Those of a list that have to be guarded, by position."""
+    return {at: one for at, one in enumerate(known) if one is not None and not one.awake}
 
 
 def wake(
@@ -108,13 +123,14 @@ def wake(
     if not first.any():
         return
     kept = v.take(known.places)
-    now = torch.where(kept == 0, first * first if square else first, kept)
-    v.put_(known.places, now)
-    known.places = known.places[now == 0]
+    woken = torch.where(kept == 0, first * first if square else first, 0.0)
+    v.put_(known.places, woken, accumulate=True)  # the only way that torch takes for deterministic
+    known.places = known.places[(kept == 0) & (woken == 0)]
+    known.awake = not len(known.places)
 
 
 def _wake_anywhere(v: Tensor, g: Tensor, square: bool, x: Tensor | None, l2: float) -> None:
-    if v.numel() > PIECE and all(_flat(t, v) for t in (g, x) if t is not None):
+    if v.numel() > PIECE and all(beside(t, v) for t in (g, x) if t is not None):
         given = [t for t in (v, g, x) if t is not None]
         for part in zip(*(t.as_strided((t.numel(),), (1,)).split(PIECE) for t in given), strict=True):
             _wake_anywhere(part[0], part[1], square, part[2] if x is not None else None, l2)
@@ -131,30 +147,16 @@ def _wake_anywhere(v: Tensor, g: Tensor, square: bool, x: Tensor | None, l2: flo
         v.add_(asleep)
 
 
-def _flat(t: Tensor, v: Tensor) -> bool:
-    """Whether both are the same memory order without gaps."""
-    return (t.is_contiguous() and v.is_contiguous()) or (t.stride() == v.stride() and dense(t))
-
-
-def dense(t: Tensor) -> bool:
-    """Whether t fills its memory, in whatever order."""
-    expected = 1
-    for size, stride in sorted(zip(t.shape, t.stride(), strict=True), key=lambda s: s[1]):
-        if size > 1:
-            if stride != expected:
-                return False
-            expected *= size
-    return True
-
-
 def served(v: Tensor) -> bool:
     """Whether `wake` is for this tensor: to list sleepers elsewhere, a step would wait for its device."""
     return v.is_cpu and type(v) is Tensor
 
 
-def _listable(v: Tensor) -> bool:
-    """Whether a list stays true: 16 bits are rounded by chance, also to 0, and some tensors count no changes."""
-    return served(v) and v.dtype not in LOW and not v.is_inference()
+def _listable(p: Tensor, v: Tensor) -> bool:
+    """Whether a list stays true. Not where v is stored in fewer bits than it is computed in: who wakes by a small
+    gradient may be stored as 0."""
+    narrow = torch.finfo(v.dtype).bits < torch.finfo(p.dtype).bits
+    return served(v) and v.dtype not in LOW and not narrow and not v.is_inference()
 
 
 def _power_of_two(t: int) -> bool:
