@@ -1,7 +1,7 @@
 """The lr that was best for Adam(W) and for AdaX(-W) in every study that tried several: a part of the guide.
 
-A row says how many tries each method had. A best lr at the edge of those tried is marked: a wider search might have gone
-on.
+A row says how many tries each method had. A best lr at the edge of those tried is marked: a wider search might
+have gone on.
 """
 
 from __future__ import annotations
