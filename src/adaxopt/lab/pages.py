@@ -214,7 +214,7 @@ def gpu(root: Path) -> str:
 
 def _since(record: dict[str, Any]) -> str:
     """What has changed in the code since the record was made, as its keeper has written there."""
-    return f" Changed since these times were measured: {record['since']}." if record.get("since") else ""
+    return f" Not in these times: {record['since']}." if record.get("since") else ""
 
 
 def _other_paths(record: dict[str, Any]) -> str:
@@ -240,9 +240,9 @@ def _host(root: Path) -> str:
         return ""
     us = record["host_us"]
     return (
-        f"ResNet-20's step is the host's time, {us['AdaXW.step']:.0f} us against {us['torch AdamW.step']:.0f} in "
-        f"{us['note'].rpartition('; ')[2]}: {us['plan still fits']:.0f} to see that parameters and state lie where "
-        f"they lay, "
+        f"ResNet-20's step is the host's time. In {us['note'].rpartition('; ')[2]}, `step()` took the host "
+        f"{us['AdaXW.step']:.0f} us (torch's AdamW {us['torch AdamW.step']:.0f}), of that {us['plan still fits']:.0f} "
+        f"to see that parameters and state lie where they lay, "
         f"{us['of that reading p.grad'] + us['of that addresses, dtypes, contiguity']:.0f} for the gradients, "
         f"{us['of that the launch']:.0f} for the launch ([record](records/gpu_step_host.json)).\n\n"
     )
@@ -297,6 +297,12 @@ def best_lr(root: Path) -> str:
     return best_lr.table(root / "records")
 
 
+def memories(root: Path) -> str:
+    from adaxopt.lab import memories
+
+    return memories.table(root / "records")
+
+
 Section = Callable[[Path], str]
 SECTIONS: dict[str, Section] = {
     "methods": methods,
@@ -310,6 +316,7 @@ SECTIONS: dict[str, Section] = {
     "cifar-speed": cifar_speed,
     "cifar-settings": cifar_settings,
     "best-lr": best_lr,
+    "memories": memories,
     **text_tables.SECTIONS,
     **picture_tables.SECTIONS,
     **voc_tables.SECTIONS,

@@ -24,7 +24,7 @@ FEW = 1 / 16
 one of them wakes at every step. A list is at most half a byte per element."""
 PIECE = 2**18
 """Elements that are guarded at a time where all are: the temporaries stay small."""
-FADES = 0.49
+FADES = 0.49999
 """From a gain of one half on, the smallest number that v can hold is rounded to 0, and who was awake may sleep again; a
 little less, because a gain is rounded too."""
 
@@ -79,7 +79,7 @@ def look(
     """What is known of each v, None in a first step (k_1 = 1 wakes everything). `kept` remembers it between steps.
 
     Looked up after the first step, after foreign writes, and at powers of two where some were still asleep: v does not
-    return to 0 while time goes on, so an ordinary net pays for two looks.
+    return to 0 while time goes on, so an ordinary net pays for one look.
     """
     found: list[Sleepers | None] = []
     for p, v, time in zip(params, vs, times, strict=True):

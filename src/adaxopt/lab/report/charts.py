@@ -89,8 +89,8 @@ def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None 
         (
             "difference",
             f"Compared with {study.titles.get(base, base)} on the same seeds",
-            f"Mean of the paired differences ({_seeds(study)}) and its {percent(level)} interval, to the right is "
-            "better. A bar that reaches zero does not tell the two apart.",
+            f"Mean of the paired differences ({_seeds(study)}) and its {percent(level)} interval; to the right: "
+            f"better than {study.titles.get(base, base)}. A bar that reaches zero does not tell the two apart.",
             differences(study, base, rule),
         ),
         ("time", "Time for one run", f"Mean wall-clock; a tick is one run.{solid}", wall_clock(study)),

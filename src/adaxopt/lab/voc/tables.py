@@ -27,7 +27,7 @@ def table(name: str, root: Path) -> str:
 def show(study: Grid, found: Sequence[RunRecord]) -> str:
     """A row a method: settings, n, IoU with interval, IoU at the quarters, training loss, the paper's."""
     steps = [line["step"] for line in next((r.metrics for r in found if r.metrics), [])]
-    tuned = ("rates tried",) if study.tune else ()
+    tuned = ("rates tried, validation IoU of one seed",) if study.tune else ()
     head = ("", "lr, b2", *tuned, "n", "mean IoU, % (95%)", f"at {' / '.join(f'{s:,}' for s in steps)} steps")
     head = (*head, "training loss, first three quarters (the first)", "paper, on VOC2012")
     rows = []
