@@ -1,12 +1,23 @@
-"""The guide's table of memories, from records made by hand."""
+"""The guide's table of memories, from records made by hand; its b2*T against the committed ones."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from adaxopt.lab import memories
+from adaxopt.lab.cifar.drive import records
+from adaxopt.lab.voc import claims as segmentation
+
+RECORDS = Path(__file__).parents[2] / "records"
+
+
+def put(root, name, text):
+    path = root / "records" / name
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
 
 
 @pytest.mark.parametrize(
@@ -20,13 +31,16 @@ from adaxopt.lab import memories
 def test_two_memories_on_the_same_seeds(tmp_path, long, said):
     assert memories.table(tmp_path).startswith("*Not run yet")
     lines = [
-        {"row": row, "seed": seed, "test_accuracy": value}
-        for row, values in (("adaxw", (50.0, 60.0, 70.0)), ("adaxw-b2T50", long), ("adamw", (1.0, 2.0, 3.0)))
+        {"row": row, "seed": seed, "test_accuracy": value, "curve": {"train_loss": [1.0]}}
+        for row, values in (
+            ("adaxw", (50.0, 60.0, 70.0, 80.0)),
+            ("adaxw-b2T50", (*long, 0.5)),  # the last one failed
+            ("adamw", (1.0, 2.0, 3.0)),
+        )
         for seed, value in enumerate(values)
     ]
-    (tmp_path / "imagenet").mkdir()
     text = "".join(json.dumps(line) + "\n" for line in [*lines, {**lines[0], "seed": 9}])
-    (tmp_path / "imagenet" / "tuned.jsonl").write_text(text)
+    put(tmp_path, "imagenet/tuned.jsonl", text)
     found = memories.table(tmp_path).splitlines()
     assert found[2] == f"| [Tiny-ImageNet](imagenet.md), ResNet-18, each its lr | 0.78 | 50 | 3 | {said}"
     assert len(found) == 3
@@ -34,13 +48,38 @@ def test_two_memories_on_the_same_seeds(tmp_path, long, said):
 
 def test_of_losses_the_lower_is_better(tmp_path):
     def row(name, *ends):
-        return {
-            "optimizer": name,
-            "curves": {str(seed): [[1, 9.0, 9.0], [2, 8.0, end]] for seed, end in enumerate(ends)},
-        }
+        curves = {str(seed): [[1, 9.0, 9.0], [2, 8.0, end]] for seed, end in enumerate(ends)}
+        return {"optimizer": name, "curves": curves}
 
-    rows = [row("adax@b2T=3", 4.0, 4.1, 4.2), row("adax", 4.2, 4.31, 4.39)]
+    rows = [row("adax@b2T=3", 4.0, 4.1, 4.2), row("adax", 4.2, 4.31, 4.39, 5.0)]
     rows[0]["curves"]["3"] = None  # diverged
-    (tmp_path / "language").mkdir()
-    (tmp_path / "language" / "ptb.json").write_text(json.dumps({"rows": rows}))
+    put(tmp_path, "language/ptb.json", json.dumps({"rows": rows}))
     assert "| 3 | 35 | 3 | -0.200 (-0.225 to -0.175) nats | shorter |" in memories.table(tmp_path)
+
+
+def b2_steps():
+    """b2*T of every row that is compared, from the runs themselves."""
+    for r in records(RECORDS / "cifar10" / "beta2.jsonl"):
+        recipe = r["recipe"]
+        yield r["options"]["betas"][1] * recipe["epochs"] * -(-r["images"] // recipe["batch"])
+    for study in ("tiny", "tuned"):
+        lines = records(RECORDS / "imagenet" / f"{study}.jsonl")
+        yield from (r["b2_steps"] for r in lines if r["row"].startswith("adaxw"))
+    for run in segmentation.records("camvid", RECORDS):
+        if run.spec["optimizer"].startswith("adaxw"):
+            yield run.spec["options"]["betas"][1] * run.metrics[-1]["step"]
+    for name in ("gpt/gpt", "language/ptb", "language/enwik8"):
+        for row in json.loads((RECORDS / f"{name}.json").read_text())["rows"]:
+            if row["optimizer"].startswith(("adaxw@b2T", "adax@b2T")) or row["optimizer"] == "adax":
+                yield row["options"]["betas"][1] * row["curves"]["0"][-1][0]
+
+
+def test_the_products_are_those_of_the_runs():
+    ran = set(b2_steps())
+    pairs = list(memories._all(RECORDS.parent))
+    assert len(pairs) == 10
+    for pair in pairs:
+        assert len(pair.a) == len(pair.b) == 3, pair.task
+    named = {float(word) for pair in pairs for word in (pair.short, pair.long)}
+    assert all(any(word == pytest.approx(one, rel=0.02) for one in ran) for word in named)
+    assert all(any(word == pytest.approx(one, rel=0.02) for word in named) for one in ran)

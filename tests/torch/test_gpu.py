@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import gc
-import warnings
 import weakref
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -21,6 +21,7 @@ pytestmark = [
 pytest.importorskip("triton", reason="the kernel needs Triton")
 
 import kernel_table as table  # noqa: E402
+import waits  # noqa: E402
 from kernel_table import BF16, F16, F32, F64  # noqa: E402
 
 
@@ -124,16 +125,10 @@ def test_no_step_waits_for_the_device(launches):
     optimizer = AdaXW(params, fused=True)
     gradients(params, 0)
     optimizer.step()
-    torch.cuda.synchronize()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "a prototype feature"
-        torch.cuda.set_sync_debug_mode("error")
-    try:
+    with waits.refused():
         for t in range(5):
             optimizer.param_groups[0]["lr"] = 1e-3 * t
             optimizer.step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @BOTH
@@ -430,15 +425,9 @@ def test_steps_inside_backward_take_the_kernel_and_wait_for_nothing():
         x = torch.ones(2, 40, device="cuda")
         step_in_backward(optimizer)
         model(x).square().sum().backward()
-        torch.cuda.synchronize()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "a prototype feature"
-            torch.cuda.set_sync_debug_mode("default" if options else "error")
-        try:
+        with nullcontext() if options else waits.refused():
             for _ in range(5):
                 model(x).square().sum().backward()
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
         ends.append((list(model.parameters()), optimizer))
     assert len(kernels(ends[0][1])) == 4
     for a, b in zip(ends[0][0], ends[1][0], strict=True):

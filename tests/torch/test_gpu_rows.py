@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 import torch
 
 from adaxopt import AdaXW, create
-from adaxopt.torch import fused_rows
 
 pytestmark = [
     pytest.mark.gpu,
@@ -17,13 +14,9 @@ pytestmark = [
 pytest.importorskip("triton", reason="the kernel needs Triton")
 
 import rows_table as table  # noqa: E402
+import waits  # noqa: E402
 from kernel_table import BF16, Case  # noqa: E402
 from rows_table import coo, served  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def _rows(monkeypatch):
-    monkeypatch.setattr(fused_rows, "ROWS", True)
 
 
 @pytest.mark.parametrize("case", table.TABLE, ids=str)
@@ -107,14 +100,8 @@ def test_no_step_waits_for_the_device():
     torch.cuda.synchronize()
     optimizer.grad_scale, optimizer.found_inf = (torch.full((), x, device="cuda") for x in (2.0, 0.0))
     optimizer.step()
-    torch.cuda.synchronize()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "a prototype feature"
-        torch.cuda.set_sync_debug_mode("error")
-    try:
+    with waits.refused():
         for t in range(5):
             optimizer.param_groups[0]["lr"] = 1e-3 * t
             optimizer.step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     assert served(optimizer)

@@ -34,10 +34,6 @@ else:
     from adaxopt import AdaXW, create
     from adaxopt.torch import fused_rows, launch
 
-    @pytest.fixture(autouse=True)
-    def _rows(monkeypatch):
-        monkeypatch.setattr(fused_rows, "ROWS", True)
-
     @pytest.fixture
     def launches(monkeypatch):
         """(kernel, programs) of every launch."""
@@ -127,7 +123,6 @@ else:
 
     @pytest.mark.parametrize("on", [True, False])
     def test_the_kernel_is_on_and_can_be_switched_off(launches, monkeypatch, on):
-        monkeypatch.undo()
         assert fused_rows.ROWS
         monkeypatch.setattr(fused_rows, "ROWS", on)
         p = torch.nn.Parameter(torch.ones(4, 2))

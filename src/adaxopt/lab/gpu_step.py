@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ def read(records: Path) -> dict[str, Any] | None:
     for model in dict.fromkeys(row["model"] for row in record["rows"]):
         rows += [row for row in (again if model in twice else record["rows"]) if row["model"] == model]
     return {**record, "rows": rows}
+
+
+def since(record: Mapping[str, Any]) -> str:
+    """What has changed in the code since the record was made, as its keeper has written there."""
+    return f" Not in these times: {record['since']}." if record.get("since") else ""
 
 
 def spread(row: dict[str, Any]) -> str:

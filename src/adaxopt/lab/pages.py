@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import gpu_step, sparse_step, stats
+from adaxopt.lab import gpu_step, memories, sparse_step, stats
 from adaxopt.lab.claims import OURS
 from adaxopt.lab.drawn import picture
 from adaxopt.lab.imagenet import tables as picture_tables
@@ -205,16 +205,11 @@ def gpu(root: Path) -> str:
         f"{environment['triton']}, float32 unless said; medians of n alternating rounds, gradients at fixed addresses. "
         f"Ratios are torch's fused AdamW over ours (graph replay: over its own replay). On the 256M tensor the kernel "
         f"moves its bytes at {largest['of_copy']:.2f} of the copy bandwidth measured in the same run "
-        f"({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). `make bench-gpu`.{_since(record)}\n\n"
+        f"({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). `make bench-gpu`.{gpu_step.since(record)}\n\n"
         + _other_paths(record)
         + _host(root)
         + table(("", "n", "torch, ms (quartiles)", "AdaXW, ms (quartiles)", "times faster", *HEADS), rows)
     )
-
-
-def _since(record: dict[str, Any]) -> str:
-    """What has changed in the code since the record was made, as its keeper has written there."""
-    return f" Not in these times: {record['since']}." if record.get("since") else ""
 
 
 def _other_paths(record: dict[str, Any]) -> str:
@@ -297,12 +292,6 @@ def best_lr(root: Path) -> str:
     return best_lr.table(root / "records")
 
 
-def memories(root: Path) -> str:
-    from adaxopt.lab import memories
-
-    return memories.table(root / "records")
-
-
 Section = Callable[[Path], str]
 SECTIONS: dict[str, Section] = {
     "methods": methods,
@@ -316,7 +305,7 @@ SECTIONS: dict[str, Section] = {
     "cifar-speed": cifar_speed,
     "cifar-settings": cifar_settings,
     "best-lr": best_lr,
-    "memories": memories,
+    "memories": memories.table,
     **text_tables.SECTIONS,
     **picture_tables.SECTIONS,
     **voc_tables.SECTIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab.gpu_step import spread
+from adaxopt.lab.gpu_step import since, spread
 from adaxopt.lab.markdown import read, table
 
 TORCHS, OURS, BEFORE = "torch SparseAdam", "AdaX, kernel", "AdaX, rows"
@@ -44,5 +44,5 @@ def steps(record: dict[str, Any]) -> str:
         + f"\n\nThe same device ({environment['gpu']}, torch {environment['torch']}), rows in turn, {record['steps']} "
         "steps a round. A gradient names rows at random, some twice; both sum those (`coalesce`), as clipping has "
         f"done already (last column). Without the kernel AdaX takes {min(without):.1f} to {max(without):.1f} times as "
-        "long. `python benchmarks/sparse.py`."
+        f"long. `python benchmarks/sparse.py`.{since(record)}"
     )

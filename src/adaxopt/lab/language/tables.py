@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import drawn
+from adaxopt.lab import drawn, gpu_step
 from adaxopt.lab.gpt.studies import GPT
 from adaxopt.lab.grid import Grid
 from adaxopt.lab.handover import made_at, not_complete
@@ -106,7 +106,7 @@ def speeds(record: Record) -> str:
         table(("", "words a second", "ms a step (quartiles)", "of that the optimizer"), rows)
         + f"\n\nOne run alone on one {record['environment']['gpu']}, {record['words']:,} words of vocabulary, "
         f"{record['words_a_step']:,} words a step; medians of {record['rounds']} rounds of {record['steps']} steps, "
-        "rows in turn. `python benchmarks/language.py`."
+        f"rows in turn. `python benchmarks/language.py`.{gpu_step.since(record)}"
     )
 
 

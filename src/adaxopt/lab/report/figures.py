@@ -28,7 +28,7 @@ from adaxopt.lab.report.static import save_chart, save_charts
 from adaxopt.lab.store import EXPORT, read_export
 
 OWN = "adaxw"
-"""Pictures tasks compare the others with it, as their claims do."""
+"""What the tasks with pictures compare the others with, as their claims do."""
 
 
 def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> list[Path]:

@@ -137,14 +137,14 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "voc.lr-ratio",
-        "AdaX-W's best learning rate is about ten times AdamW's (appendix, step sizes)",
+        "AdaX-W's best learning rate is ten times AdamW's (appendix, step sizes)",
         "lr-ratio",
         ADAXW,
         ADAMW,
         "1e-5 against 1e-6",
         study="tuning",
         margin=4.0,
-        note="one seed; about: within a factor of 4, the step of an earlier plan of rates; those that were tried are "
-        "half a decade apart, and within one such step 3 times would not be ten",
+        note="one seed; the factor of 4 was the step of an earlier plan of rates; those that were tried are half a "
+        "decade apart, and one such step would allow 3.2 to 32",
     ),
 )
