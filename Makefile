@@ -80,10 +80,10 @@ bench: setup  ## CPU step time and memory beside torch's AdamW
 	$(BIN)/python benchmarks/lab.py
 
 docs: setup  ## write the tables of README.md and docs/ anew from records/
-	$(BIN)/python -m adaxopt.lab.report.figures
-	for part in cifar language imagenet voc; do $(BIN)/python -m adaxopt.lab.$$part.claims || exit 1; done
-	$(BIN)/python -m adaxopt.lab.theory.claims
-	$(BIN)/python -m adaxopt.lab.pages
+	$(BIN)/python -m adaxlab.report.figures
+	for part in cifar language imagenet voc; do $(BIN)/python -m adaxlab.$$part.claims || exit 1; done
+	$(BIN)/python -m adaxlab.theory.claims
+	$(BIN)/python -m adaxlab.pages
 
 # Only the files that have such tests: a GPU machine may have less installed than the others ask for.
 test-gpu:  ## the GPU part of the test suite (uses the python on the PATH when there is no .venv)

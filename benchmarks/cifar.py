@@ -20,10 +20,10 @@ import numpy as np
 import torch
 from gpu_measure import environment
 
-from adaxopt.lab.cifar import drive
-from adaxopt.lab.cifar.book import TABLE2
-from adaxopt.lab.cifar.feed import Images
-from adaxopt.lab.cifar.stack import Run
+from adaxlab.cifar import drive
+from adaxlab.cifar.book import TABLE2
+from adaxlab.cifar.feed import Images
+from adaxlab.cifar.stack import Run
 
 KINDS = ((8, "bf16"), (25, "bf16"), (8, "tf32"), (8, "fp32"), (1, "bf16"))
 

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from adaxopt.lab import environment, spec, train
-from adaxopt.lab.settings import Settings, choose_device
+from adaxlab import environment, spec, train
+from adaxlab.settings import Settings, choose_device
 
 BOUND = 0.15
 OPTIMIZERS = ("sgdm", "adamw", "adaxw")

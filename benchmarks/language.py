@@ -22,11 +22,11 @@ from typing import Any
 import torch
 from gpu_measure import environment
 
-from adaxopt.lab import optimizers
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.grid import Row
-from adaxopt.lab.language.studies import ENWIK8, ROWS
-from adaxopt.lab.tasks.language import Language
+from adaxlab import optimizers
+from adaxlab.errors import LabError
+from adaxlab.grid import Row
+from adaxlab.language.studies import ENWIK8, ROWS
+from adaxlab.tasks.language import Language
 
 TORCH = "torch SparseAdam and Adam"
 

@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from gpu_measure import environment
 
-from adaxopt.lab import optimizers
-from adaxopt.lab.grid import Row
-from adaxopt.lab.models.deeplab import deeplab
-from adaxopt.lab.tasks.voc import Voc
-from adaxopt.lab.voc.book import STUDIES
-from adaxopt.lab.voc.folders import LAYOUTS
-from adaxopt.lab.voc.measure import cross_entropy
+from adaxlab import optimizers
+from adaxlab.grid import Row
+from adaxlab.models.deeplab import deeplab
+from adaxlab.tasks.voc import Voc
+from adaxlab.voc.book import STUDIES
+from adaxlab.voc.folders import LAYOUTS
+from adaxlab.voc.measure import cross_entropy
 
 STUDY = STUDIES["camvid"]
 TASK = Voc(**STUDY.task_options)

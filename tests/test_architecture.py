@@ -13,7 +13,7 @@ from adaxopt.zoo import METHODS
 
 SOURCE = Path(__file__).parents[1] / "src" / "adaxopt"
 MATHEMATICS = ("memory", "rule", "zoo")
-LAYERS = {"lab": 4, "torch": 3, "jax": 3, "keras": 3, "zoo": 1, "rule": 1, "memory": 1}
+LAYERS = {"torch": 3, "jax": 3, "keras": 3, "zoo": 1, "rule": 1, "memory": 1}
 SHARED = 2
 """Any other file of the package: what several frameworks share, above the mathematics and below all of them."""
 FRAMEWORKS = ("torch", "numpy", "jax", "keras", "triton")
@@ -46,6 +46,7 @@ def test_imports_point_one_way(path):
     layer = 9 if parts[0] == "__init__" else LAYERS.get(parts[0], SHARED)
     for module in imports(path):
         names = module.split(".")
+        assert names[0] != "adaxlab", f"{path.name} imports {module}: the library does not know the lab"
         if names[0] != "adaxopt" or len(names) < 2 or names[1] not in LAYERS:
             continue
         below = LAYERS[names[1]]
@@ -78,7 +79,7 @@ def test_importing_the_mathematics_imports_no_framework(module):
 def test_importing_the_optimizers_imports_no_laboratory_and_prints_nothing():
     code = (
         "from adaxopt import AdaXW\n"
-        "names = ('adaxopt.lab', 'adaxopt.jax', 'jax', 'rich', 'tyro', 'altair')\n"
+        "names = ('adaxlab', 'adaxopt.jax', 'jax', 'rich', 'tyro', 'altair')\n"
         "bad = [m for m in sys.modules if m.startswith(names)]\n"
         "assert not bad, bad"
     )

@@ -136,7 +136,7 @@ def adax(cluster, out, *more, drop=()):
             "-W",
             "ignore",
             "-m",
-            "adaxopt.lab.cli",
+            "adaxlab.cli",
             *words,
             "--out",
             str(out),
@@ -162,7 +162,7 @@ def finish(process, code=0):
 
 def runs(out):
     """Everything of a store that does not tell time or place."""
-    from adaxopt.lab.store import load_runs
+    from adaxlab.store import load_runs
 
     timing = ("seconds", "step_seconds")
     return {
@@ -185,7 +185,7 @@ def here(nodes, tmp_path_factory):
 
 @feature("Ray", "adax compare --on ray: two nodes, the records of one machine")
 def test_two_nodes_find_what_one_machine_finds(nodes, here, tmp_path):
-    from adaxopt.lab.store import load_runs
+    from adaxlab.store import load_runs
 
     output, _ = finish(adax(nodes, tmp_path))
     assert "adaxw" in output
@@ -237,8 +237,8 @@ def test_a_killed_worker_costs_time_and_nothing_else(nodes, calm, tmp_path, shar
 
 def test_what_fails_on_a_node_is_named_and_not_called_lost(nodes):
     """Such as adaxopt that is not installed there, which Ray tells as an error of the task."""
-    from adaxopt.lab import cluster
-    from adaxopt.lab.errors import RunError
+    from adaxlab import cluster
+    from adaxlab.errors import RunError
 
     def run():
         raise ModuleNotFoundError("No module named 'adaxopt'")
@@ -269,8 +269,8 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, on, line):
 
 @feature("Ray", "one line where Ray is not installed")
 def test_without_ray_the_line_says_what_to_install(monkeypatch):
-    from adaxopt.lab import cluster
-    from adaxopt.lab.errors import LabError
+    from adaxlab import cluster
+    from adaxlab.errors import LabError
 
     monkeypatch.setitem(sys.modules, "ray", None)  # as Python has it for a package that cannot be found
     with pytest.raises(LabError) as error, cluster._connected(cluster.Cluster()):

@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
-from adaxopt.lab.imagenet import book, drive, studies
-from adaxopt.lab.imagenet.ranks import Ranks, joined
-from adaxopt.lab.imagenet.recipe import Recipe
-from adaxopt.lab.imagenet.train import Training
+from adaxlab.imagenet import book, drive, studies
+from adaxlab.imagenet.ranks import Ranks, joined
+from adaxlab.imagenet.recipe import Recipe
+from adaxlab.imagenet.train import Training
 
 RECIPE = Recipe(epochs=2, batch=7, size=16, stored=16, width=4)
 """Batches of 7, 7 and 4: the two processes have 4 and 3, 4 and 3, 2 and 2 pictures."""

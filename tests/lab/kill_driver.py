@@ -17,8 +17,8 @@ from pathlib import Path
 
 import torch
 
-from adaxopt.lab import environment, optimizers, spec, train
-from adaxopt.lab.settings import Settings
+from adaxlab import environment, optimizers, spec, train
+from adaxlab.settings import Settings
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 CASES = [("Tiny", "adaxw"), ("TinyLoader", "adaxw"), ("TinyDataset", "amsgradw"), ("Tiny", "torch:AdamW")]

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from adaxopt.lab.imagenet import cache, drive
-from adaxopt.lab.imagenet.feed import Feed, Resident
-from adaxopt.lab.imagenet.recipe import Recipe
+from adaxlab.imagenet import cache, drive
+from adaxlab.imagenet.feed import Feed, Resident
+from adaxlab.imagenet.recipe import Recipe
 
 CLASSES = ("n01443537", "n01629819", "n02002724")
 

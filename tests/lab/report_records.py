@@ -6,7 +6,7 @@ import math
 import random
 from pathlib import Path
 
-from adaxopt.lab.store import RunRecord
+from adaxlab.store import RunRecord
 
 LEVELS = {"sgdm": (0.1, 0.921), "adamw": (1e-3, 0.916), "amsgradw": (1e-3, 0.918), "adaxw": (5e-3, 0.926)}
 EPOCHS = 20

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from adaxopt.lab import best_lr
-from adaxopt.lab.store import RunRecord, export
+from adaxlab import best_lr
+from adaxlab.store import RunRecord, export
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from adaxopt.lab.cifar import claims, drive, guide, tables
-from adaxopt.lab.cifar.book import STUDIES, TABLE2
-from adaxopt.lab.cifar.claim import Claim
-from adaxopt.lab.cifar.later import LATER
-from adaxopt.lab.cifar.rules import CLAIMS
+from adaxlab.cifar import claims, drive, guide, tables
+from adaxlab.cifar.book import STUDIES, TABLE2
+from adaxlab.cifar.claim import Claim
+from adaxlab.cifar.later import LATER
+from adaxlab.cifar.rules import CLAIMS
 
 RECORDS = Path(__file__).parents[2] / "records"
 CPU = torch.device("cpu")
@@ -367,7 +367,7 @@ def test_a_study_cut_short_says_what_is_missing():
 
 def test_the_page_is_built_from_the_committed_records(tmp_path):
     pytest.importorskip("altair")
-    from adaxopt.lab.cifar.page import write
+    from adaxlab.cifar.page import write
 
     text = write(RECORDS, tmp_path / "cifar10.html").read_text()
     assert "adaxw" in text

@@ -14,18 +14,18 @@ import pytest
 import torch
 from cifar_sets import binary, make
 
-from adaxopt.lab.cifar import __main__ as bare
-from adaxopt.lab.cifar import drive, plan, studies
-from adaxopt.lab.cifar.adopt import adopt
-from adaxopt.lab.cifar.book import BEST, STUDIES, TABLE2, Row, Study
-from adaxopt.lab.cifar.feed import Images
-from adaxopt.lab.cifar.rules import CLAIMS
-from adaxopt.lab.cifar.stack import Recipe, Run, Stack
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.imagenet import book as imagenet
-from adaxopt.lab.imagenet.recipe import Recipe as ImageNetRecipe
-from adaxopt.lab.optimizers import build
-from adaxopt.lab.tasks.cifar10 import Cifar10, crop_and_flip, normalise
+from adaxlab.cifar import __main__ as bare
+from adaxlab.cifar import drive, plan, studies
+from adaxlab.cifar.adopt import adopt
+from adaxlab.cifar.book import BEST, STUDIES, TABLE2, Row, Study
+from adaxlab.cifar.feed import Images
+from adaxlab.cifar.rules import CLAIMS
+from adaxlab.cifar.stack import Recipe, Run, Stack
+from adaxlab.errors import LabError
+from adaxlab.imagenet import book as imagenet
+from adaxlab.imagenet.recipe import Recipe as ImageNetRecipe
+from adaxlab.optimizers import build
+from adaxlab.tasks.cifar10 import Cifar10, crop_and_flip, normalise
 
 RECORDS = Path(__file__).parents[2] / "records"
 CPU = torch.device("cpu")
@@ -350,7 +350,7 @@ def test_task_normalises_and_schedules():
     x = torch.full((1, 32, 32, 3), 255, dtype=torch.uint8)
     white = [(1 - 0.4914) / 0.2023, (1 - 0.4822) / 0.1994, (1 - 0.4465) / 0.2010]
     np.testing.assert_allclose(normalise(x)[0, :, 0, 0], white, rtol=1e-6)
-    from adaxopt.lab.schedule import factor
+    from adaxlab.schedule import factor
 
     f = factor(task.schedule, task.epochs * 391)
     assert [f(e * 391) for e in (0, 99, 100, 149, 150)] == pytest.approx([1, 1, 0.1, 0.1, 0.01])

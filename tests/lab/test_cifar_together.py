@@ -11,11 +11,11 @@ import pytest
 import torch
 from cifar_sets import binary, make
 
-from adaxopt.lab.cifar import drive, plan, shelf, studies
-from adaxopt.lab.cifar.book import STUDIES, TABLE2, adamw, adaxw, sgdm
-from adaxopt.lab.cifar.feed import Images
-from adaxopt.lab.cifar.stack import Recipe, Stack
-from adaxopt.lab.errors import StoreError
+from adaxlab.cifar import drive, plan, shelf, studies
+from adaxlab.cifar.book import STUDIES, TABLE2, adamw, adaxw, sgdm
+from adaxlab.cifar.feed import Images
+from adaxlab.cifar.stack import Recipe, Stack
+from adaxlab.errors import StoreError
 
 RECORDS = Path(__file__).parents[2] / "records"
 CPU = torch.device("cpu")

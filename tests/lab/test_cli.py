@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from adaxopt.lab import cli, options, reproduce, store
+from adaxlab import cli, options, reproduce, store
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 EXAMPLE = Path(__file__).parents[2] / "examples" / "two_spirals.py"
@@ -34,7 +34,7 @@ def launch(*words, **how):
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
     }
     return subprocess.Popen(
-        [sys.executable, "-m", "adaxopt.lab.cli", *map(str, words)],
+        [sys.executable, "-m", "adaxlab.cli", *map(str, words)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **how,
     )  # fmt: skip
 
@@ -304,7 +304,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path):
     (tmp_path / "tyro.py").write_text("raise ModuleNotFoundError('no tyro', name='tyro')\n")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
     done = subprocess.run(
-        [sys.executable, "-m", "adaxopt.lab.cli", "demo"], capture_output=True, text=True, env=environment
+        [sys.executable, "-m", "adaxlab.cli", "demo"], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 2
     assert done.stderr == (

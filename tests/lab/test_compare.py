@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from adaxopt.lab import compare, files, jobs, progress, stats, store, study, table, tune
-from adaxopt.lab.errors import Interrupted, LabError, StoreError
-from adaxopt.lab.settings import Settings
-from adaxopt.lab.signals import Stop
+from adaxlab import compare, files, jobs, progress, stats, store, study, table, tune
+from adaxlab.errors import Interrupted, LabError, StoreError
+from adaxlab.settings import Settings
+from adaxlab.signals import Stop
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from cifar_sets import LAYOUTS, make
 
-from adaxopt.lab import data
-from adaxopt.lab.data import cifar10
-from adaxopt.lab.errors import LabError
+from adaxlab import data
+from adaxlab.data import cifar10
+from adaxlab.errors import LabError
 
 SET = make()
 

@@ -13,16 +13,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from adaxopt.lab import grid, optimizers, reproduce, schedule, spec, task, train
-from adaxopt.lab.data import enwik8
-from adaxopt.lab.errors import Interrupted, LabError
-from adaxopt.lab.gpt import studies
-from adaxopt.lab.gpt.model import Attention, Decoder, Swiglu, rotate
-from adaxopt.lab.gpt.muon import MuonAdamW
-from adaxopt.lab.language import tables
-from adaxopt.lab.settings import Settings
-from adaxopt.lab.signals import Stop
-from adaxopt.lab.tasks.gpt import RandomWindows
+from adaxlab import grid, optimizers, reproduce, schedule, spec, task, train
+from adaxlab.data import enwik8
+from adaxlab.errors import Interrupted, LabError
+from adaxlab.gpt import studies
+from adaxlab.gpt.model import Attention, Decoder, Swiglu, rotate
+from adaxlab.gpt.muon import MuonAdamW
+from adaxlab.language import tables
+from adaxlab.settings import Settings
+from adaxlab.signals import Stop
+from adaxlab.tasks.gpt import RandomWindows
 
 SIZES = {"layers": 2, "width": 32, "heads": 2, "inner": 48, "context": 24}
 TINY = {**SIZES, "steps": 6, "batch": 4, "eval_bytes": 300}
@@ -407,8 +407,8 @@ def test_the_studies_are_known_and_load_when_they_are_asked_for(tmp_path):
     with pytest.raises(LabError, match="unknown override of study gpt 'colour'"):
         reproduce.run("gpt", tmp_path, {"colour": 1})
     code = (
-        "import sys, adaxopt.lab.reproduce\n"
-        "assert not [m for m in sys.modules if m.startswith(('adaxopt.lab.gpt', 'adaxopt.lab.language', 'tyro'))]"
+        "import sys, adaxlab.reproduce\n"
+        "assert not [m for m in sys.modules if m.startswith(('adaxlab.gpt', 'adaxlab.language', 'tyro'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -418,13 +418,13 @@ def test_on_a_bare_machine_an_error_is_one_line_and_the_end_of_the_time_is_said(
 ):
     words = ["gpt", "gpt", "--data", str(tmp_path / "nowhere"), "--out", str(tmp_path)]
     monkeypatch.setattr("sys.argv", words)
-    assert grid.main(studies.run, studies.NAMES, "adaxopt.lab.gpt") == 2
+    assert grid.main(studies.run, studies.NAMES, "adaxlab.gpt") == 2
     said = capsys.readouterr().err
-    assert said.startswith("adaxopt.lab.gpt: ")
+    assert said.startswith("adaxlab.gpt: ")
     assert "no such file or folder" in said
     assert said.count("\n") == 1
     monkeypatch.setattr("sys.argv", words)
-    assert grid.main(lambda *args, **options: False, studies.NAMES, "adaxopt.lab.gpt") == 3
+    assert grid.main(lambda *args, **options: False, studies.NAMES, "adaxlab.gpt") == 3
     assert "the same command goes on" in capsys.readouterr().err
 
 

@@ -10,13 +10,13 @@ import text_sets
 import torch
 import voc_sets
 
-from adaxopt.lab import grid, handover, store
-from adaxopt.lab.errors import Interrupted, LabError, StoreError
-from adaxopt.lab.language import studies
-from adaxopt.lab.models.deeplab import deeplab
-from adaxopt.lab.settings import Settings
-from adaxopt.lab.tasks.voc import digest
-from adaxopt.lab.voc import studies as voc
+from adaxlab import grid, handover, store
+from adaxlab.errors import Interrupted, LabError, StoreError
+from adaxlab.language import studies
+from adaxlab.models.deeplab import deeplab
+from adaxlab.settings import Settings
+from adaxlab.tasks.voc import digest
+from adaxlab.voc import studies as voc
 
 SMALL = {
     "text": "folder",

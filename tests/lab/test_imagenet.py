@@ -17,15 +17,15 @@ import torch.nn.functional as F
 from picture_sets import SMALL, resident, small
 from PIL import Image
 
-from adaxopt.lab import spec, task, train
-from adaxopt.lab.cifar import order
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.imagenet import augment, book, cache
-from adaxopt.lab.imagenet.feed import Feed, Mapped, Resident, hold_out
-from adaxopt.lab.imagenet.ranks import Ranks
-from adaxopt.lab.imagenet.recipe import Recipe
-from adaxopt.lab.imagenet.train import Training
-from adaxopt.lab.models.imagenet import GroupedBatchNorm2d, resnet, seeded
+from adaxlab import spec, task, train
+from adaxlab.cifar import order
+from adaxlab.errors import LabError
+from adaxlab.imagenet import augment, book, cache
+from adaxlab.imagenet.feed import Feed, Mapped, Resident, hold_out
+from adaxlab.imagenet.ranks import Ranks
+from adaxlab.imagenet.recipe import Recipe
+from adaxlab.imagenet.train import Training
+from adaxlab.models.imagenet import GroupedBatchNorm2d, resnet, seeded
 
 CPU = torch.device("cpu")
 ALONE = Ranks(CPU)
@@ -143,7 +143,7 @@ def test_a_grouped_norm_has_the_statistics_of_each_part():
     ],
 )
 def test_examples_in_docstrings_run(name):
-    result = doctest.testmod(importlib.import_module(f"adaxopt.lab.{name}"))
+    result = doctest.testmod(importlib.import_module(f"adaxlab.{name}"))
     assert result.attempted > 0
     assert result.failed == 0
 

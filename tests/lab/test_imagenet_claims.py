@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from adaxopt.lab.imagenet import book, claims, page, studies, tables
-from adaxopt.lab.imagenet.recipe import Recipe
-from adaxopt.lab.imagenet.rules import CLAIMS, PAPER_LR, Claim, failed
-from adaxopt.lab.study import TUNE_SEED
+from adaxlab.imagenet import book, claims, page, studies, tables
+from adaxlab.imagenet.recipe import Recipe
+from adaxlab.imagenet.rules import CLAIMS, PAPER_LR, Claim, failed
+from adaxlab.study import TUNE_SEED
 
 ROOT = Path(__file__).parents[2]
 
@@ -98,7 +98,7 @@ def test_verdicts(claim, a, b, verdict, ours):
         ([3.09, 3.09, 3.09, 9.0], [3.0, 3.0, 3.0], "held", "mean 3.09 ms / 3.00 ms"),
         ([3.0, 3.0], [3.0, 3.0], "undecided", "2 rounds, fewer than 3 decide nothing"),
         ([3.0] * 9, [3.0], "undecided", "1 rounds, fewer than 3 decide nothing"),
-        ([3.0] * 9, [], "undecided", "not run (python -m adaxopt.lab.imagenet speed)"),
+        ([3.0] * 9, [], "undecided", "not run (python -m adaxlab.imagenet speed)"),
     ],
 )
 def test_time_is_judged_by_rounds_in_turn(tmp_path, a, b, verdict, ours):

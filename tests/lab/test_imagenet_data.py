@@ -16,11 +16,11 @@ import pytest
 from picture_sets import CLASSES, LAYOUTS, encoded, image_folder, make, put, tiny
 from PIL import Image
 
-from adaxopt.lab import data as data_sets
-from adaxopt.lab.data import imagefolder, tiny_imagenet
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.imagenet import __main__ as command
-from adaxopt.lab.imagenet import cache, decode, pack, source
+from adaxlab import data as data_sets
+from adaxlab.data import imagefolder, tiny_imagenet
+from adaxlab.errors import LabError
+from adaxlab.imagenet import __main__ as command
+from adaxlab.imagenet import cache, decode, pack, source
 
 SET = make()
 SIZE = 16

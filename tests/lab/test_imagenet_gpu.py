@@ -8,12 +8,12 @@ import pytest
 import torch
 from picture_sets import make, tiny
 
-from adaxopt.lab.cifar import order
-from adaxopt.lab.imagenet import augment, book, cache, drive, speed
-from adaxopt.lab.imagenet.feed import Feed, Mapped, Resident
-from adaxopt.lab.imagenet.ranks import Ranks
-from adaxopt.lab.imagenet.recipe import Recipe
-from adaxopt.lab.imagenet.train import Training
+from adaxlab.cifar import order
+from adaxlab.imagenet import augment, book, cache, drive, speed
+from adaxlab.imagenet.feed import Feed, Mapped, Resident
+from adaxlab.imagenet.ranks import Ranks
+from adaxlab.imagenet.recipe import Recipe
+from adaxlab.imagenet.train import Training
 
 pytestmark = [
     pytest.mark.gpu,
@@ -78,7 +78,7 @@ def test_a_graph_is_captured_while_pictures_are_read_ahead(found):
 
 
 def test_a_graph_goes_on_from_a_checkpoint(found, monkeypatch):
-    monkeypatch.setattr("adaxopt.lab.imagenet.train.LOOK", 1)
+    monkeypatch.setattr("adaxlab.imagenet.train.LOOK", 1)
     whole, cut = trained(found, "adaxw", True), trained(found, "adaxw", True, cut=9)
     assert cut._graph is not None
     assert whole.step == cut.step

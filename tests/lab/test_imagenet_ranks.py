@@ -17,8 +17,8 @@ import imagenet_ranks
 import torch
 from picture_sets import make, tiny
 
-from adaxopt.lab.imagenet import book, cache, drive
-from adaxopt.lab.imagenet.train import Training
+from adaxlab.imagenet import book, cache, drive
+from adaxlab.imagenet.train import Training
 
 HERE = Path(__file__).parent
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from picture_sets import SMALL, resident, small
 
-from adaxopt.lab.imagenet import __main__ as command
-from adaxopt.lab.imagenet import book, claims, drive, speed, tables
-from adaxopt.lab.imagenet.feed import Feed
-from adaxopt.lab.imagenet.ranks import Ranks
-from adaxopt.lab.imagenet.train import WARM, Training
+from adaxlab.imagenet import __main__ as command
+from adaxlab.imagenet import book, claims, drive, speed, tables
+from adaxlab.imagenet.feed import Feed
+from adaxlab.imagenet.ranks import Ranks
+from adaxlab.imagenet.train import WARM, Training
 
 CPU = torch.device("cpu")
 ALONE = Ranks(CPU)
@@ -157,7 +157,7 @@ def test_no_rounds_are_rounds_that_were_not_measured(tmp_path):
     put(tmp_path, found)
     assert tables.speed(tmp_path).endswith("torch 2. Methods in turn: not measured.")
     judged = {row["id"]: row for row in claims.all_claims(tmp_path / "records")}["imagenet.runtime"]
-    assert (judged["ours"], judged["n"]) == ("not run (python -m adaxopt.lab.imagenet speed)", 0)
+    assert (judged["ours"], judged["n"]) == ("not run (python -m adaxlab.imagenet speed)", 0)
 
 
 def arguments(folder, out):

@@ -17,13 +17,13 @@ import pytest
 import torch
 from picture_sets import SMALL, make, small, tiny
 
-from adaxopt.lab.cifar.stack import Recipe as CifarRecipe
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.imagenet import __main__ as command
-from adaxopt.lab.imagenet import book, drive, studies
-from adaxopt.lab.imagenet.recipe import Recipe
-from adaxopt.lab.imagenet.train import Training
-from adaxopt.lab.schedule import factor
+from adaxlab.cifar.stack import Recipe as CifarRecipe
+from adaxlab.errors import LabError
+from adaxlab.imagenet import __main__ as command
+from adaxlab.imagenet import book, drive, studies
+from adaxlab.imagenet.recipe import Recipe
+from adaxlab.imagenet.train import Training
+from adaxlab.schedule import factor
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -60,7 +60,7 @@ def test_the_recipe_is_the_papers():
 
 
 def test_names_are_the_same_everywhere():
-    from adaxopt.lab import reproduce
+    from adaxlab import reproduce
 
     assert tuple(book.STUDIES) == command.STUDIES
     assert set(studies.NAMES) == {name for name in reproduce.STUDIES if name.startswith("imagenet/")}
@@ -175,9 +175,9 @@ def test_a_study_has_one_writer(folder, tmp_path, monkeypatch, capsys):
 
 SECOND = """
 import sys
-from adaxopt.lab.errors import Busy
-from adaxopt.lab.imagenet import book, studies
-from adaxopt.lab.imagenet.recipe import Recipe
+from adaxlab.errors import Busy
+from adaxlab.imagenet import book, studies
+from adaxlab.imagenet.recipe import Recipe
 from dataclasses import replace
 book.STUDIES["tiny"] = replace(book.TINY, recipe=Recipe(epochs=1, batch=7, size=16, stored=16, width=4))
 try:
@@ -263,8 +263,8 @@ import os
 import signal
 import sys
 from dataclasses import replace
-from adaxopt.lab.imagenet import book, studies
-from adaxopt.lab.imagenet.recipe import Recipe
+from adaxlab.imagenet import book, studies
+from adaxlab.imagenet.recipe import Recipe
 import torch
 torch.set_num_threads(1)
 study = replace(book.TINY, rows=book.TINY.rows[3:4], recipe=Recipe(**eval(sys.argv[3])))

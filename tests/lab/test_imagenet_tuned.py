@@ -11,10 +11,10 @@ import pytest
 import torch
 from picture_sets import SMALL, small
 
-from adaxopt.lab import catalogue
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.imagenet import book, drive, studies
-from adaxopt.lab.imagenet.ranks import Ranks
+from adaxlab import catalogue
+from adaxlab.errors import LabError
+from adaxlab.imagenet import book, drive, studies
+from adaxlab.imagenet.ranks import Ranks
 
 
 @pytest.fixture(scope="module")

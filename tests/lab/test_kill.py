@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from adaxopt.lab import store
+from adaxlab import store
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 TIMES = {"seconds", "step_seconds", "loop_seconds", "sessions"}

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from adaxopt.lab import stats
-from adaxopt.lab.errors import LabError
+from adaxlab import stats
+from adaxlab.errors import LabError
 
 # Two-sided tables of Student's t, to the digits printed there.
 TABLE = [

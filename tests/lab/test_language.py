@@ -16,11 +16,11 @@ import torch
 from torch.nn import functional as F
 
 import adaxopt
-from adaxopt.lab import spec, task, train
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.language.model import Language
-from adaxopt.lab.language.sampler import Sampler, inclusion, log_uniform
-from adaxopt.lab.language.softmax import Output, sampled_loss
+from adaxlab import spec, task, train
+from adaxlab.errors import LabError
+from adaxlab.language.model import Language
+from adaxlab.language.sampler import Sampler, inclusion, log_uniform
+from adaxlab.language.softmax import Output, sampled_loss
 
 SMALL = {"batch": 4, "bptt": 5, "embedding": 8, "hidden": 12, "projection": 6, "samples": 16}
 

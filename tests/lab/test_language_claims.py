@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from adaxopt.lab import claims as shared
-from adaxopt.lab.language import claims, studies, tables
+from adaxlab import claims as shared
+from adaxlab.language import claims, studies, tables
 
 RECORDS = Path(__file__).parents[2] / "records"
 
@@ -93,10 +93,10 @@ def test_outcomes(rule, margin, interval, want):
 
 
 def test_the_committed_file_is_what_the_records_give(tmp_path, capsys):
-    command = ("language", "adaxopt.lab.language.claims", claims.all_claims)
+    command = ("language", "adaxlab.language.claims", claims.all_claims)
     assert shared.command(*command, ["--records", str(RECORDS), "--check"]) == 0
     assert shared.command(*command, ["--records", str(tmp_path), "--check"]) == 1
-    assert "run python -m adaxopt.lab.language.claims" in capsys.readouterr().err
+    assert "run python -m adaxlab.language.claims" in capsys.readouterr().err
     assert shared.command(*command, ["--records", str(tmp_path)]) == 0
     assert len(json.loads((tmp_path / "claims" / "language.json").read_text())) == 2 * len(claims.CLAIMS)
 

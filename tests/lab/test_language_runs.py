@@ -15,12 +15,12 @@ import pytest
 import text_sets
 import torch
 
-from adaxopt.lab import grid, spec, task, train
-from adaxopt.lab.data import text
-from adaxopt.lab.errors import Interrupted, LabError
-from adaxopt.lab.language import beginnings, studies, tables, wakers
-from adaxopt.lab.settings import Settings
-from adaxopt.lab.signals import Stop
+from adaxlab import grid, spec, task, train
+from adaxlab.data import text
+from adaxlab.errors import Interrupted, LabError
+from adaxlab.language import beginnings, studies, tables, wakers
+from adaxlab.settings import Settings
+from adaxlab.signals import Stop
 
 SMALL = {"batch": 4, "bptt": 5, "embedding": 8, "hidden": 12, "projection": 6, "samples": 16}
 
@@ -119,7 +119,7 @@ def test_the_first_update_of_a_late_word_is_as_large_as_the_gain_says(name, opti
 
 def test_late_words_are_recorded_and_drawn(tmp_path):
     pytest.importorskip("altair")
-    from adaxopt.lab.language import figures
+    from adaxlab.language import figures
 
     new = [f"the u{i} of a" for i in range(3000)]  # a new word in every sentence
     for split, lines in (("train", new), ("valid", new[:5]), ("test", new[:5])):
@@ -269,7 +269,7 @@ def test_the_largest_lr_that_does_not_break():
         ("sgdm", 0.0, "0.1 (edge)"),
         ("nosadam", 0.1, "0.1 (edge), c 0.1"),
         ("adaxw@b2T=1", 5e-4, "0.1 (edge), b2 0.0005"),
-        ("adaxopt.lab.gpt.muon:MuonAdamW", 0.95, "0.1 (edge), b2 0.95"),
+        ("adaxlab.gpt.muon:MuonAdamW", 0.95, "0.1 (edge), b2 0.95"),
     ],
 )
 def test_a_rows_settings_in_the_methods_own_words(optimizer, second, expected):
@@ -358,7 +358,7 @@ def test_from_the_command_line(tmp_path):
         *sizes,
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "adaxopt.lab.cli", *command, "--device", "cpu"], capture_output=True, text=True
+        [sys.executable, "-m", "adaxlab.cli", *command, "--device", "cpu"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert "adax" in done.stdout
@@ -380,6 +380,6 @@ def test_from_the_command_line(tmp_path):
     ],
 )
 def test_examples_in_docstrings(name):
-    result = doctest.testmod(importlib.import_module(f"adaxopt.lab.{name}"))
+    result = doctest.testmod(importlib.import_module(f"adaxlab.{name}"))
     assert result.failed == 0
     assert result.attempted > 0

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import text_sets
 
-from adaxopt.lab import task
-from adaxopt.lab.data import enwik8, ptb, text
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.language.windows import Windows
+from adaxlab import task
+from adaxlab.data import enwik8, ptb, text
+from adaxlab.errors import LabError
+from adaxlab.language.windows import Windows
 
 SMALL = {"batch": 4, "bptt": 5, "embedding": 8, "hidden": 12, "projection": 6, "samples": 16}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from adaxopt.lab import memories
-from adaxopt.lab.cifar.drive import records
-from adaxopt.lab.voc import claims as segmentation
+from adaxlab import memories
+from adaxlab.cifar.drive import records
+from adaxlab.voc import claims as segmentation
 
 RECORDS = Path(__file__).parents[2] / "records"
 

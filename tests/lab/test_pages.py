@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adaxopt.lab import pages
+from adaxlab import pages
 
 ROOT = Path(__file__).resolve().parents[2]
 

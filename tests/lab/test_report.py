@@ -16,9 +16,9 @@ pytest.importorskip("vl_convert", reason="the report needs vl-convert-python: pi
 import altair as alt
 from report_records import EPOCHS, LEVELS, own_figure, record, study
 
-from adaxopt.lab import stats
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.report import (
+from adaxlab import stats
+from adaxlab.errors import LabError
+from adaxlab.report import (
     charts,
     command,
     embed,
@@ -28,8 +28,8 @@ from adaxopt.lab.report import (
     tables,
     write_report,
 )
-from adaxopt.lab.report.page import render
-from adaxopt.lab.store import RunRecord
+from adaxlab.report.page import render
+from adaxlab.store import RunRecord
 
 # -- numbers --------------------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ def test_tuning_alone_makes_a_report():
     ],
 )
 def test_ticks_of_logarithmic_axes(values, ticks):
-    from adaxopt.lab.report.encoding import log_ticks
+    from adaxlab.report.encoding import log_ticks
 
     assert log_ticks(values) == pytest.approx(ticks)
 
@@ -354,9 +354,9 @@ def test_unfinished_and_bare_records(tmp_path):
 def test_the_command_on_the_page_makes_the_same_runs(tune):
     """Parsed by the real command line, it gives the specifications that the records hold."""
     tyro = pytest.importorskip("tyro")
-    from adaxopt.lab import options
-    from adaxopt.lab.commands import Compare
-    from adaxopt.lab.study import Study
+    from adaxlab import options
+    from adaxlab.commands import Compare
+    from adaxlab.study import Study
 
     asked = Study(
         task="digits",

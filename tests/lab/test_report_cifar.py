@@ -14,12 +14,12 @@ pytest.importorskip("altair", reason="the report needs altair: pip install 'adax
 
 from report_records import cifar_line, own_figure, record
 
-from adaxopt.lab.cifar.book import STUDIES
-from adaxopt.lab.cifar.sections import PICTURES, WORDS
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.report import charts, command, embed, figures, series, tables, trace
-from adaxopt.lab.report.cifar import load, read
-from adaxopt.lab.report.page import render
+from adaxlab.cifar.book import STUDIES
+from adaxlab.cifar.sections import PICTURES, WORDS
+from adaxlab.errors import LabError
+from adaxlab.report import charts, command, embed, figures, series, tables, trace
+from adaxlab.report.cifar import load, read
+from adaxlab.report.page import render
 
 RECORDS = Path(__file__).parents[2] / "records" / "cifar10"
 

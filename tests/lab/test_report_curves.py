@@ -13,10 +13,10 @@ pytest.importorskip("vl_convert", reason="the report needs vl-convert-python: pi
 
 from report_records import cifar_line, record, study
 
-from adaxopt.lab.report import charts, command, figures, names, palette, save_static, series, tables
-from adaxopt.lab.report.cifar import _run
-from adaxopt.lab.report.page import render
-from adaxopt.lab.store import RunRecord
+from adaxlab.report import charts, command, figures, names, palette, save_static, series, tables
+from adaxlab.report.cifar import _run
+from adaxlab.report.page import render
+from adaxlab.store import RunRecord
 from adaxopt.zoo import METHODS
 
 
@@ -250,7 +250,7 @@ def test_marks_at_one_rate_are_piled_from_the_edge(higher):
         ("torch:NAdam", {}, "NAdam"),
         ("adaxw@b2=1e-4", {}, "AdaX-W, b2 = 1e-4"),
         ("adaxw@b2T=50, lr=0.1", {}, "AdaX-W, b2·T = 50, lr = 0.1"),
-        ("adaxopt.lab.gpt.muon:MuonAdamW", {}, "MuonAdamW"),
+        ("adaxlab.gpt.muon:MuonAdamW", {}, "MuonAdamW"),
     ],
 )
 def test_titles(label, options, title):

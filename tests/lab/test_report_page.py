@@ -14,7 +14,7 @@ pytest.importorskip("vl_convert", reason="the report needs vl-convert-python: pi
 from PIL import Image
 from report_records import LEVELS, own_figure, record, study
 
-from adaxopt.lab.report import embed, palette, write_report
+from adaxlab.report import embed, palette, write_report
 from adaxopt.zoo import METHODS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from adaxopt.lab.report import palette, theme
+from adaxlab.report import palette, theme
 from adaxopt.zoo import METHODS
 
 # Machado, Oliveira and Fernandes 2009, severity 1.0.

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("altair", reason="the report needs altair: pip install 'adaxopt[lab]'")
 
-from adaxopt.lab import gpu_step
-from adaxopt.lab.report import speed, static
+from adaxlab import gpu_step
+from adaxlab.report import speed, static
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,17 +15,17 @@ pytest.importorskip("vl_convert", reason="the report needs vl-convert-python: pi
 from PIL import Image
 from report_records import LEVELS, own_figure, study
 
-from adaxopt.lab import store
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.report import (
+from adaxlab import store
+from adaxlab.errors import LabError
+from adaxlab.report import (
     figures,
     palette,
     save_static,
     static,
 )
-from adaxopt.lab.report.names import TITLES, titles
-from adaxopt.lab.report.page import render
-from adaxopt.lab.store import RunRecord
+from adaxlab.report.names import TITLES, titles
+from adaxlab.report.page import render
+from adaxlab.store import RunRecord
 
 
 def test_static_pictures(tmp_path):

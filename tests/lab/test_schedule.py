@@ -7,8 +7,8 @@ import warnings
 import pytest
 import torch
 
-from adaxopt.lab import options, schedule
-from adaxopt.lab.errors import LabError
+from adaxlab import options, schedule
+from adaxlab.errors import LabError
 
 T = 40
 lr_scheduler = torch.optim.lr_scheduler

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from adaxopt.lab import files, spec, store, train
-from adaxopt.lab.errors import StoreError
+from adaxlab import files, spec, store, train
+from adaxlab.errors import StoreError
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 

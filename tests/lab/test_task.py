@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from adaxopt.lab import batches, optimizers, spec, task, train
-from adaxopt.lab.errors import LabError, RunError
+from adaxlab import batches, optimizers, spec, task, train
+from adaxlab.errors import LabError, RunError
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 
@@ -241,8 +241,8 @@ def test_a_metric_of_the_wrong_shape_is_refused(tmp_path):
         "        out = model(x)\n"
         "        return torch.nn.functional.cross_entropy(out, y), out.argmax(1, keepdim=True) == y\n"
     )
-    from adaxopt.lab import spec, train
-    from adaxopt.lab.errors import RunError
+    from adaxlab import spec, train
+    from adaxlab.errors import RunError
 
     given = spec.make(
         study="s", task=f"{file}:Wrong", optimizer="adamw", options={}, epochs=1, batch_size=8, seed=0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from adaxopt.lab.theory import claims
-from adaxopt.lab.theory.cli import STUDIES
+from adaxlab.theory import claims
+from adaxlab.theory.cli import STUDIES
 
 ROOT = Path(__file__).parents[2]
 HELD, NOT = "held", "not held"
@@ -55,7 +55,7 @@ def test_the_committed_records_say_the_same(name):
 
 def test_the_page_is_what_the_records_give():
     page = (ROOT / "docs/claims.md").read_text()
-    assert page == claims.page(ROOT / "records"), "run `python -m adaxopt.lab.theory.claims`"
+    assert page == claims.page(ROOT / "records"), "run `python -m adaxlab.theory.claims`"
 
 
 def test_every_claim_is_complete_and_linked():

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from adaxopt.lab import batches, loop, optimizers, schedule, spec, task, train
-from adaxopt.lab.errors import Busy, Interrupted, LabError, StoreError
-from adaxopt.lab.settings import Settings, choose_device
-from adaxopt.lab.signals import Stop, listening
-from adaxopt.lab.store import RunFolder
+from adaxlab import batches, loop, optimizers, schedule, spec, task, train
+from adaxlab.errors import Busy, Interrupted, LabError, StoreError
+from adaxlab.settings import Settings, choose_device
+from adaxlab.signals import Stop, listening
+from adaxlab.store import RunFolder
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 TIMES = {"seconds", "step_seconds", "loop_seconds", "sessions"}

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import voc_sets
 
-from adaxopt.lab import data
-from adaxopt.lab.data import camvid, resnet50
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.store import RunRecord
-from adaxopt.lab.voc import book, claims, rules, tables
-from adaxopt.lab.voc.book import ADAMW, ADAXW, SGDM
+from adaxlab import data
+from adaxlab.data import camvid, resnet50
+from adaxlab.errors import LabError
+from adaxlab.store import RunRecord
+from adaxlab.voc import book, claims, rules, tables
+from adaxlab.voc.book import ADAMW, ADAXW, SGDM
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.models import deeplab as model
-from adaxopt.lab.models.deeplab import BLOCKS, RATES, STYLES, Backbone, between, deeplab
-from adaxopt.lab.voc import weights
+from adaxlab.errors import LabError
+from adaxlab.models import deeplab as model
+from adaxlab.models.deeplab import BLOCKS, RATES, STYLES, Backbone, between, deeplab
+from adaxlab.voc import weights
 
 TINY = dict(blocks=BLOCKS["tiny"], width=8)
 
@@ -376,7 +376,7 @@ def test_a_file_that_would_run_code_or_is_damaged_is_not_opened(tmp_path, capsys
 
 
 def test_examples():
-    from adaxopt.lab.voc import measure
+    from adaxlab.voc import measure
 
     for module in (model, weights, measure):
         result = doctest.testmod(module, extraglobs={"torch": torch})

@@ -11,11 +11,11 @@ import voc_sets
 from PIL import Image
 from torch.nn import functional as F
 
-from adaxopt.lab.errors import LabError
-from adaxopt.lab.tasks.voc import Voc
-from adaxopt.lab.voc import folders, measure, pictures
-from adaxopt.lab.voc.crops import RandomCrops, crop
-from adaxopt.lab.voc.pictures import VOID
+from adaxlab.errors import LabError
+from adaxlab.tasks.voc import Voc
+from adaxlab.voc import folders, measure, pictures
+from adaxlab.voc.crops import RandomCrops, crop
+from adaxlab.voc.pictures import VOID
 
 
 def read(root, on_error="raise"):

@@ -12,16 +12,16 @@ import torch
 import voc_sets
 from torch._dynamo.utils import counters
 
-from adaxopt.lab import optimizers, randomness, spec, store, train
-from adaxopt.lab import task as tasks
-from adaxopt.lab.errors import Interrupted, LabError
-from adaxopt.lab.loop import fingerprint
-from adaxopt.lab.settings import Settings
-from adaxopt.lab.signals import Stop
-from adaxopt.lab.voc import __main__ as command
-from adaxopt.lab.voc import book, rules, studies, tables
-from adaxopt.lab.voc.book import ADAMW, ADAXW, AMSGRADW, SGDM
-from adaxopt.lab.voc.pictures import VOID
+from adaxlab import optimizers, randomness, spec, store, train
+from adaxlab import task as tasks
+from adaxlab.errors import Interrupted, LabError
+from adaxlab.loop import fingerprint
+from adaxlab.settings import Settings
+from adaxlab.signals import Stop
+from adaxlab.voc import __main__ as command
+from adaxlab.voc import book, rules, studies, tables
+from adaxlab.voc.book import ADAMW, ADAXW, AMSGRADW, SGDM
+from adaxlab.voc.pictures import VOID
 
 SMALL = {"backbone": "tiny", "batch": 2, "crop": 33, "steps": 4}
 ROOT = Path(__file__).parents[2]

@@ -1,0 +1,131 @@
+"""The lr that was best for Adam(W) and for AdaX(-W) in every study that tried several: a part of the guide.
+
+A row says how many tries each method had. A best lr at the edge of those tried is marked: a wider search might
+have gone on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adaxlab import markdown
+from adaxlab.cifar.claims import diverged
+from adaxlab.cifar.drive import records
+from adaxlab.imagenet.book import scores
+from adaxlab.imagenet.rules import failed
+from adaxlab.voc import claims as segmentation
+from adaxlab.voc.book import ADAMW, ADAXW
+
+Scores = Mapping[float, float | None]
+
+
+class Line(NamedTuple):
+    """One task: what is better (higher or lower scores), and the scores by lr."""
+
+    task: str
+    higher: bool
+    adam: Scores
+    adax: Scores
+
+
+def best(scores: Scores, higher: bool) -> tuple[float | None, bool]:
+    """The best lr (None: all diverged), and whether it is at the edge of those tried; a run that diverged has no score.
+
+    >>> best({1e-3: 2.0, 1e-2: 1.5, 1e-1: None}, higher=False)
+    (0.01, False)
+    """
+    ended = {lr: score for lr, score in scores.items() if score is not None}
+    if not ended:
+        return None, False
+    found = (max if higher else min)(ended, key=lambda lr: ended[lr])
+    return found, found in (min(scores), max(scores))
+
+
+def table(root: Path) -> str:
+    """One row a task, AdaX's best lr over Adam's in the last column."""
+    found = [line for line in _all(root) if line.adam and line.adax]
+    if not found:
+        return "*Not run yet (`adax reproduce` lists the studies).*"
+    rows = []
+    for line in found:
+        adam, adax = best(line.adam, line.higher), best(line.adax, line.higher)
+        count = [len(line.adam), len(line.adax)]
+        tried = f"{count[0]} each" if count[0] == count[1] else f"{count[0]} and {count[1]}"
+        ratio = f"{adax[0] / adam[0]:.2g}" if adam[0] and adax[0] else ""
+        rows.append((line.task, tried, _cell(*adam), _cell(*adax), ratio))
+    text = markdown.table(
+        ("task", "tried", "Adam's or AdamW's best", "AdaX's or AdaX-W's best", "ratio"), rows
+    )
+    return text + ("\n\n\\* at the edge of those tried." if "* |" in text else "")
+
+
+def _cell(lr: float | None, edge: bool) -> str:
+    return "all diverged" if lr is None else f"{lr:g}{'*' * edge}"
+
+
+def _all(root: Path) -> Iterator[Line]:
+    yield from _small(root / "first_lr.json")
+    yield from _pictures(
+        root / "cifar10" / "tuning.jsonl", "[CIFAR-10](cifar10.md#tuning), ResNet-20, b2 = 1e-4", diverged
+    )
+    yield from _pictures(
+        root / "imagenet" / "tuning.jsonl",
+        "[Tiny-ImageNet](imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike), ResNet-18, b2·T = 0.78",
+        failed,
+    )
+    yield from _pictures(
+        root / "imagenet" / "tuning.jsonl",
+        "[Tiny-ImageNet](imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike), ResNet-18, b2·T = 50",
+        failed,
+        "adaxw-b2T50",
+    )
+    yield _segmentation(root)
+    for text, of in {"ptb": "Penn Treebank", "enwik8": "words of enwik8"}.items():
+        for b, row in {3: "adax@b2T=3", 35: "adax"}.items():
+            task = f"[{of}](language.md), LSTM, b2·T = {b}"
+            yield from _grid(root / "language" / f"{text}.json", task, "adam", row)
+    for b in (1, 3, 10, 30):
+        task = f"[bytes of enwik8](gpt.md), transformer, b2·T = {b}"
+        yield from _grid(root / "gpt" / "gpt.json", task, "adamw", f"adaxw@b2T={b}")
+
+
+def _small(path: Path) -> Iterator[Line]:
+    rows = json.loads(path.read_text())["rows"] if path.is_file() else []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        mine = [row for row in rows if row["task"] == task]
+        means = [
+            {r["lr"]: None if r["diverged"] else r["mean"] for r in mine if r["optimizer"] == name}
+            for name in ("adamw", "adaxw")
+        ]
+        yield Line(
+            f"[`{task}`](migrating.md#which-lr-to-start-from), b2·T = 2", mine[0]["higher_is_better"], *means
+        )
+
+
+def _pictures(
+    path: Path, task: str, lost: Callable[[Mapping[str, Any]], bool], ours: str = "adaxw"
+) -> Iterator[Line]:
+    lines = records(path)
+    adam, adax = (
+        {lr: None if score == -math.inf else score for lr, score in scores(lines, method, lost).items()}
+        for method in ("adamw", ours)
+    )
+    yield Line(task, True, adam, adax)
+
+
+def _segmentation(root: Path) -> Line:
+    runs = segmentation.records("tuning", root)
+    adam, adax = (segmentation.trials(runs, row) for row in (ADAMW, ADAXW))
+    return Line(
+        "[CamVid](voc.md#with-equal-tuning-budgets-a-stand-in), ResNet-50, b2·T = 2", True, adam, adax
+    )
+
+
+def _grid(path: Path, task: str, adam: str, adax: str) -> Iterator[Line]:
+    if path.is_file():
+        rows = {row["optimizer"]: dict(row["trials"]) for row in json.loads(path.read_text())["rows"]}
+        yield Line(task, False, rows.get(adam, {}), rows.get(adax, {}))

@@ -1,0 +1,55 @@
+"""What the CIFAR-10 studies tell a person who chooses hyper-parameters: a part of docs/hyperparameters.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adaxlab import stats
+from adaxlab.cifar import tables
+from adaxlab.cifar.book import STUDIES
+from adaxlab.cifar.drive import records
+from adaxlab.claims import LEAST
+
+VARIED = {"lr": "lr", "beta1": "b1", "beta2": "b2", "epsilon": "eps"}
+"""Studies that vary one setting of AdaX-W, and what it is called."""
+
+
+def settings(root: Path) -> str:
+    """A line for each setting that was varied, and one for the learning rates that suit the methods."""
+    lines = [line for line in (_varied(root, *pair) for pair in VARIED.items()) if line]
+    tuning = records(root / "cifar10" / "tuning.jsonl")
+    if tuning:
+        said = ", ".join(tables.title(row).replace(", lr", "") for row in tables.best(tuning))
+        lines.append(
+            f"- best of five lr on held-out images, one run each ([tuning](cifar10.md#tuning)): {said}"
+        )
+    if not lines:
+        return "*Not run yet (`adax reproduce cifar10/lr`, `beta1`, `beta2`, `epsilon`, `tuning`).*"
+    return "\n".join([f"Test accuracy of AdaX-W in %, all else as in the paper{_noise(root)}:", "", *lines])
+
+
+def _noise(root: Path) -> str:
+    """How far apart runs are that differ by their seed alone: a deviation pooled over rows of 3 and more."""
+    squares, free = 0.0, 0
+    for study in VARIED:
+        found = [r for r in records(root / "cifar10" / f"{study}.jsonl") if r["optimizer"] == "adaxw"]
+        for row in dict.fromkeys(r["row"] for r in found):
+            values = [r["test_accuracy"] for r in found if r["row"] == row]
+            if len(values) >= LEAST:
+                squares += stats.sd(values) ** 2 * (len(values) - 1)
+                free += len(values) - 1
+    if not free:
+        return ""
+    return (
+        f" (runs that differ by their seed alone have a standard deviation of {(squares / free) ** 0.5:.2f})"
+    )
+
+
+def _varied(root: Path, study: str, letter: str) -> str:
+    found = records(root / "cifar10" / f"{study}.jsonl")
+    rows = [row.name for row in STUDIES[study].rows if row.optimizer == "adaxw"]
+    seen = {row: [r["test_accuracy"] for r in found if r["row"] == row] for row in rows}
+    if not all(seen.values()):
+        return ""
+    said = ", ".join(f"{stats.mean(values):.2f} at {row.split()[-1]}" for row, values in seen.items())
+    return f"- {letter} ([{study}](cifar10.md#{study}), n = {min(map(len, seen.values()))}): {said}"

@@ -1,0 +1,168 @@
+"""Where each parameter of a CIFAR ResNet lies in one flat row, so that M models are a matrix [M, size].
+
+Every optimizer of the lab is element-wise, so a method's runs are trained by one optimizer over one tensor, rows of
+that matrix. Convolutions are stored [3x3 tap, in, out]; the image's three channels are stored as four, the fourth
+being zero with a zero gradient, and so staying zero under every method. Batch-norm gains of all layers are
+contiguous, then their biases, then the head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from adaxlab.models.resnet import Block, ResNet
+
+
+@dataclass(frozen=True)
+class Conv:
+    """One convolution and the batch norm after it."""
+
+    name: str
+    norm: str
+    ci: int
+    """Input channels as stored: 4 for the image."""
+    co: int
+    side: int
+    """Rows of the output."""
+    stride: int
+    stage: int
+    offset: int
+    """First weight in the flat row."""
+    channel: int
+    """First of this layer's channels among all channels."""
+
+    @property
+    def size(self) -> int:
+        return 9 * self.ci * self.co
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The flat row of one ResNet: `convs` in forward order, then gains, biases, head."""
+
+    convs: tuple[Conv, ...]
+    channels: int
+    gamma: int
+    beta: int
+    head: int
+    features: int
+    classes: int
+
+    @property
+    def bias(self) -> int:
+        return self.head + self.features * self.classes
+
+    @cached_property
+    def size(self) -> int:
+        end = self.bias + self.classes
+        return (end + 15) // 16 * 16
+
+    def pack(self, net: ResNet) -> tuple[Tensor, Tensor]:
+        """(flat row, running statistics [2, channels]) of a module."""
+        row = torch.zeros(self.size)
+        running = torch.zeros(2, self.channels)
+        state = {k: v.detach().float().cpu() for k, v in net.state_dict().items()}
+        for name, view in self._views(row):
+            view.copy_(state[name])
+        for conv in self.convs:
+            part = slice(conv.channel, conv.channel + conv.co)
+            running[0, part] = state[f"{conv.norm}.running_mean"]
+            running[1, part] = state[f"{conv.norm}.running_var"]
+        return row, running
+
+    def unpack(self, row: Tensor) -> dict[str, Tensor]:
+        """The module's parameters by name, as views of a flat row."""
+        return dict(self._views(row))
+
+    def unpack_running(self, running: Tensor) -> dict[str, Tensor]:
+        """The module's running statistics by name, as views of [2, channels]."""
+        out = {}
+        for conv in self.convs:
+            part = slice(conv.channel, conv.channel + conv.co)
+            out[f"{conv.norm}.running_mean"] = running[0, part]
+            out[f"{conv.norm}.running_var"] = running[1, part]
+        return out
+
+    def _views(self, row: Tensor) -> Iterator[tuple[str, Tensor]]:
+        for conv in self.convs:
+            weight = (
+                row[conv.offset : conv.offset + conv.size].view(3, 3, conv.ci, conv.co).permute(3, 2, 0, 1)
+            )
+            yield f"{conv.name}.weight", weight[:, :3] if conv.ci == 4 else weight
+            for kind, start in (("weight", self.gamma), ("bias", self.beta)):
+                start += conv.channel
+                yield f"{conv.norm}.{kind}", row[start : start + conv.co]
+        yield "head.weight", row[self.head : self.bias].view(self.features, self.classes).t()
+        yield "head.bias", row[self.bias : self.bias + self.classes]
+
+
+def layout(net: ResNet) -> Layout:
+    """The layout of a network with parameter-free shortcuts on 32x32 images."""
+    convs: list[Conv] = []
+    offset = channel = 0
+
+    def add(name: str, norm: str, ci: int, co: int, side: int, stride: int, stage: int) -> None:
+        nonlocal offset, channel
+        convs.append(Conv(name, norm, ci, co, side, stride, stage, offset, channel))
+        offset += convs[-1].size
+        channel += co
+
+    width = net.conv.out_channels
+    add("conv", "bn", 4, width, 32, 1, 0)
+    side, stage = 32, 0
+    for i, block in enumerate(net.blocks):
+        if not isinstance(block, Block) or any(True for _ in block.shortcut.parameters()):
+            raise ValueError("the flat layout is for ResNets whose shortcuts have no parameters (resnet20)")
+        stride = block.conv1.stride[0]
+        side, stage = side // stride, stage + (stride == 2)
+        for k, conv in (("1", block.conv1), ("2", block.conv2)):
+            stride = conv.stride[0]
+            add(
+                f"blocks.{i}.conv{k}",
+                f"blocks.{i}.bn{k}",
+                conv.in_channels,
+                conv.out_channels,
+                side,
+                stride,
+                stage,
+            )
+    head = offset + 2 * channel
+    return Layout(
+        tuple(convs), channel, offset, offset + channel, head, net.head.in_features, net.head.out_features
+    )
+
+
+class Flat:
+    """Any network's parameters end to end, and its running statistics likewise: for what has no fused kernels."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self._shapes = [(name, p.shape) for name, p in net.named_parameters()]
+        self._buffers = [(name, b.shape) for name, b in net.named_buffers() if b.is_floating_point()]
+        self.size = sum(shape.numel() for _, shape in self._shapes)
+
+    def pack(self, net: nn.Module) -> tuple[Tensor, Tensor]:
+        """(flat row, running statistics [1, n]) of a module."""
+        state = {k: v.detach().float().cpu() for k, v in net.state_dict().items()}
+        row = torch.cat([state[name].flatten() for name, _ in self._shapes])
+        return row, torch.cat([state[name].flatten() for name, _ in self._buffers])[None]
+
+    def unpack(self, row: Tensor) -> dict[str, Tensor]:
+        """The module's parameters by name, as views of a flat row."""
+        return _cut(row, self._shapes)
+
+    def unpack_running(self, running: Tensor) -> dict[str, Tensor]:
+        """The module's running statistics by name, as views of [1, n]."""
+        return _cut(running[0], self._buffers)
+
+
+def _cut(row: Tensor, shapes: list[tuple[str, torch.Size]]) -> dict[str, Tensor]:
+    out, at = {}, 0
+    for name, shape in shapes:
+        out[name] = row[at : at + shape.numel()].view(shape)
+        at += shape.numel()
+    return out

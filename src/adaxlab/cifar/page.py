@@ -1,0 +1,64 @@
+"""The CIFAR-10 page: `python -m adaxlab.cifar.page --out cifar10.html`, from the committed records alone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from adaxlab.cifar import claims, tables
+from adaxlab.data import fetch
+from adaxlab.errors import LabError
+
+LEAD = (
+    "The paper's CIFAR-10 experiments, run again. SGDM, AdamW and AMSGrad(W) are PyTorch's, AdaX-W is this library's. "
+    "Accuracy is that of the last epoch; rules were written before the runs, but where a claim says that it was asked "
+    "for after."
+)
+
+
+def write(records: Path, out: Path) -> Path:
+    """One self-contained HTML page: every study that has records, and the claims."""
+    from adaxlab.report import write_report
+    from adaxlab.report.cifar import load
+
+    runs = load(records / "cifar10")
+    if not runs:
+        raise LabError(f"{records / 'cifar10'}: no CIFAR-10 records; give the repository's records/ folder")
+    missing = tables.not_run(records)
+    lead = LEAD + (f" Not run yet: {', '.join(missing)}." if missing else "")
+    rows = [
+        {
+            **row,
+            "text": row["claim"],
+            "verdict": "not run" if row["ours"].startswith("not run") else row["verdict"],
+        }
+        for row in claims.all_claims(records)
+    ]
+    return write_report(runs, out, title="CIFAR-10", claims=rows, lead=lead)
+
+
+def command(
+    what: str, out: Path, write: Callable[[Path, Path], Path], arguments: list[str] | None = None
+) -> int:
+    """`python -m MODULE [--records FOLDER] [--out FILE]`: write a page from records, or say why not."""
+    parser = argparse.ArgumentParser(description=f"Write {what} from the records.")
+    parser.add_argument("--records", type=Path, default=Path("records"))
+    parser.add_argument("--out", type=Path, default=out)
+    options = parser.parse_args(arguments)
+    try:
+        fetch.say(f"written: {write(options.records, options.out)}")
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the page."""
+    return command("the CIFAR-10 page", Path("cifar10.html"), write, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

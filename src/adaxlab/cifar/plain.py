@@ -1,0 +1,74 @@
+"""The stack in plain PyTorch, one model after the other: the reference, and what runs on a CPU."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call
+
+from adaxlab.cifar.feed import Feed, Images
+from adaxlab.cifar.layout import Flat, Layout, layout
+from adaxlab.models.resnet import ResNet
+
+
+class PlainNetwork:
+    """M copies of a ResNet whose parameters are rows of one matrix; gradients by autograd.
+
+    Arithmetic is float32; `autocast` computes convolutions in bfloat16 and keeps channels together, for large networks
+    on a GPU.
+    """
+
+    def __init__(self, nets: list[ResNet], device: torch.device, *, autocast: bool = False) -> None:
+        self.layout: Layout | Flat = _layout(nets[0])
+        self._autocast = torch.autocast(device.type, torch.bfloat16, enabled=autocast)
+        self._dense = torch.channels_last if autocast else torch.preserve_format
+        packed = [self.layout.pack(net) for net in nets]
+        self.parameters = torch.stack([row for row, _ in packed]).to(device)
+        self.running = torch.stack([running for _, running in packed], dim=1).contiguous().to(device)
+        self.gradient = torch.zeros_like(self.parameters)
+        self._net = nets[0].to(device)
+
+    def gradients(self, feed: Feed, count: int) -> tuple[Tensor, Tensor]:
+        """Fill `gradient` for the next `count` images; returns each model's mean loss and number right."""
+        losses, rights = [], []
+        self._net.train()
+        for m in range(len(self.parameters)):
+            x, labels = feed.batch(m, count)
+            leaves = {
+                k: v.detach().requires_grad_() for k, v in self.layout.unpack(self.parameters[m]).items()
+            }
+            x = x.to(memory_format=self._dense)
+            with self._autocast:
+                logits = functional_call(self._net, {**leaves, **self._buffers(m)}, (x,)).float()
+            loss = F.cross_entropy(logits, labels)
+            found = torch.autograd.grad(loss, list(leaves.values()))
+            for place, g in zip(self.layout.unpack(self.gradient[m]).values(), found, strict=True):
+                place.copy_(g)
+            losses.append(loss.detach())
+            rights.append((logits.argmax(1) == labels).sum())
+        return torch.stack(losses), torch.stack(rights)
+
+    @torch.no_grad()
+    def right(self, data: Images, feed: Feed, start: int, count: int) -> Tensor:
+        """Each model's number of right answers on `count` test images from `start`, with running statistics."""
+        self._net.eval()
+        x = feed.normalise(data.images[start : start + count]).to(memory_format=self._dense)
+        labels = data.labels[start : start + count]
+        out = []
+        for m in range(len(self.parameters)):
+            state = {**self.layout.unpack(self.parameters[m]), **self._buffers(m)}
+            with self._autocast:
+                out.append((functional_call(self._net, state, (x,)).argmax(1) == labels).sum())
+        return torch.stack(out)
+
+    def _buffers(self, m: int) -> dict[str, Tensor]:
+        return self.layout.unpack_running(self.running[:, m])
+
+
+def _layout(net: ResNet) -> Layout | Flat:
+    """The layout of the fused kernels where the network has one, so that both compute on the same rows."""
+    try:
+        return layout(net)
+    except ValueError:
+        return Flat(net)

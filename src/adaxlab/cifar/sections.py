@@ -1,0 +1,106 @@
+"""The generated parts of docs/cifar10.md: what was asked, run, seen and concluded, study by study; and the speed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from adaxlab.cifar import tables
+from adaxlab.cifar.book import STUDIES, Study
+from adaxlab.cifar.claims import all_claims
+from adaxlab.cifar.drive import records
+from adaxlab.markdown import table
+
+PICTURES: Mapping[str, tuple[str, ...]] = {
+    "table2": ("seeds", "metric", "train-loss"),
+    "tuning": ("lr",),
+    "tuned": ("seeds", "difference"),
+    "trace": ("second-moment",),
+    "trace-lr": ("second-moment",),
+    "epsilon": ("sweep",),
+    "padax": ("seeds", "sweep"),
+    "decay": ("seeds", "metric"),
+    "lr": ("sweep",),
+    "beta1": ("sweep",),
+    "beta2": ("sweep",),
+    "runtime": (),
+    "zoo": ("seeds",),
+}
+"""The pictures that the page shows of each study: these are drawn, and no others (`report/figures.py`)."""
+WORDS = {
+    "seeds": "Final accuracy of every run",
+    "metric": "Accuracy along training",
+    "train-loss": "Training loss along training",
+    "lr": "Held-out accuracy against the learning rate",
+    "sweep": "Final accuracy against the setting that is varied",
+    "difference": "Differences of final accuracy, seed by seed",
+    "second-moment": "Mean of sqrt(v) along training",
+}
+Picture = Callable[[str, str], str]
+
+
+def studies(root: Path, picture: Picture) -> str:
+    """A section for every study with records under `root`, then the names of those without.
+
+    `picture` makes the markup for a name and what it shows.
+    """
+    waiting = tables.not_run(root)
+    parts = [section(study, root, picture) for study in STUDIES.values() if study.name not in waiting]
+    if waiting:
+        lines = "\n".join(f"- `cifar10/{name}`: {STUDIES[name].asks}" for name in waiting)
+        parts.append(f"### Not run yet\n{lines}")
+    return "\n\n".join(parts)
+
+
+def section(study: Study, root: Path, picture: Picture) -> str:
+    """The question, the table, the pictures, the claims."""
+    found = records(root / "cifar10" / f"{study.name}.jsonl")
+    shown = [
+        picture(f"cifar10-{study.name}-{kind}", f"{WORDS[kind]}: {study.name}")
+        for kind in PICTURES[study.name]
+    ]
+    parts = [f"### {study.name}\n{study.asks}", tables.show(study, found), tables.again(study, found, root)]
+    return "\n\n".join(part for part in (*parts, *shown, claims(study, root)) if part)
+
+
+def claims(study: Study, root: Path) -> str:
+    """What the study says of each claim that rests on it, with links to the rules."""
+    rows = all_claims(root, study.name)
+    return "\n".join(
+        f"- [{row['id']}](claims.md#claim-{row['id'].lower().replace('.', '-')}): {_sentence(row)}: "
+        f"**{row['verdict']}**, {row['ours']} (n = {row['n']})"
+        for row in rows
+    )
+
+
+def _sentence(row: Mapping[str, Any]) -> str:
+    """The claim with what its note adds; ours are told from the paper's."""
+    notes = ["ours"] * (row["paper"] == "(ours)") + [row["note"]] * bool(row["note"])
+    return row["claim"] + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def speed(root: Path) -> str:
+    """Seconds per model and epoch, by the number of networks at once and the precision."""
+    record = json.loads((root / "cifar10" / "throughput.json").read_text())
+    order = ("bf16", "tf32", "fp32")
+    rows = sorted(record["rows"], key=lambda row: (order.index(row["precision"]), row["models"]))
+    shown = [
+        (r["models"], r["precision"], f"{r['train_seconds']:.3f}", f"{r['test_seconds']:.3f}") for r in rows
+    ]
+    whole, floor, kernels = (record[key] for key in ("whole", "floor", "kernels_us_per_step_25_models"))
+    largest = max(kernels, key=kernels.__getitem__)
+    share = kernels[largest] / sum(kernels.values())
+    environment = record["environment"]
+    return (
+        f"Measured on one {environment['gpu']} with torch {environment['torch']} and Triton {environment['triton']}, "
+        f"seconds per model and epoch, medians of n = {rows[0]['n']} epochs "
+        "([record](../records/cifar10/throughput.json), `benchmarks/cifar.py`):\n\n"
+        + table(("networks at once", "precision", "training", "testing"), shown)
+        + f"\n\nThe whole table took {whole['seconds']:.0f} s ({whole['models']} networks, {whole['epochs']} epochs). "
+        f"Moving each activation the fewest times would take {floor['seconds_at_4.3_tbps']:.3f} s per model and epoch "
+        f"at the card's copy speed, the multiplications {floor['seconds_at_790_tflops']:.3f} s; the largest part of a "
+        f"step of 25 networks is the {largest.replace('_', ' ')}, {100 * share:.0f}%. `precision=tf32` and "
+        "`precision=fp32` (three TF32 products for one) have cuts that fit the card and were not tuned for time."
+    )

@@ -1,0 +1,207 @@
+"""Several runs that train side by side: same model, data and length; each its own seed, method and numbers.
+
+Rows of one parameter matrix belong to runs; runs with the same optimizer share one optimizer object over their rows
+(every method is element-wise, so that changes nothing). On a GPU the whole step (gather, augment, forward, backward,
+update) is a CUDA graph, captured again when the learning rate changes, and evaluation is another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from adaxlab import optimizers
+from adaxlab.cifar.feed import Feed, Images
+from adaxlab.cifar.plain import PlainNetwork
+from adaxlab.cifar.trace import Trace
+from adaxlab.models import make
+
+ON_GPU = {"torch:SGD": {"fused": True}, "torch:AdamW": {"fused": True, "capturable": True}}
+"""What makes an optimizer fit for a graph; the library's own need `capturable`."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run: which row of a study, with which optimizer and seed."""
+
+    row: str
+    optimizer: str
+    """A name for `adaxlab.optimizers.build`: a method of the zoo, or torch:AdamW."""
+    options: Mapping[str, Any]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Length, batch and learning rate: what all runs of a stack share. Defaults are the paper's CIFAR-10."""
+
+    model: str = "resnet20"
+    epochs: int = 182
+    milestones: tuple[int, ...] = (100, 150)
+    gamma: float = 0.1
+    batch: int = 128
+
+    def factor(self, epoch: int) -> float:
+        """What multiplies every lr in this epoch (counted from 0).
+
+        >>> [Recipe().factor(epoch) for epoch in (0, 99, 100, 149, 150)]
+        [1.0, 1.0, 0.1, 0.1, 0.01]
+        """
+        return round(self.gamma ** sum(epoch >= m for m in self.milestones), 12)
+
+
+class Network(Protocol):
+    """Parameters [M, size] and their gradients, computed by `gradients`; see `plain.py` and `fused.py`."""
+
+    parameters: Tensor
+    gradient: Tensor
+    running: Tensor
+
+    def gradients(self, feed: Feed, count: int) -> tuple[Tensor, Tensor]: ...
+
+    def right(self, data: Images, feed: Feed, start: int, count: int) -> Tensor: ...
+
+
+@dataclass
+class Stack:
+    """Train `runs` together on `train`, measured on `test` after each epoch."""
+
+    runs: Sequence[Run]
+    train: Images
+    test: Images
+    recipe: Recipe = field(default_factory=Recipe)
+    make_network: Callable[..., Network] = PlainNetwork
+    test_batch: int = 1000
+    graphs: bool | None = None
+    """Capture steps in CUDA graphs; None: where the data are on a GPU."""
+    trace: Sequence[bool] = ()
+    """For each run, whether the mean of sqrt(v-hat) of its steps is kept (see `Trace`); empty: for none."""
+
+    def __post_init__(self) -> None:
+        device = self.train.labels.device
+        self.epoch = 0
+        self.history: list[list[dict[str, float | None]]] = [[] for _ in self.runs]
+        self.network = self.make_network([make(self.recipe.model, run.seed) for run in self.runs], device)
+        self.feed = Feed(self.train, [run.seed for run in self.runs])
+        self._capture = device.type == "cuda" if self.graphs is None else self.graphs
+        self._graphs: dict[object, torch.cuda.CUDAGraph] = {}
+        self._ran: set[object] = set()
+        zeros = torch.zeros(len(self.runs), dtype=torch.float64, device=device)
+        self._loss, self._right, self._tested = zeros, zeros.clone(), zeros.clone()
+        self.optimizers = self._make_optimizers(device)
+        batches = math.ceil(len(self.train) / self.recipe.batch)
+        self.traces = Trace(batches, self.trace, self.recipe, device) if any(self.trace) else None
+
+    def _make_optimizers(self, device: torch.device) -> list[torch.optim.Optimizer]:
+        out = []
+        self._lr: list[float] = []
+        first = 0
+        for (name, options), group in groupby(self.runs, key=lambda r: (r.optimizer, dict(r.options))):
+            last = first + len(list(group))
+            p = torch.nn.Parameter(self.network.parameters[first:last])
+            p.grad = self.network.gradient[first:last]
+            extra = ON_GPU.get(name, {"capturable": True}) if device.type == "cuda" else {}
+            out.append(optimizers.build(name, [p], {**options, **extra}))
+            self._lr.append(float(out[-1].param_groups[0]["lr"]))
+            first = last
+        return out
+
+    def run_epoch(self) -> None:
+        """One pass over the training set and one over the test set; appends to `history`."""
+        factor = self.recipe.factor(self.epoch)
+        for optimizer, lr in zip(self.optimizers, self._lr, strict=True):
+            for group in optimizer.param_groups:
+                if group["lr"] != lr * factor:
+                    group["lr"] = lr * factor
+                    self._graphs.clear()
+        self.feed.start(self.epoch)
+        self._loss.zero_()
+        self._right.zero_()
+        if self.traces:
+            self.traces.start()
+        n, batch = len(self.train), self.recipe.batch
+        for start in range(0, n, batch):
+            count = min(batch, n - start)
+            self._launch(count, lambda count=count: self._step(count))  # type: ignore[misc]
+        self._launch("test", self._evaluate)
+        if self.traces:
+            self.traces.finish(self.epoch, self.optimizers)
+        self.epoch += 1
+        loss, right = (self._loss / n).tolist(), (100 * self._right / n).tolist()
+        tested = (100 * self._tested / len(self.test)).tolist()
+        for curve, a, b, c in zip(self.history, loss, right, tested, strict=True):
+            finite = round(a, 6) if math.isfinite(a) else None
+            curve.append({"train_loss": finite, "train_accuracy": round(b, 4), "test_accuracy": round(c, 4)})
+
+    def _step(self, count: int) -> None:
+        loss, right = self.network.gradients(self.feed, count)
+        self._loss.add_(loss.double() * count)
+        self._right.add_(right)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        if self.traces:
+            self.traces.note(self.optimizers)
+        self.feed.cursor.add_(count)
+
+    def _evaluate(self) -> None:
+        self._tested.zero_()
+        n = len(self.test)
+        for start in range(0, n, self.test_batch):
+            count = min(self.test_batch, n - start)
+            self._tested.add_(self.network.right(self.test, self.feed, start, count))
+
+    def _launch(self, key: object, work: Callable[[], None]) -> None:
+        """Do `work`: at once the first time (kernels are compiled, state is made), from a graph after that."""
+        if not self._capture or key not in self._ran:
+            self._ran.add(key)
+            work()
+            return
+        if key not in self._graphs:
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                work()
+            self._graphs[key] = graph
+        self._graphs[key].replay()
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on elsewhere. Data order and crops are functions of (seed, epoch)."""
+        return {
+            "runs": [(r.row, r.optimizer, dict(r.options), r.seed) for r in self.runs],
+            "epoch": self.epoch,
+            "history": self.history,
+            "parameters": self.network.parameters.cpu(),
+            "running": self.network.running.cpu(),
+            "optimizers": [_to_cpu(o.state_dict()) for o in self.optimizers],
+            "traces": self.traces.kept if self.traces else [],
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state` of a stack with the same runs."""
+        mine = [(r.row, r.optimizer, dict(r.options), r.seed) for r in self.runs]
+        if [tuple(r) for r in state["runs"]] != mine:
+            raise ValueError(f"checkpoint of other runs: {[r[0] for r in state['runs']]}; these are {mine}")
+        self.epoch = state["epoch"]
+        self.history = [list(curve) for curve in state["history"]]
+        self.network.parameters.copy_(state["parameters"])
+        self.network.running.copy_(state["running"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        if self.traces:
+            self.traces.kept = [list(points) for points in state["traces"]]
+        self._graphs.clear()
+        self._ran.clear()
+
+
+def _to_cpu(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.cpu()
+    if isinstance(value, dict):
+        return {k: _to_cpu(v) for k, v in value.items()}
+    return [_to_cpu(v) for v in value] if isinstance(value, list) else value

@@ -1,0 +1,93 @@
+"""The paper's Figure 3b: how large the second moment is along training, and how large the weights.
+
+    value      mean of sqrt(v-hat) over a network's parameters, as the figure's caption has it
+    mean_v     mean of v-hat, as the paper's text has it
+    weights    norm of the parameters: behind a norm a layer's gradient is as small as its weights are large
+
+Noted on the device at every step and kept at iterations that are evenly spaced on a log scale, 40 in a factor of ten.
+torch's second moments are corrected here (v / (1 - b2^t)); the library's are kept normalised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from adaxlab.models import make
+
+PER_DECADE = 40
+NOTED = ("value", "mean_v", "weights")
+
+
+class Trace:
+    """A buffer of one epoch's traces, [steps, runs, what is noted], and the points that are kept of all epochs.
+
+    `wanted` says which runs of the stack are traced; optimizers that none of these belongs to need no second moment.
+    """
+
+    def __init__(self, steps: int, wanted: Sequence[bool], recipe: Any, device: torch.device) -> None:
+        self.steps = steps
+        self.wanted = list(wanted)
+        self.kept: list[list[tuple[float, ...]]] = [[] for _ in self.wanted]
+        self._values = torch.zeros(steps, len(self.wanted), len(NOTED), device=device)
+        self._place = torch.zeros(1, dtype=torch.int64, device=device)
+        self._parameters = sum(p.numel() for p in make(recipe.model, 0).parameters())
+        total = steps * recipe.epochs
+        self._iterations = {
+            round(10 ** (i / PER_DECADE)) for i in range(1000) if 10 ** (i / PER_DECADE) <= total
+        }
+        self._iterations |= {1000, total}
+
+    def start(self) -> None:
+        """Begin an epoch."""
+        self._place.zero_()
+
+    def note(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Write this step's row. Padding in a flat row is zero and adds nothing to the sum."""
+        for first, last, optimizer in self._traced(optimizers):
+            (p,) = optimizer.param_groups[0]["params"]
+            v = _second_moment(optimizer)
+            row = [v.sqrt().sum(1) / self._parameters, v.sum(1) / self._parameters, p.detach().norm(dim=1)]
+            self._values[:, first:last].index_copy_(0, self._place, torch.stack(row, 1)[None].float())
+        self._place.add_(1)
+
+    def finish(self, epoch: int, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Keep the wanted iterations of the epoch that has just ended."""
+        values = self._values.cpu()
+        for first, last, optimizer in self._traced(optimizers):
+            corrected = type(optimizer).__module__.startswith("torch.")
+            b2 = optimizer.param_groups[0]["betas"][1] if corrected else 0.0
+            for run in (run for run in range(first, last) if self.wanted[run]):
+                for step in range(self.steps):
+                    t = epoch * self.steps + step + 1
+                    if t in self._iterations:
+                        root, mean, weights = values[step, run].tolist()
+                        self.kept[run].append((t, root / (1 - b2**t) ** 0.5, mean / (1 - b2**t), weights))
+
+    def _traced(
+        self, optimizers: Sequence[torch.optim.Optimizer]
+    ) -> Iterator[tuple[int, int, torch.optim.Optimizer]]:
+        """The optimizers of traced runs, with the range of runs that each has."""
+        first = 0
+        for optimizer in optimizers:
+            last = first + len(optimizer.param_groups[0]["params"][0])
+            if any(self.wanted[first:last]):
+                yield first, last, optimizer
+            first = last
+
+    def of(self, run: int) -> dict[str, list[float]]:
+        """One run's trace as a record holds it."""
+        iterations, *noted = zip(*self.kept[run], strict=True)
+        short = ([float(f"{v:.6g}") for v in values] for values in noted)
+        return {"iteration": list(iterations), **dict(zip(NOTED, short, strict=True))}
+
+
+def _second_moment(optimizer: torch.optim.Optimizer) -> Tensor:
+    (p,) = optimizer.param_groups[0]["params"]
+    state = optimizer.state[p]
+    if "exp_avg_sq" not in state:
+        raise ValueError(f"{type(optimizer).__name__} keeps no second moment: it has no trace")
+    return state["exp_avg_sq"]

@@ -1,0 +1,63 @@
+"""`adax`: parse, run, and turn every error into one line and an exit code.
+
+0 done; 1 a run failed or a file could not be written; 2 wrong input; 130 Ctrl-C, 143 SIGTERM (what was done is kept,
+and the same command goes on from there).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from adaxlab.errors import Interrupted, LabError
+from adaxopt.extras import LAB
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        with passing("starting"):
+            from adaxlab import commands
+    except ModuleNotFoundError as error:
+        return _say(f"the command line needs {error.name}; {LAB}", 2)
+    command = commands.parse(given)
+    try:
+        command.run()
+    except Interrupted as error:
+        return _say(f"{error}; go on with: adax {shlex.join(given)}", error.exit_code)
+    except KeyboardInterrupt:
+        return _say(f"interrupted; go on with: adax {shlex.join(given)}", 130)
+    except LabError as error:
+        if os.environ.get("ADAX_DEBUG"):
+            raise
+        return _say(str(error), error.exit_code)
+    except BrokenPipeError:  # the reader of our output went away, as `adax runs list | head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+@contextmanager
+def passing(text: str) -> Iterator[None]:
+    """Show a word in a terminal while something takes its time, then wipe it away."""
+    shown = sys.stderr.isatty()
+    if shown:
+        print(f"{text} ...", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _say(text: str, code: int) -> int:
+    print(f"adax: {text}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

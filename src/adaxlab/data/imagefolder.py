@@ -1,0 +1,178 @@
+"""Pictures in folders: which files there are, and the class of each.
+
+    layout          train                          val
+    ImageFolder     train/<class>/*.JPEG           val/<class>/*.JPEG
+    Tiny-ImageNet   train/<class>/images/*.JPEG    val/images/*.JPEG, named with their classes in val_annotations.txt
+
+Classes are the folders of `train`, sorted, as torchvision numbers them. What is wrong with a set (an empty class, a
+picture of a class that is not known, a file that is named and missing) is an error that names the paths, or, with
+on_error="skip", left out and listed in `skipped`. Nothing is decoded here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adaxlab.errors import LabError, unknown
+
+SPLITS = ("train", "val")
+SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff"))
+ON_ERROR = ("raise", "skip")
+ANNOTATIONS = "val_annotations.txt"
+SHOWN = 3
+"""Paths that an error names; the rest are counted."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that cannot be used: where, and why."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+@dataclass
+class Listing:
+    """The pictures of a set by split: paths relative to `root` (with /), and the number of each one's class."""
+
+    root: Path
+    classes: tuple[str, ...]
+    files: dict[str, list[str]]
+    labels: dict[str, list[int]]
+    skipped: list[Problem] = field(default_factory=list)
+
+
+def check_on_error(on_error: str) -> str:
+    """The value itself, or an error."""
+    if on_error not in ON_ERROR:
+        raise unknown("on_error", on_error, ON_ERROR)
+    return on_error
+
+
+def refuse(where: object, problems: Sequence[Problem], on_error: str) -> None:
+    """Raise an error that names the first problems, unless they may be skipped.
+
+    >>> refuse("set", [Problem("a.png", "is empty")], "raise")
+    Traceback (most recent call last):
+    adaxlab.errors.LabError: set: 1 problem: a.png: is empty; mend it, or leave it out with on_error=skip
+    """
+    if check_on_error(on_error) == "skip" or not problems:
+        return
+    shown = "; ".join(str(p).replace("\n", " ") for p in problems[:SHOWN])
+    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    count, them = ("1 problem", "it") if len(problems) == 1 else (f"{len(problems)} problems", "them")
+    raise LabError(f"{where}: {count}: {shown}{more}; mend {them}, or leave {them} out with on_error=skip")
+
+
+def read(folder: str | Path, on_error: str = "raise") -> Listing:
+    """The listing of the set in `folder`."""
+    check_on_error(on_error)
+    root = Path(folder)
+    for split in SPLITS:
+        if not (root / split).is_dir():
+            raise LabError(
+                f"{root}: has no folder {split}/; a set has train/<class>/ and val/<class>/ "
+                f"(or val/images/ with val/{ANNOTATIONS})"
+            )
+    problems: list[Problem] = []
+    found = {name: _pictures(root, f"train/{name}") for name in _folders(root / "train")}
+    for name in _named(root) - found.keys():
+        problems.append(Problem(f"train/{name}", "is named in wnids.txt and has no folder"))
+    for name, files in found.items():
+        if not files:
+            problems.append(Problem(f"train/{name}", "class folder without a picture"))
+    classes = tuple(name for name, files in sorted(found.items()) if files)
+    number = {name: i for i, name in enumerate(classes)}
+    train = [(path, number[name]) for name in classes for path in found[name]]
+    annotated = (root / "val" / ANNOTATIONS).is_file()
+    val = (_annotated if annotated else _by_folder)(root, number, problems)
+    refuse(root, problems, on_error)
+    for split, pairs in zip(SPLITS, (train, val), strict=True):
+        if not pairs:
+            raise LabError(f"{root / split}: no picture there ({', '.join(sorted(SUFFIXES))})")
+    splits = {"train": train, "val": val}
+    paths = {split: [path for path, _ in pairs] for split, pairs in splits.items()}
+    labels = {split: [label for _, label in pairs] for split, pairs in splits.items()}
+    return Listing(root, classes, paths, labels, problems)
+
+
+def _folders(place: Path) -> list[str]:
+    with os.scandir(place) as entries:
+        return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+
+
+def _pictures(root: Path, under: str) -> list[str]:
+    """Paths of the pictures under a folder, sorted, as deep as they lie."""
+    out = []
+    for place, folders, names in os.walk(root / under):
+        folders.sort()
+        inside = Path(place).relative_to(root).as_posix()
+        out += [f"{inside}/{n}" for n in names if _suffix(n) in SUFFIXES and not n.startswith(".")]
+    return sorted(out)
+
+
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1].lower()
+
+
+def _named(root: Path) -> set[str]:
+    """The classes that Tiny-ImageNet's own list names, if there is one."""
+    path = root / "wnids.txt"
+    return set(_text(path).split()) if path.is_file() else set()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabError(f"{path}: cannot be read as text ({error})") from error
+
+
+def _by_folder(root: Path, number: dict[str, int], problems: list[Problem]) -> list[tuple[str, int]]:
+    pairs: list[tuple[str, int]] = []
+    names = _folders(root / "val")
+    for name in names:
+        files = _pictures(root, f"val/{name}")
+        if name not in number:
+            problems.append(Problem(f"val/{name}", f"no such class in train/ ({len(files)} pictures)"))
+        elif not files:
+            problems.append(Problem(f"val/{name}", "class folder without a picture"))
+        else:
+            pairs += [(path, number[name]) for path in files]
+    return pairs
+
+
+def _annotated(root: Path, number: dict[str, int], problems: list[Problem]) -> list[tuple[str, int]]:
+    """Tiny-ImageNet's val: a line is file, class and a box, with tabs between."""
+    pairs: list[tuple[str, int]] = []
+    there = {Path(path).name: path for path in _pictures(root, "val/images")}
+    seen: set[str] = set()
+    text = _text(root / "val" / ANNOTATIONS)
+    for count, line in enumerate(text.splitlines(), 1):
+        parts = line.split()
+        if not parts:
+            continue
+        where = f"val/{ANNOTATIONS}:{count}"
+        if len(parts) < 2:
+            problems.append(Problem(where, f"{line.strip()!r} is not a file and its class"))
+            continue
+        name, label = parts[:2]
+        if name in seen:
+            problems.append(Problem(where, f"{name} is named a second time"))
+            continue
+        seen.add(name)
+        if name not in there:
+            problems.append(Problem(f"val/images/{name}", f"is missing, and named in line {count}"))
+        elif label not in number:
+            problems.append(Problem(where, f"{name} has class {label}, which is not in train/"))
+        else:
+            pairs.append((there[name], number[label]))
+    for name in sorted(there.keys() - seen):
+        problems.append(Problem(there[name], f"has no class in {ANNOTATIONS}"))
+    return sorted(pairs)

@@ -1,0 +1,116 @@
+"""Tiny-ImageNet-200: 100,000 training and 10,000 validation pictures of 64x64 pixels in 200 classes of ImageNet.
+
+It is looked for in the folder that is named, as `tiny-imagenet-200/` (its own layout), or as the archive
+`tiny-imagenet-200.zip`, which is unpacked; else it is fetched with git from a public repository that holds it. The
+digest is of the encoded files (decoders may differ in a last bit) with their classes: the same for every layout.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from adaxlab.errors import LabError
+
+FOLDER = "tiny-imagenet-200"
+ARCHIVE = f"{FOLDER}.zip"
+REPOSITORY = "https://github.com/seshuad/IMagenet"
+DIGEST = "5f08235d8ac5c4c740426e04f741d024bd9c4612030dd85e469a6e0ecbb3dc61"
+"""Sum over the pictures of SHA-256 of (split, class, file name, SHA-256 of the file), modulo 2^256."""
+LICENCE = (
+    "Tiny-ImageNet-200: made for Stanford's CS231n from ImageNet; the pictures are their owners', for non-commercial "
+    "research and education under ImageNet's terms of access."
+)
+CHUNK = 5000
+Say = Callable[[str], None]
+
+
+def find(base: Path) -> Path | None:
+    """The folder with train/ and val/ at or under `base`."""
+    for place in (base, base / FOLDER, base / "tiny-imagenet", base / "tiny-imagenet" / FOLDER):
+        if (place / "train").is_dir() and (place / "val").is_dir():
+            return place
+    return None
+
+
+def digest(folder: Path, tell: Say = lambda text: None) -> str:
+    """Of the pictures in `folder`."""
+    from adaxlab.data import imagefolder
+    from adaxlab.imagenet.source import MODULUS, Folder, digest_of
+
+    source = Folder(imagefolder.read(folder))
+    total = 0
+    for split, count in source.counts.items():
+        for first in range(0, count, CHUNK):
+            items = source.read(split, first, first + CHUNK)
+            lost = next((item for item in items if item.data is None), None)
+            if lost:
+                raise LabError(f"{folder / lost.path}: {lost.reason}")
+            total += digest_of(split, items, source.classes)
+        tell(f"  {count:,} pictures of {split}")
+    return f"{total % MODULUS:064x}"
+
+
+def fetch(target: Path, tell: Say, repository: str = REPOSITORY) -> Path:
+    """`target`/tiny-imagenet-200 out of the repository, whole or not at all."""
+    if shutil.which("git") is None:
+        raise LabError(f"git is not installed, so {FOLDER} cannot be fetched; put {ARCHIVE} into {target}")
+    target.mkdir(parents=True, exist_ok=True)
+    fresh = target / "repository.partial"
+    shutil.rmtree(fresh, ignore_errors=True)
+    tell(f"fetching {FOLDER} with git from {repository}, 240 MB")
+    done = subprocess.run(
+        ["git", "clone", "--quiet", "--depth", "1", repository, str(fresh)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode or not (fresh / FOLDER).is_dir():
+        shutil.rmtree(fresh, ignore_errors=True)
+        lines = [s for s in done.stderr.splitlines() if s.strip()] or [f"it holds no {FOLDER}/"]
+        raise LabError(
+            f"git could not fetch {repository}: {lines[-1].strip()}; repeat the command when it can be reached, or put "
+            f"{ARCHIVE} into {target}"
+        )
+    shutil.rmtree(target / FOLDER, ignore_errors=True)
+    (fresh / FOLDER).rename(target / FOLDER)
+    shutil.rmtree(fresh, ignore_errors=True)
+    return target / FOLDER
+
+
+def unpack(archive: Path, target: Path, tell: Say) -> Path:
+    """`target`/tiny-imagenet-200 out of the archive, whole or not at all."""
+    tell(f"unpacking {archive}")
+    fresh = target / "archive.partial"
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            packed.extractall(fresh)
+    except (zipfile.BadZipFile, OSError) as error:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise LabError(f"{archive}: cannot be unpacked ({error}); get it again") from error
+    if not (fresh / FOLDER).is_dir():
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise LabError(f"{archive}: holds no folder {FOLDER}/")
+    shutil.rmtree(target / FOLDER, ignore_errors=True)
+    (fresh / FOLDER).rename(target / FOLDER)
+    shutil.rmtree(fresh, ignore_errors=True)
+    return target / FOLDER
+
+
+def obtain(base: Path, tell: Say) -> tuple[Path, str]:
+    """(folder, digest) of the set at or under `base`, unpacked or fetched if it is not there."""
+    place = find(base)
+    if place is None:
+        archive = next((p for p in (base / ARCHIVE, base / "tiny-imagenet" / ARCHIVE) if p.is_file()), None)
+        place = unpack(archive, archive.parent, tell) if archive else fetch(base / "tiny-imagenet", tell)
+    tell(f"checking {place}")
+    found = digest(place, tell)
+    if found != DIGEST:
+        raise LabError(
+            f"{place}: has digest {found}, the published set {DIGEST}; move it away to get it anew"
+        )
+    return place, found

@@ -1,0 +1,37 @@
+"""Which pictures the pages show of each study, and how a page shows one in light and dark."""
+
+from __future__ import annotations
+
+PICTURES = {
+    "language-ptb": ("difference", "metric", "lr"),
+    "language-enwik8": ("difference", "metric", "lr"),
+    "gpt": ("difference", "lr", "metric"),
+    "voc-camvid": ("difference", "metric", "train-loss"),
+    "voc-tuning": ("difference", "metric", "lr"),
+    "imagenet-tiny": ("difference", "metric", "train-loss"),
+    "imagenet-tuning": ("lr",),
+    "imagenet-tuned": ("difference", "metric"),
+    "imagenet-tiny-resnet50": ("metric",),
+}
+"""Of a study whose runs are in records/; `adaxlab.report.charts` draws them."""
+WORDS = {
+    "metric": "The measure along training, mean over seeds with its interval",
+    "train-loss": "Training loss, mean over seeds with its interval",
+    "lr": "The learning rates that were tried",
+    "difference": "Paired differences to the baseline with their intervals",
+}
+NAMES = frozenset(f"{study}-{kind}" for study, kinds in PICTURES.items() for kind in kinds)
+
+
+def picture(name: str, alt: str, folder: str = "docs/images") -> str:
+    return (
+        f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.svg">\n'
+        f'  <img alt="{alt}" src="{folder}/{name}.svg">\n</picture>'
+    )
+
+
+def shown(study: str) -> str:
+    """The study's pictures, for a page in docs/."""
+    return "\n\n".join(
+        picture(f"{study}-{kind}", f"{WORDS[kind]}: {study}", "images") for kind in PICTURES[study]
+    )

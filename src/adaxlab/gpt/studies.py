@@ -1,0 +1,60 @@
+"""The transformer study as data: `adax reproduce gpt`. Our own experiment, not the paper's; written before the runs.
+
+21.2 million parameters, bytes of enwik8, context 512, batch 32, 2,000 steps, warmup 200, cosine to 10%, gradient norm
+clipped to 1, bf16. Each row may try six learning rates with one seed on the validation split (a factor of 2 apart; 3
+for SGDM, whose scale is unknown) in runs of 600 steps, warmup, schedule and b2*T scaled with them; lr*weight_decay
+is 1e-4 at every lr, so that a larger lr is not a larger decay. Three fresh seeds of the best lr are judged on the test
+split.
+
+    better      Student's paired 95% interval, over the seeds, of (AdamW's loss - the row's) is above 0: better than
+                AdamW with b2 .95; below 0: worse; else undecided
+    steps to    the step at which the test loss first is at or below 1.25 nats per byte, between two evaluations by
+                a line; a run that does not get there has none
+    largest lr  the largest lr of the six whose run did not break: it ended, within 0.25 nats of the row's best
+
+A row whose best lr is the first or the last of its six is marked: its tuning did not enclose the best.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adaxlab import grid
+from adaxlab.grid import Grid, Row
+
+RATES = (3e-4, 6e-4, 1.2e-3, 2.4e-3, 4.8e-3, 9.6e-3)
+SGD_RATES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+MUON = "adaxlab.gpt.muon:MuonAdamW"
+LR_DECAY = 1e-4
+
+
+def _row(optimizer: str, options: dict[str, Any], b2_steps: float | None = None) -> Row:
+    return Row(optimizer, options, rates=RATES, b2_steps=b2_steps, lr_decay=LR_DECAY)
+
+
+GPT = Grid(
+    name="gpt",
+    task="gpt",
+    rows=(
+        _row("adamw", {"betas": [0.9, 0.95]}),
+        _row("adamw@b2=.999", {"betas": [0.9, 0.999]}),
+        *(_row(f"adaxw@b2T={b:g}", {}, b) for b in (1.0, 3.0, 10.0, 30.0)),
+        _row("adaxw@clipped", {"clip_update": 1.0}, 1.0),
+        _row("nosadam", {"decay": "decoupled"}),
+        _row(MUON, {"betas": [0.9, 0.95]}),
+        Row("sgdm", {"decay": "decoupled"}, rates=SGD_RATES, lr_decay=LR_DECAY),
+    ),
+    baseline="adamw",
+    epochs=20,
+    tune=len(RATES),
+    tune_epochs=6,
+    task_options={"batch": 32, "eval_bytes": 2**19, "compile": True},
+    schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
+    target=1.25,
+    title="Bytes of enwik8, 21 million parameters, 2,000 steps",
+    note="adaxw@clipped bounds each coordinate's update to [-1, 1]*lr, at b2*T = 1.",
+)
+
+GRIDS = {"gpt": GPT}
+NAMES = tuple(GRIDS)
+run = grid.runner(GRIDS)

@@ -1,0 +1,282 @@
+"""Pictures decoded and resized once: uint8 arrays in pieces of at most 50 MB, read by memory map.
+
+    cache.json                    size, classes, where the pictures came from, and the pieces; written last
+    train-000.npy, ...            uint8 [n, size, size, 3]
+    train-000.json, ...           labels, hash and source of a piece, written after it
+
+Pieces are whole or absent; a call that was cut off is repeated and goes on. A cache of other pictures, or of another
+size, is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adaxlab import files
+from adaxlab.data import imagefolder
+from adaxlab.data.imagefolder import Problem
+from adaxlab.errors import LabError
+from adaxlab.imagenet import decode
+from adaxlab.imagenet.source import MODULUS, Source, check_hash, digest_of, open_source, read_manifest
+from adaxopt.extras import LAB
+
+MANIFEST = "cache.json"
+KIND = "adaxopt-image-cache"
+VERSION = 1
+LIMIT = 50_000_000
+"""Largest piece, in bytes."""
+Say = Callable[[str], None]
+
+
+def rows_a_piece(size: int, limit: int = LIMIT) -> int:
+    """Pictures in a piece.
+
+    >>> rows_a_piece(64), rows_a_piece(256)
+    (4069, 254)
+    """
+    return max(1, (limit - 128) // (size * size * 3))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One split: memory-mapped pieces and all labels."""
+
+    pieces: tuple[np.ndarray, ...]
+    labels: np.ndarray
+    paths: tuple[Path, ...]
+    hashes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Cache:
+    """An open cache."""
+
+    root: Path
+    size: int
+    classes: tuple[str, ...]
+    digest: str
+    parts: dict[str, Part]
+    skipped: tuple[str, ...]
+
+    def verify(self) -> None:
+        """Compare every piece with its hash."""
+        for part in self.parts.values():
+            for path, wanted in zip(part.paths, part.hashes, strict=True):
+                check_hash(path, wanted)
+
+
+def make(
+    source: Source,
+    out: str | Path,
+    size: int,
+    *,
+    on_error: str = "raise",
+    workers: int = 0,
+    limit: int = LIMIT,
+    tell: Say = lambda text: None,
+) -> Cache:
+    """Decode `source` into `out`, or what is left to do of it. `workers` of 0 are as many as there are processors."""
+    imagefolder.check_on_error(on_error)
+    if size < 1:
+        raise LabError(f"size={size}: must be >= 1")
+    target = Path(out)
+    if (target / MANIFEST).is_file():
+        _check(read_manifest(target / MANIFEST, KIND, VERSION), target, source.key, size)
+        return _whole(load(target, size=size), on_error)
+    if find_spec("PIL") is None:
+        raise LabError(f"decoding pictures needs Pillow; {LAB}")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise files.failed(target, error) from error
+    each = rows_a_piece(size, limit)
+    tasks = [
+        (split, number, first, min(first + each, count))
+        for split, count in source.counts.items()
+        for number, first in enumerate(range(0, count, each))
+    ]
+    began = told = time.monotonic()
+    rows: list[dict[str, Any]] = []
+    total = sum(source.counts.values())
+    done = 0
+    for row in decode.each(_piece, (source, str(target), size), tasks, workers or decode.cores()):
+        imagefolder.refuse("decoding", [Problem(*p) for p in row["skipped"]], on_error)
+        rows.append(row)
+        done += row["last"] - row["first"]
+        now = time.monotonic()
+        if now - told > 2 or done == total:
+            told = now
+            tell(f"decoded {done:,} of {total:,} pictures, {done / max(now - began, 1e-9):,.0f} a second")
+    rows.sort(key=lambda row: (imagefolder.SPLITS.index(row["split"]), row["number"]))
+    skipped = [str(p) for p in source.skipped] + [str(Problem(*p)) for row in rows for p in row["skipped"]]
+    for split in source.counts:
+        if not sum(row["count"] for row in rows if row["split"] == split):
+            raise LabError(f"{split}: none of its pictures can be decoded; first: {skipped[0]}")
+    digest = sum(int(row["digest"], 16) for row in rows) % MODULUS
+    manifest = {
+        "kind": KIND,
+        "version": VERSION,
+        "size": size,
+        "classes": list(source.classes),
+        "source": source.key,
+        "digest": f"{digest:064x}",
+        "pieces": [{k: row[k] for k in ("name", "split", "count", "sha256")} for row in rows],
+        "skipped": skipped,
+    }
+    files.write_json(target / MANIFEST, manifest)
+    if skipped:
+        tell(f"skipped {len(skipped)}, listed in {target / MANIFEST}; first: {skipped[0]}")
+    return load(target, size=size)
+
+
+def _piece(
+    source: Source, target: str, size: int, split: str, number: int, first: int, last: int
+) -> dict[str, Any]:
+    """Decode one piece, unless an earlier call did. Runs in a worker."""
+    path = Path(target) / f"{split}-{number:03}.npy"
+    asked = {
+        "source": source.key,
+        "size": size,
+        "split": split,
+        "number": number,
+        "first": first,
+        "last": last,
+    }
+    beside = path.with_suffix(".json")
+    if path.is_file() and beside.is_file():
+        found = files.read_json(beside)
+        if all(found.get(key) == value for key, value in asked.items()):
+            with open(path, "rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() == found["sha256"]:
+                    return found
+    items = source.read(split, first, last)
+    images, labels, good, skipped = [], [], [], []
+    for item in items:
+        try:
+            if item.data is None:
+                raise ValueError(item.reason)
+            images.append(decode.pixels(item.data, size))
+        except ValueError as error:
+            skipped.append([item.path, str(error)])
+        else:
+            labels.append(item.label)
+            good.append(item)
+    array = np.stack(images) if images else np.zeros((0, size, size, 3), np.uint8)
+    plain = io.BytesIO()
+    np.save(plain, array)
+    files.write(path, plain.getvalue())
+    row = {
+        **asked,
+        "name": path.name,
+        "count": len(labels),
+        "labels": labels,
+        "sha256": hashlib.sha256(plain.getvalue()).hexdigest(),
+        "digest": f"{digest_of(split, good, source.classes):064x}",
+        "skipped": skipped,
+    }
+    files.write_json(beside, row)
+    return row
+
+
+def _check(manifest: dict[str, Any], root: Path, key: str, size: int) -> None:
+    way_out = "choose another folder, or remove it"
+    if manifest["size"] != size:
+        raise LabError(f"{root}: a cache of {manifest['size']} pixels, {size} are asked for; {way_out}")
+    if key and manifest["source"] != key:
+        raise LabError(f"{root}: a cache of other pictures than those that are named; {way_out}")
+
+
+def load(folder: str | Path, *, size: int = 0, key: str = "") -> Cache:
+    """Open a cache by memory map; `size` and `key`, where they are given, must be its own."""
+    root = Path(folder)
+    manifest = read_manifest(root / MANIFEST, KIND, VERSION)
+    _check(manifest, root, key, size or manifest["size"])
+    side = manifest["size"]
+    parts = {}
+    for split in imagefolder.SPLITS:
+        rows = [row for row in manifest["pieces"] if row["split"] == split and row["count"]]
+        arrays, labels, paths = [], [], []
+        for row in rows:
+            path = root / row["name"]
+            arrays.append(_map(path, (row["count"], side, side, 3)))
+            labels += files.read_json(path.with_suffix(".json"))["labels"]
+            paths.append(path)
+        if len(labels) != sum(row["count"] for row in rows):
+            raise LabError(
+                f"{root}: {len(labels)} labels of {split}, more or fewer than pictures; make it again"
+            )
+        hashes = tuple(row["sha256"] for row in rows)
+        parts[split] = Part(tuple(arrays), np.asarray(labels, np.int64), tuple(paths), hashes)
+    return Cache(
+        root, side, tuple(manifest["classes"]), manifest["digest"], parts, tuple(manifest["skipped"])
+    )
+
+
+def _whole(cache: Cache, on_error: str) -> Cache:
+    """The cache, unless pictures were skipped when it was made and that is not asked for now."""
+    if imagefolder.check_on_error(on_error) == "raise" and cache.skipped:
+        raise LabError(
+            f"{cache.root}: {len(cache.skipped)} pictures were skipped when it was made, first {cache.skipped[0]}; go "
+            "on without them (on_error=skip), or mend them and remove the cache"
+        )
+    return cache
+
+
+def _map(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise LabError(f"{path}: this piece of the cache cannot be read; make or carry it again") from error
+    if found.shape != shape or found.dtype != np.uint8:
+        raise LabError(f"{path}: {found.dtype} {found.shape}, the cache's list says uint8 {shape}: damaged")
+    return found
+
+
+def folder_of(place: str | Path, size: int, cache: str | Path = "") -> Path:
+    """Where `obtain` has the cache of what is in `place`.
+
+    >>> folder_of("/sets/tiny", 64).as_posix()
+    '/sets/tiny-64px'
+    """
+    root = Path(place)
+    if (root / MANIFEST).is_file():
+        return root
+    return Path(cache) if cache else root.resolve().with_name(f"{root.resolve().name}-{size}px")
+
+
+def obtain(
+    place: str | Path,
+    size: int,
+    *,
+    cache: str | Path = "",
+    on_error: str = "raise",
+    workers: int = 0,
+    tell: Say = lambda text: None,
+) -> Cache:
+    """The cache of what is in `place`: a cache itself, or a pack or picture folders, decoded beside it if need be.
+
+    The cache of `sets/tiny` at 64 pixels is `sets/tiny-64px`, unless `cache` names another folder.
+    """
+    root = Path(place)
+    if (root / MANIFEST).is_file():
+        return _whole(load(root, size=size), on_error)
+    return make(
+        open_source(root, on_error),
+        folder_of(root, size, cache),
+        size,
+        on_error=on_error,
+        workers=workers,
+        tell=tell,
+    )

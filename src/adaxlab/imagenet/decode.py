@@ -1,0 +1,110 @@
+"""From an encoded picture to a square of pixels, and many of them in several processes.
+
+A picture is made RGB (grey becomes three equal channels, transparency is dropped), its shorter side is resized to
+`size` (bilinear with antialiasing, Pillow's), and the middle square is kept. A picture that has this size already is
+left as it is. Workers return what went wrong as data, so that a damaged picture is a line with its path, never a
+worker's stack trace.
+"""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from adaxlab.errors import LabError
+
+Work = Callable[..., Any]
+
+
+def pixels(data: bytes, size: int) -> np.ndarray:
+    """uint8 [size, size, 3]; ValueError with the reason where it is no picture that can be decoded."""
+    from PIL import Image
+
+    if not data:
+        raise ValueError("the file is empty")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about metadata, and palettes with transparency
+            with Image.open(io.BytesIO(data)) as picture:
+                found = picture if picture.mode == "RGB" else picture.convert("RGB")
+                found.load()
+                return np.asarray(_square(found, size))
+    except Image.UnidentifiedImageError as error:
+        raise ValueError("is no picture of a known kind") from error
+    except (OSError, SyntaxError, ValueError, EOFError, IndexError, Image.DecompressionBombError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"cannot be decoded ({reason})") from error
+
+
+def _square(picture: Any, size: int) -> Any:
+    from PIL import Image
+
+    width, height = picture.size
+    if (width, height) == (size, size):
+        return picture
+    short = min(width, height)
+    left, top = (width - short) / 2, (height - short) / 2
+    box = (left, top, left + short, top + short)
+    return picture.resize((size, size), Image.Resampling.BILINEAR, box=box)
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_shared: tuple[Any, ...] = ()
+
+
+def _begin(shared: tuple[Any, ...]) -> None:
+    global _shared
+    _shared = shared
+
+
+def _do(work: Work, arguments: tuple[Any, ...]) -> Any:
+    return work(*_shared, *arguments)
+
+
+def each(
+    work: Work, shared: tuple[Any, ...], tasks: Sequence[tuple[Any, ...]], workers: int
+) -> Iterator[Any]:
+    """Results of work(*shared, *task), in the order in which they are ready; `shared` is sent to a worker once.
+
+    With one worker everything happens in this process. Workers are started anew (not forked): a process with threads
+    may not be.
+    """
+    if workers <= 1 or len(tasks) <= 1:
+        for task in tasks:
+            yield work(*shared, *task)
+        return
+    context = multiprocessing.get_context("spawn")
+    count = min(workers, len(tasks))
+    with _whole(), ProcessPoolExecutor(count, context, _begin, (shared,)) as pool:
+        waiting: set[Future[Any]] = {pool.submit(_do, work, task) for task in tasks}
+        try:
+            while waiting:
+                ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in ready:
+                    yield future.result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    try:
+        yield
+    except BrokenProcessPool as error:
+        raise LabError(
+            "a worker process was killed (out of memory?); repeat the command to go on, with fewer workers"
+        ) from error

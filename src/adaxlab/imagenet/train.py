@@ -1,0 +1,340 @@
+"""One run: a network, an optimizer, a schedule, and a state that can be put down at any step and taken up again.
+
+Every process has its share of each batch; the loss is summed over it and divided by the whole batch's size, so that
+gradients averaged by DistributedDataParallel are those of the whole batch, last one included. Norms have the statistics
+of each process's share (see `Recipe.groups`); their running statistics are averaged over processes before a test.
+
+On a GPU the step (crop, forward, backward, update) is a CUDA graph, once a few steps have been made without; the lr
+lives on the device, so no schedule needs a second capture.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from adaxlab import optimizers, schedule
+from adaxlab.cifar.stack import ON_GPU, Run
+from adaxlab.errors import LabError, unknown
+from adaxlab.imagenet import augment
+from adaxlab.imagenet.feed import Batch, Feed
+from adaxlab.imagenet.ranks import Ranks
+from adaxlab.imagenet.recipe import PRECISIONS, Recipe
+from adaxlab.loop import set_lr
+from adaxlab.models.imagenet import seeded
+
+LOOK = 50
+"""Steps between two looks at the clock on a GPU, which is otherwise not waited for."""
+WARM = 3
+"""Steps before the graph is captured."""
+TEST_BATCH = 1000
+NARROW = 16
+"""Channels below which torch 2.13 corrupts memory on a CPU: backward of a strided 1x1 convolution, channels_last."""
+_NEW = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+_BUFFERS = "forward_sync_buffers" if _NEW else "broadcast_buffers"
+"""The option by which processes keep statistics of their own; torch 2.13 has another name for it."""
+
+
+class Training:
+    """A run in progress: `advance` carries it on, `state` and `load` put it down and take it up."""
+
+    def __init__(
+        self,
+        run: Run,
+        recipe: Recipe,
+        train: Feed,
+        test: Feed,
+        classes: int,
+        ranks: Ranks,
+        *,
+        precision: str = "bf16",
+        channels_last: bool | None = None,
+        graph: bool | None = None,
+        compiled: bool = False,
+        digest: str = "",
+    ) -> None:
+        """`digest` says which pictures these are; a checkpoint of others is refused."""
+        if graph and ranks.world > 1:
+            raise LabError(f"graph=True with {ranks.world} processes: a CUDA graph is for one process alone")
+        if precision not in PRECISIONS:
+            raise unknown("precision", precision, PRECISIONS)
+        if train.pictures.side != recipe.stored:
+            raise LabError(f"pictures of {train.pictures.side} pixels; the recipe asks for {recipe.stored}")
+        least = (len(train) - 1) % recipe.batch + 1
+        if least < recipe.groups * ranks.world:
+            raise LabError(
+                f"groups={recipe.groups}: the last batch of {len(train)} pictures has {least}, fewer than the parts in "
+                f"{ranks.world} processes; choose another batch"
+            )
+        self.run, self.recipe, self.train, self.test, self.ranks = run, recipe, train, test, ranks
+        self.precision, self.digest = precision, digest
+        device, cuda = ranks.device, ranks.device.type == "cuda"
+        self.dtype = torch.float64 if precision == "fp64" else torch.float32
+        if channels_last and not cuda and recipe.width < NARROW:
+            raise LabError(
+                f"channels_last on a CPU with width={recipe.width}: must be >= {NARROW}, because torch's strided 1x1 "
+                "convolutions write out of bounds below it"
+            )
+        last = cuda if channels_last is None else channels_last
+        self.layout = torch.channels_last if last else torch.contiguous_format
+        network = seeded(run.seed, classes=classes, **recipe.network()).to(device, self.dtype)
+        self.network: nn.Module = network.to(memory_format=self.layout)  # type: ignore[call-overload]
+        if compiled:
+            self.network.compile()
+        self.model: nn.Module = self.network
+        if ranks.world > 1:
+            own: dict[str, Any] = {_BUFFERS: False}
+            self.model = DistributedDataParallel(self.network, **own)
+        self.optimizer = self._make_optimizer()
+        self.steps = recipe.steps(len(train))
+        self.base = float(run.options["lr"])
+        self.factor = schedule.factor(recipe.schedule(self.base), self.steps)
+        self.epoch = self.batch = self.step = 0
+        self.seconds = 0.0
+        self.history: list[dict[str, float | None]] = []
+        self.sums = torch.zeros(2, dtype=torch.float64, device=device)
+        self.graph = (cuda and ranks.world == 1) if graph is None else graph and cuda
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._static: Batch | None = None
+        self._eager = 0
+        self._stream = torch.cuda.Stream(device) if cuda else None
+
+    def _make_optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer over all parameters; on a GPU its lr is a tensor there, fit for a graph."""
+        options = dict(self.run.options)
+        if self.ranks.device.type == "cuda":
+            options["lr"] = torch.tensor(float(options["lr"]), device=self.ranks.device)
+            options |= ON_GPU.get(self.run.optimizer, {"capturable": True})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="betas")  # b2*T was chosen: a short run has a large b2
+            return optimizers.build(self.run.optimizer, self.network.parameters(), options)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the last epoch's loss was no number."""
+        return bool(self.history) and self.history[-1]["train_loss"] is None
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.epoch == self.recipe.epochs or self.diverged
+
+    def advance(
+        self,
+        stop: Callable[[], bool] = lambda: False,
+        on_look: Callable[[], None] = lambda: None,
+        on_epoch: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Train until complete (True), or until `stop` says so (False), asked after each step on a CPU."""
+        with self._on_stream():
+            while not self.complete:
+                if not self._epoch(stop, on_look):
+                    return False
+                on_epoch()
+        return True
+
+    @contextmanager
+    def _on_stream(self) -> Iterator[None]:
+        """One stream for all steps, in a graph or not, as autograd wants it; cuDNN and TF32 as this run wants them."""
+        if self._stream is None:
+            yield
+            return
+        matmul, cudnn, tf32 = torch.backends.cuda.matmul, torch.backends.cudnn, self.precision == "tf32"
+        before = matmul.allow_tf32
+        self._stream.wait_stream(torch.cuda.current_stream())
+        try:
+            matmul.allow_tf32 = tf32
+            with (
+                cudnn.flags(enabled=True, benchmark=True, deterministic=cudnn.deterministic, allow_tf32=tf32),
+                torch.cuda.stream(self._stream),
+            ):
+                yield
+        finally:
+            matmul.allow_tf32 = before
+
+    def _epoch(self, stop: Callable[[], bool], on_look: Callable[[], None]) -> bool:
+        self.model.train()
+        every = LOOK if self._stream else 1
+        before, began = self.seconds, time.perf_counter()
+        batches = self.train.epoch(self.run.seed, self.epoch, self.recipe.batch, self.batch, self.ranks)
+        for batch in batches:
+            for group in self.optimizer.param_groups:
+                set_lr(group, self.base * self.factor(self.step))
+            self._launch(batch)
+            self.batch += 1
+            self.step += 1
+            if self.step % every == 0:
+                if self._stream:
+                    self._stream.synchronize()
+                self.seconds = before + time.perf_counter() - began
+                on_look()
+                if self.ranks.agree(stop()):
+                    return False
+        self._end_epoch()
+        self.seconds = before + time.perf_counter() - began
+        return True
+
+    # -- a step -------------------------------------------------------------------------------------------------
+
+    def _launch(self, batch: Batch) -> None:
+        """The step: from the graph where there is one for this size, else operation by operation."""
+        full = batch.total == self.recipe.batch
+        if not (self.graph and full):
+            self._compute(batch)
+            return
+        if self._graph is None:
+            if self._eager < WARM:
+                self._eager += 1
+                self._compute(batch)
+                return
+            self._capture(batch)
+        assert self._graph is not None
+        assert self._static is not None
+        self._static.raw.copy_(batch.raw)
+        self._static.labels.copy_(batch.labels)
+        self._static.span.copy_(batch.span)
+        self._graph.replay()
+
+    def _capture(self, batch: Batch) -> None:
+        """Record the step on copies of the batch that stay in place.
+
+        `thread_local`: threads that read ahead ask for pinned memory meanwhile, which must not end the capture.
+        """
+        self._static = Batch(batch.raw.clone(), batch.labels.clone(), batch.span.clone(), batch.total)
+        self.optimizer.zero_grad(set_to_none=True)
+        self._graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(self._graph, stream=self._stream, capture_error_mode="thread_local"):
+            self._compute(self._static)
+
+    def _compute(self, batch: Batch) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        x = augment.crop_batch(batch.raw, batch.span, self.recipe.size, self.dtype)
+        with self._autocast():
+            scores = self.model(self._input(x))
+        loss = F.cross_entropy(scores.to(self.dtype), batch.labels, reduction="sum")
+        (loss * (self.ranks.world / batch.total)).backward()
+        self.optimizer.step()
+        right = (scores.detach().argmax(1) == batch.labels).sum()
+        self.sums += torch.stack((loss.detach().double(), right.double()))
+
+    def _input(self, x: Tensor) -> Tensor:
+        """As the first layer takes it, in one pass: autocast would cast what is laid out already once more."""
+        dtype = torch.bfloat16 if self.precision == "bf16" else self.dtype
+        return x.to(dtype, memory_format=self.layout)
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.ranks.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
+
+    # -- the end of an epoch ------------------------------------------------------------------------------------
+
+    def _end_epoch(self) -> None:
+        loss, right = (self.ranks.gather(self.sums).sum(0) / len(self.train)).tolist()
+        self._average_buffers()
+        tested = self.accuracy()
+        self.sums.zero_()
+        self.epoch, self.batch = self.epoch + 1, 0
+        self.history.append(
+            {
+                "train_loss": round(loss, 6) if math.isfinite(loss) else None,
+                "train_accuracy": round(100 * right, 4),
+                "test_accuracy": round(tested, 4),
+            }
+        )
+
+    @torch.no_grad()
+    def accuracy(self) -> float:
+        """Top-1 on the test pictures, in percent: the share whose largest score is that of its class."""
+        self.network.eval()
+        right = torch.zeros(1, dtype=torch.float64, device=self.ranks.device)
+        for raw, labels in self.test.in_order(TEST_BATCH, self.ranks):
+            x = augment.middle_batch(raw, self.recipe.size, self.dtype)
+            with self._autocast():
+                scores = self.network(self._input(x))
+            right += (scores.argmax(1) == labels).sum()
+        self.network.train()
+        return 100 * self.ranks.gather(right).sum().item() / len(self.test)
+
+    def _buffers(self) -> list[Tensor]:
+        return [b for b in self.network.buffers() if b.is_floating_point()]
+
+    @torch.no_grad()
+    def _average_buffers(self) -> None:
+        """Running statistics, averaged over the processes."""
+        if self.ranks.world > 1:
+            mine = torch.cat([b.double().flatten() for b in self._buffers()])
+            self._put(self.ranks.gather(mine).mean(0))
+
+    @torch.no_grad()
+    def _put(self, values: Tensor) -> None:
+        begin = 0
+        for b in self._buffers():
+            b.copy_(values[begin : begin + b.numel()].view_as(b))
+            begin += b.numel()
+
+    # -- down and up again --------------------------------------------------------------------------------------
+
+    def _identity(self) -> dict[str, Any]:
+        run, recipe = self.run, asdict(self.recipe)
+        return {
+            "run": [run.row, run.optimizer, {k: _plain(v) for k, v in run.options.items()}, run.seed],
+            "recipe": {k: _plain(v) for k, v in recipe.items()},
+            "images": len(self.train),
+            "digest": self.digest,
+            "precision": self.precision,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on. Called by every process, because each has sums and statistics of its own."""
+        mine = torch.cat([*(b.double().flatten() for b in self._buffers()), self.sums])
+        return {
+            **self._identity(),
+            "at": [self.epoch, self.batch, self.step],
+            "seconds": self.seconds,
+            "history": self.history,
+            "model": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "each": self.ranks.gather(mine).cpu(),
+        }
+
+    @torch.no_grad()
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Go on from `state` of the same run, in the same bits with the same number of processes (on a CPU)."""
+        for key, value in self._identity().items():
+            if saved.get(key) != value:
+                what = "on other pictures" if key == "digest" else f"with other settings ({key})"
+                raise LabError(
+                    f"checkpoint of a run {what}: {saved.get(key)!r}, now {value!r}; finish that one, or move its "
+                    "checkpoint away"
+                )
+        self.epoch, self.batch, self.step = saved["at"]
+        self.seconds, self.history = saved["seconds"], [dict(line) for line in saved["history"]]
+        self.network.load_state_dict(saved["model"])
+        lrs = [group["lr"] for group in self.optimizer.param_groups]
+        self.optimizer.load_state_dict(saved["optimizer"])
+        for group, lr in zip(self.optimizer.param_groups, lrs, strict=True):
+            group["lr"] = lr  # the tensor on the device, not a copy
+        each = saved["each"].to(self.ranks.device)
+        if len(each) == self.ranks.world:
+            mine = each[self.ranks.rank]
+        else:  # another number of processes: the mean of the statistics, and the sums where they count once
+            mine = each.mean(0)
+            mine[-2:] = each[:, -2:].sum(0) if self.ranks.first else 0.0
+        self._put(mine[:-2])
+        self.sums.copy_(mine[-2:])
+        self._graph, self._static, self._eager = None, None, 0
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

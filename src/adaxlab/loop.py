@@ -1,0 +1,356 @@
+"""The training loop: forward, backward, step; an evaluation per epoch; a checkpoint now and then.
+
+The checkpoint holds model, optimizer, random generators and the position, metrics included; lines of metrics written
+after it are cut off upon resuming. The order of the data is a function of seed and epoch, and so is the schedule of
+the step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from adaxlab import batches, files, optimizers, randomness, schedule, signals
+from adaxlab import task as tasks
+from adaxlab.errors import Interrupted, RunError, StoreError
+from adaxlab.settings import Settings
+from adaxlab.spec import SCHEMA
+from adaxlab.splits import sources
+from adaxlab.store import RunFolder
+
+FLUSH = 64  # steps between two looks at the losses: one wait for the device in so many
+SAMPLE = 16  # steps of which one is timed on a GPU, never the first, which compiles
+DIVERGED = 1e3  # times the first loss (at least 1): above it a run is given up
+LOOK = 0.1  # seconds between two looks at progress, signals and the age of the checkpoint
+OnProgress = Callable[[int, int, float | None], None]
+
+
+@dataclass
+class Position:
+    """Where a run is; all of it goes into the checkpoint."""
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    loss: float = 0.0  # sums over the epoch so far
+    value: float = 0.0
+    rows: int = 0
+    first: float = 0.0  # the loss before any step
+    best: float | None = None
+    last: dict[str, Any] | None = None
+    metrics_bytes: int = 0
+    seconds: float = 0.0
+    step_seconds: float = 0.0
+    useful_seconds: float = 0.0  # forward, backward and step
+    sessions: int = 0
+
+
+class Loop:
+    """One run being carried out, by the process that holds its folder's lock."""
+
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        task: tasks.Task,
+        folder: RunFolder,
+        device: torch.device,
+        settings: Settings,
+        on_progress: OnProgress | None,
+        stop: signals.Stop,
+    ) -> None:
+        self.spec, self.task, self.folder, self.device, self.stop = spec, task, folder, device, stop
+        self.settings, self.on_progress = settings, on_progress
+        self.train_source, self.eval_source, self.split = sources(spec, task, device)
+        self.model = tasks.check_model(task.model(), spec["task"]).to(device)
+        groups = getattr(task, "groups", None)
+        params = groups(self.model, spec["options"]) if groups else self.model.parameters()
+        self.optimizer = optimizers.build(spec["optimizer"], params, spec["options"])
+        for group in self.optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+        self.base = [float(group["lr"]) for group in self.optimizer.param_groups]
+        self.total = spec["epochs"] * len(self.train_source)
+        self.factor = schedule.factor(spec["schedule"], self.total)
+        self.before_step: Callable[[Any], Any] | None = getattr(task, "before_step", None)
+        self.at = Position()
+        self.pending: list[tuple[torch.Tensor, torch.Tensor, int]] = []
+        self.epoch_rng = randomness.state(device)
+        self.resumed_rng: dict[str, Any] | None = None
+        if folder.checkpoint.exists():
+            self.load()
+        self.at.sessions += 1
+        self.seconds_before = self.at.seconds
+
+    def run(self) -> dict[str, Any]:
+        """Train to the end, or until the run has diverged, and return how it ended."""
+        self.started = self.last_checkpoint = time.perf_counter()
+        self.metrics = self.folder.metrics(self.at.metrics_bytes)
+        try:
+            while self.at.epoch < self.spec["epochs"]:
+                if not (self.epoch() and self.evaluate()):
+                    return self.done("diverged")
+            return self.done("finished")
+        finally:
+            self.metrics.close()
+
+    def epoch(self) -> bool:
+        """One epoch, or what is left of it; False when the run has diverged."""
+        at, model, optimizer, task = self.at, self.model, self.optimizer, self.task
+        on_cpu, clock = self.device.type == "cpu", time.perf_counter
+        model.train()
+        pause = min(LOOK, self.settings.checkpoint_seconds)
+        next_look = clock() + pause
+        for batch, rows in self.batches():
+            scale = self.factor(at.step)
+            for group, base in zip(optimizer.param_groups, self.base, strict=True):
+                set_lr(group, base * scale)
+            timed = on_cpu or at.step % SAMPLE == SAMPLE - 1  # on a GPU a sample: each look waits for it
+            begin = clock() if on_cpu else self.now(timed)
+            result = task.loss(model, batch)
+            if at.step == 0:
+                self.check_first(result, rows)
+            loss, values = result if isinstance(result, tuple) else (result, result)
+            loss.backward()
+            if self.before_step:
+                self.before_step(model)
+            middle = clock() if on_cpu else self.now(timed)
+            optimizer.step()
+            end = clock() if on_cpu else self.now(timed)
+            optimizer.zero_grad(set_to_none=True)
+            if timed:
+                weight = 1 if on_cpu else SAMPLE
+                at.step_seconds += weight * (end - middle)
+                at.useful_seconds += weight * (end - begin)
+            self.pending.append((loss.detach(), mean_of(values), rows))
+            at.step += 1
+            at.batch += 1
+            if at.step % FLUSH == 0 and not self.flush():
+                return False
+            if end >= next_look or self.stop.signum:
+                next_look = end + pause
+                self.look()
+        if at.batch != len(self.train_source):
+            raise RunError(
+                f"task {self.spec['task']}: 'train' says {len(self.train_source)} batches, gave {at.batch}"
+            )
+        return self.flush()
+
+    def batches(self) -> Any:
+        """The batches of this epoch that are left. The generators end up as they were when the run stopped."""
+        resumed, self.resumed_rng = self.resumed_rng, None
+        within = resumed is not None and self.at.batch > 0  # else nothing of this epoch has been drawn yet
+        if resumed is not None:
+            randomness.restore(self.epoch_rng if within else resumed, self.device)
+        if not within:
+            self.epoch_rng = randomness.state(self.device)
+        index = None
+        if isinstance(self.train_source, batches.Batches):
+            self.train_source.set_epoch(self.at.epoch)  # a sampler may draw here
+        else:
+            index = batches.order(self.train_source.n, self.spec["seed"], self.at.epoch)
+        left = self.train_source.batches(index, self.at.batch)
+        if within and resumed is not None:
+            randomness.restore(resumed, self.device)
+        return left
+
+    def now(self, wait: bool) -> float:
+        """The time, once the GPU has done what was asked of it."""
+        if wait and self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+    def check_first(self, result: Any, rows: int) -> None:
+        """What is wrong before any step is the task's fault, not the optimizer's."""
+        name = self.spec["task"]
+        tasks.check_loss(result, self.task, name)
+        loss, values = result if isinstance(result, tuple) else (result, result)
+        if isinstance(values, torch.Tensor) and (values.dim() > 1 or values.numel() not in (1, rows)):
+            raise RunError(
+                f"task {name}: the {self.task.metric} of the first batch has shape {tuple(values.shape)}; it must be "
+                f"one number, or one for each of the batch's {rows} examples"
+            )
+        first, value = loss.item(), mean_of(values).item()
+        for what, number in (("loss", first), (self.task.metric, value)):
+            if not math.isfinite(number):
+                raise RunError(
+                    f"task {name}: the {what} is {number} on the first batch, before any step; see to its data"
+                )
+        self.at.first = first
+
+    def flush(self) -> bool:
+        """Add up the losses since the last time; False when one shows that the run has diverged.
+
+        One by one in float64, so that it changes no bit where the flushes fall.
+        """
+        if not self.pending:
+            return True
+        at = self.at
+        losses = torch.stack([loss.reshape(()) for loss, _, _ in self.pending]).tolist()
+        values = torch.stack([value for _, value, _ in self.pending]).tolist()
+        limit = DIVERGED * max(1.0, abs(at.first))
+        fine = True
+        for loss, value, (_, _, rows) in zip(losses, values, self.pending, strict=True):
+            at.loss += loss * rows
+            at.value += value * rows
+            at.rows += rows
+            fine = fine and abs(loss) <= limit  # False for NaN as well
+        self.pending.clear()
+        return fine
+
+    def evaluate(self) -> bool:
+        """Measure on the held-out split and write a line of metrics; False when the loss there is no number."""
+        at = self.at
+        loss_sum = value_sum = 0.0
+        rows_sum = 0
+        self.model.eval()
+        with torch.no_grad():
+            for batch, rows in self.eval_source.batches(None):
+                begin = time.perf_counter()
+                result = self.task.loss(self.model, batch)
+                loss, values = result if isinstance(result, tuple) else (result, result)
+                loss_sum += loss.item() * rows
+                at.useful_seconds += time.perf_counter() - begin
+                value_sum += mean_of(values).item() * rows
+                rows_sum += rows
+        if not math.isfinite(loss_sum):
+            return False
+        metric = value_sum / rows_sum
+        if not math.isfinite(metric):
+            raise RunError(
+                f"task {self.spec['task']}: the {self.task.metric} is {metric} though the loss is a number"
+            )
+        better = max if self.task.higher_is_better else min
+        at.best = metric if at.best is None else better(at.best, metric)
+        at.epoch += 1
+        at.last = {
+            "step": at.step,
+            "epoch": at.epoch,
+            "train_loss": at.loss / at.rows,
+            "train_metric": at.value / at.rows,
+            "valid_loss": loss_sum / rows_sum,
+            "metric": metric,
+            "lr": self.base[0] * self.factor(at.step - 1),
+            "seconds": round(self.seconds(), 6),
+        }
+        self.metrics.add(at.last)
+        at.batch, at.loss, at.value, at.rows, at.metrics_bytes = 0, 0.0, 0.0, 0, self.metrics.size
+        self.epoch_rng = randomness.state(self.device)
+        if at.epoch < self.spec["epochs"]:
+            self.look()
+        return True
+
+    def look(self) -> None:
+        """Now and then: tell the progress, write a checkpoint when it is time, stop when asked to."""
+        self.tell(self.at.step)
+        due = time.perf_counter() - self.last_checkpoint >= self.settings.checkpoint_seconds
+        if due or self.stop.signum:
+            self.save()
+        if self.stop.signum:
+            raise Interrupted(
+                f"stopped {self.folder.path} at step {self.at.step} of {self.total}", self.stop.signum
+            )
+
+    def tell(self, step: int) -> None:
+        if self.on_progress:
+            self.on_progress(step, self.total, self.at.last["metric"] if self.at.last else None)
+
+    def seconds(self) -> float:
+        """Time spent on the run, in all sessions."""
+        return self.seconds_before + time.perf_counter() - self.started
+
+    def done(self, status: str) -> dict[str, Any]:
+        """What done.json says. A run that diverged has no metric; `best` is what it reached before."""
+        self.metrics.sync()
+        self.tell(self.total)
+        at, last = self.at, self.at.last if status == "finished" else None
+        seconds = self.seconds()
+        return {
+            "schema": SCHEMA,
+            "status": status,
+            "metric": last["metric"] if last else None,
+            "best": at.best,
+            "train_loss": last["train_loss"] if last else None,
+            "valid_loss": last["valid_loss"] if last else None,
+            "seconds": round(seconds, 6),
+            "step_seconds": round(at.step_seconds, 6),
+            "loop_seconds": round(max(0.0, seconds - at.useful_seconds), 6),
+            "metric_name": self.task.metric,
+            "higher_is_better": self.task.higher_is_better,
+            "split": self.split,
+            "steps": at.step,
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "sessions": at.sessions,
+            "model_sha256": fingerprint(self.model),
+        }
+
+    def save(self) -> None:
+        """See that the metrics are on the disk, then replace the checkpoint at once."""
+        self.metrics.sync()
+        buffer = io.BytesIO()
+        content = {
+            "schema": SCHEMA,
+            "at": {**asdict(self.at), "seconds": self.seconds()},
+            "pending": [(loss.cpu(), value.cpu(), rows) for loss, value, rows in self.pending],
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "rng": randomness.state(self.device),
+            "epoch_rng": self.epoch_rng,
+        }
+        torch.save(content, buffer)
+        files.write(self.folder.checkpoint, buffer.getvalue())
+        self.last_checkpoint = time.perf_counter()
+
+    def load(self) -> None:
+        """Go back to the checkpoint; one that cannot be read is reported and left where it is."""
+        path, device = self.folder.checkpoint, self.device
+        try:
+            saved = torch.load(path, map_location="cpu", weights_only=True)
+            if saved["schema"] != SCHEMA:
+                raise StoreError(
+                    f"{path}: checkpoint of schema {saved['schema']}, this version reads {SCHEMA}"
+                )
+            self.model.load_state_dict(saved["model"])
+            self.optimizer.load_state_dict(saved["optimizer"])
+            self.at = Position(**saved["at"])
+            self.pending = [
+                (loss.to(device), value.to(device), rows) for loss, value, rows in saved["pending"]
+            ]
+            self.epoch_rng, self.resumed_rng = saved["epoch_rng"], saved["rng"]
+        except StoreError:
+            raise
+        except Exception as error:
+            raise StoreError(
+                f"{path}: cannot be resumed from ({type(error).__name__}); left untouched, "
+                "move it away to start this run anew"
+            ) from error
+
+
+def set_lr(group: dict[str, Any], lr: float) -> None:
+    """Write a group's lr, keeping a tensor a tensor."""
+    if isinstance(group["lr"], torch.Tensor):
+        group["lr"].fill_(lr)
+    else:
+        group["lr"] = lr
+
+
+def mean_of(values: Any) -> torch.Tensor:
+    """A batch's metric as one number on its device: the mean of what the task gave."""
+    if not isinstance(values, torch.Tensor):
+        return torch.tensor(float(values), dtype=torch.float64)
+    values = values.detach().to(torch.float32 if values.device.type == "mps" else torch.float64)
+    return values.mean() if values.dim() else values
+
+
+def fingerprint(model: torch.nn.Module) -> str:
+    """SHA-256 of every parameter and buffer: two runs with the same one ended with the same bits."""
+    digest = hashlib.sha256()
+    for name, value in model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,125 @@
+"""Settings as words on a command line: `name=value`, `adaxw.lr=1e-3`, `cosine,warmup=0.05`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from adaxlab import schedule as schedules
+from adaxlab.errors import LabError
+
+REPEATED = ("--set", "--task-option", "--optimizers")
+"""Flags that take several words, and may come again with more; `_` in one is `-`."""
+_WORDS = {"true": True, "false": False, "none": None}
+
+
+def value(text: str) -> Any:
+    """A number, a list of them, true, false, none, or the text itself.
+
+    >>> value("1e-3"), value("0.9,0.95"), value("true"), value("l2")
+    (0.001, (0.9, 0.95), True, 'l2')
+    """
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def pair(word: str) -> tuple[str, Any]:
+    """`name=value`, taken apart."""
+    name, sign, text = word.partition("=")
+    if not sign or not name:
+        raise LabError(f"{word!r}: must be name=value")
+    return name, value(text)
+
+
+def pairs(words: Iterable[str]) -> dict[str, Any]:
+    """Several of them, each once."""
+    given: dict[str, Any] = {}
+    for word in words:
+        _put(given, word, *pair(word))
+    return given
+
+
+def _put(given: dict[str, Any], word: str, name: str, number: Any) -> None:
+    if name in given:
+        raise LabError(f"{word}: {name} was given before, as {given[name]!r}; give it once")
+    given[name] = number
+
+
+def gathered(words: Sequence[str], flags: Sequence[str] = REPEATED) -> list[str]:
+    """The words of a command line with those after a flag that comes twice put together: none is lost.
+
+    >>> gathered(["reproduce", "gpt", "--set", "a=1", "--out", "runs", "--set", "b=2", "c=3"])
+    ['reproduce', 'gpt', '--set', 'a=1', 'b=2', 'c=3', '--out', 'runs']
+    """
+    out: list[str] = []
+    after: dict[str, int] = {}  # where the next word of a flag goes
+    flag = ""
+    for at, word in enumerate(words):
+        if word == "--":  # no flags from here on
+            return [*out, *words[at:]]
+        if word.startswith("--"):
+            name, sign, rest = word.partition("=")
+            flag = name.replace("_", "-")
+            if flag not in flags:
+                flag = ""
+                out.append(word)
+                continue
+            if flag not in after:
+                out.append(name)
+                after[flag] = len(out)
+            if not sign:
+                continue
+            word = rest
+        if flag:
+            out.insert(after[flag], word)
+            after = {f: place + (place > after[flag] or f == flag) for f, place in after.items()}
+        else:
+            out.append(word)
+    return out
+
+
+def per_optimizer(words: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """`optimizer.option=value`, by optimizer; the optimizer's name may itself hold dots.
+
+    >>> per_optimizer(["adaxw.lr=1e-3", "torch:AdamW.betas=0.9,0.95"])
+    {'adaxw': {'lr': 0.001}, 'torch:AdamW': {'betas': (0.9, 0.95)}}
+    """
+    result: dict[str, dict[str, Any]] = {}
+    for word in words:
+        name, given = pair(word)
+        optimizer, dot, option = name.rpartition(".")
+        if not dot or not optimizer:
+            raise LabError(f"--set {word}: must be optimizer.option=value, such as adaxw.weight_decay=0.1")
+        _put(result.setdefault(optimizer, {}), f"--set {word}", option, given)
+    return result
+
+
+def schedule(text: str) -> dict[str, Any]:
+    """A schedule and its options; milestones are divided by `/`.
+
+    >>> schedule("step,milestones=0.5/0.75,gamma=0.2")["milestones"]
+    [0.5, 0.75]
+    """
+    name, *rest = text.split(",")
+    given = {}
+    for word in rest:
+        key, sign, number = word.partition("=")
+        if not sign:
+            raise LabError(f"--schedule {text}: {word!r} must be option=value")
+        numbers = [value(part) for part in number.split("/")]
+        if not all(isinstance(n, (int, float)) for n in numbers):
+            raise LabError(f"--schedule {text}: {key}={number} must be a number (several: 0.5/0.75)")
+        given[key] = numbers if key == "milestones" else numbers[0]
+    return schedules.complete({"name": name, **given})
+
+
+def positive(name: str, given: int | None) -> int:
+    """A whole number from 1 on; 0 stands for 'not given'."""
+    if given is not None and given < 1:
+        raise LabError(f"{name}={given}: must be >= 1")
+    return given or 0

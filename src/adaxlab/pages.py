@@ -1,0 +1,344 @@
+"""Tables of README.md and docs/, written from the code and from records/ between marks.
+
+    python -m adaxlab.pages          writes what is not current (`make docs`)
+    python -m adaxlab.pages --check  names it and exits with 1
+
+A mark is `<!-- name: begin -->` ... `<!-- name: end -->`; `SECTIONS` says who fills it. What has no record says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from adaxlab import gpu_step, memories, sparse_step, stats
+from adaxlab.claims import OURS
+from adaxlab.drawn import picture
+from adaxlab.imagenet import tables as picture_tables
+from adaxlab.language import tables as text_tables
+from adaxlab.markdown import read, table
+from adaxlab.voc import tables as voc_tables
+from adaxopt.zoo import METHODS, Method
+
+Row = Iterable[Any]
+
+
+# -- from the code ----------------------------------------------------------------------------------------------
+
+GAINS = {
+    "growing": "b2/((1+b2)^t − 1)",
+    "fading": "(1−b2)/(1−b2^t)",
+    "unnormalised": "1−b2",
+    "equal": "1/t",
+    "power": "t^−c / Σ i^−c",
+    None: "no v",
+}
+DECAYS = {"l2": "L2", "decoupled": "decoupled"}
+
+
+def _method(row: Method) -> Row:
+    rule, o = row.rule, row.defaults
+    kind = rule.memory.kind if rule.memory else None
+    gain = GAINS[kind] + (", running maximum" if rule.maximum else "")
+    if rule.mean == "window":
+        gain += ", on the gradient n steps back"
+    power = "–" if rule.memory is None else f"{o['p']:g}"
+    decay = f"{DECAYS[o['decay']]} {o['weight_decay']:g}"
+    return (
+        f"`{row.name}`",
+        gain,
+        power,
+        f"{o['lr']:g}",
+        f"({o['betas'][0]:g}, {o['betas'][1]:g})",
+        decay,
+        row.source,
+    )
+
+
+def methods(root: Path) -> str:
+    head = ("name", "gain k_t", "p", "lr", "(b1, b2)", "decay", "source of the defaults")
+    return table(head, map(_method, METHODS.values()))
+
+
+# -- from records -----------------------------------------------------------------------------------------------
+
+
+def cpu(root: Path) -> str:
+    record = read(root, "cpu_step.json")
+    if record is None:
+        return "*CPU: not measured yet (`make bench`).*"
+    rows = [
+        (name, f"{r['median_ms']:.1f}", f"{r['ratio']:.2f} × {r['against']}" if r["ratio"] else "", _mb(r))
+        for name, r in record["rows"].items()
+    ]
+    environment = record["environment"]
+    return (
+        f"CPU, ResNet-50's {record['tensors']} tensors ({record['numbers'] / 1e6:.1f}M float32), torch "
+        f"{environment['torch']}, {environment['threads']} threads of {environment['processor']}; medians of "
+        f"n = {record['rounds']} alternating rounds (`make bench`). Sparse rows: an embedding of "
+        f"{' x '.join(f'{n:,}' for n in record['sparse_table'])}, of which a step names {record['sparse_named']:,}. "
+        "Asleep: in every tensor one coordinate never has a gradient (half asleep: half of them), and `wake` guards it:"
+        "\n\n" + table(("", "ms a step", "time against", "extra memory, MB"), rows)
+    )
+
+
+def _mb(row: dict[str, Any]) -> str:
+    return f"{row['peak_bytes'] / 1e6:.1f}"
+
+
+HEADLINES = {
+    "cifar10.adaxw-over-adamw": "CIFAR-10, the paper's lr",
+    "cifar10.adaxw-like-sgdm": "CIFAR-10, the paper's lr",
+    "cifar10.adaxw-faster-sgdm": "CIFAR-10, SGDM's L2 5e-4, training accuracy",
+    "cifar10.adaxw-faster-sgdm-he": "CIFAR-10, SGDM's L2 1e-4, training accuracy",
+    "cifar10.lr-best-adamw": "CIFAR-10, lr 1e-3 and 3e-3",
+    "cifar10.tuned-over-adamw": "CIFAR-10, equal tuning (ours)",
+    "cifar10.tuned-over-amsgradw": "CIFAR-10, equal tuning (ours)",
+    "cifar10.trace-adax": "CIFAR-10, mean of sqrt(v)",
+    "imagenet.adaxw-over-adamw": "Tiny-ImageNet, the paper's lr",
+    "imagenet.adaxw-no-loss": "Tiny-ImageNet, the paper's lr",
+    "imagenet.tuned.adaxw-over-adamw": "Tiny-ImageNet, equal tuning",
+    "voc.adaxw-over-sgdm": "CamVid, the paper's lr",
+    "voc.adaxw-over-sgdm-tuned": "CamVid, equal tuning",
+    "language.ptb.adax-over-adam": "Penn Treebank, equal tuning",
+    "language.enwik8.adax-over-adam": "words of enwik8, equal tuning",
+    "F5.1": "problem (4)",
+    "L4.1c": "Lemma 4.1",
+    "E1": "Algorithm 3",
+}
+"""Claims that README shows once they have been run, and what they are about."""
+
+
+def claims(root: Path) -> str:
+    found: list[dict[str, Any]] = []
+    for path in sorted((root / "records" / "theory").glob("*.json")) + sorted(
+        (root / "records" / "claims").glob("*.json")
+    ):
+        data = json.loads(path.read_text())
+        found += data if isinstance(data, list) else data.get("claims", [])
+    if not found:
+        return "*No claim was checked yet (`adax reproduce theory`).*"
+    counts: dict[str, int] = {}
+    by_id = {claim["id"]: claim for claim in found}
+    found = [claim for claim in found if claim["paper"] != OURS]
+    for claim in found:
+        waiting = str(claim["ours"]).startswith("not run")
+        verdict = "not run yet" if waiting else claim["verdict"]
+        counts[verdict] = counts.get(verdict, 0) + 1
+    shown = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda c: -c[1]))
+    where = "[docs/claims.md](docs/claims.md)"
+    text = f"Of {len(found)} claims of the paper with an id so far: {shown}. "
+    text += f"Each with its rule, and comparisons of our own beside them: {where}. Some of both:"
+    return f"{text}\n\n{table(('', 'claim', 'found here', 'verdict'), _headlines(by_id))}"
+
+
+def _headlines(by_id: dict[str, dict[str, Any]]) -> list[Row]:
+    rows: list[Row] = []
+    for key, about in HEADLINES.items():
+        claim = by_id.get(key)
+        if claim is None or str(claim["ours"]).startswith("not run"):
+            continue
+        seen = f"{claim['ours']} (n = {claim['n']})" if claim["n"] else claim["ours"]
+        link = f"[{claim['verdict']}](docs/claims.md#claim-{key.replace('.', '-').lower()})"
+        rows.append((about, claim["claim"].rstrip("."), seen, link))
+    return rows
+
+
+def lr(root: Path) -> str:
+    record = read(root, "first_lr.json")
+    if record is None:
+        return "*Not measured yet (`adax reproduce first-lr`).*"
+    parts = []
+    for name in dict.fromkeys(row["task"] for row in record["rows"]):
+        rows = [row for row in record["rows"] if row["task"] == name]
+        rates = sorted({row["lr"] for row in rows})
+        higher = rows[0]["higher_is_better"]
+        lines = []
+        for optimizer in dict.fromkeys(row["optimizer"] for row in rows):
+            cells = {row["lr"]: row for row in rows if row["optimizer"] == optimizer}
+            means = [row["mean"] for row in cells.values() if row["mean"] is not None and not row["diverged"]]
+            best = (max if higher else min)(means, default=None)
+            lines.append((optimizer, *(_cell(cells.get(rate), best, higher) for rate in rates)))
+        n = max(row["n"] + row["diverged"] for row in rows)
+        what = f"`{name}`, final test {rows[0]['metric']}, mean ± sd over n = {n} seeds, best in bold:"
+        parts.append(what + "\n\n" + table(("lr", *(f"{rate:g}" for rate in rates)), lines))
+    return "\n\n".join(parts)
+
+
+def _cell(row: dict[str, Any] | None, best: float | None, higher: bool) -> str:
+    if row is None or row["mean"] is None:
+        return "diverged" if row else ""
+    scale, digits = (100, 1) if higher else (1, 3)
+    shown = f"{scale * row['mean']:.{digits}f} ± {scale * stats.sd(row['values']):.{digits}f}"
+    if row["diverged"]:
+        shown += f" ({row['diverged']} diverged)"
+    return f"**{shown}**" if row["mean"] == best else shown
+
+
+def gpu(root: Path) -> str:
+    record = gpu_step.read(root / "records")
+    if record is None:
+        return "*GPU: not measured yet (`make bench-gpu`).*"
+    models = {row["model"]: row for row in record["rows"]}
+    rows = []
+    for model, any_row in models.items():
+        by_name = {r["row"]: r for r in record["rows"] if r["model"] == model and r["gradients"] == "fixed"}
+        own, torchs = by_name["AdaXW fused"], by_name["torch AdamW fused"]
+        rows.append(
+            (
+                f"{model}, {any_row['tensors']} tensor{'s' if any_row['tensors'] > 1 else ''}",
+                own["n"],
+                gpu_step.spread(torchs),
+                gpu_step.spread(own),
+                *(f"{by_name[name]['speedup']:.2f}" for name in RATIOS),
+            )
+        )
+    environment = record["environment"]
+    largest = next(r for r in record["rows"] if r["row"] == "AdaXW fused")
+    return (
+        picture("gpu-step", "A step beside torch's fused AdamW, model by model")
+        + f"\n\n`optimizer.step()` on one {environment['gpu']}, torch {environment['torch']}, Triton "
+        f"{environment['triton']}, float32 unless said; medians of n alternating rounds, gradients at fixed addresses. "
+        f"Ratios are torch's fused AdamW over ours (graph replay: over its own replay). On the 256M tensor the kernel "
+        f"moves its bytes at {largest['of_copy']:.2f} of the copy bandwidth measured in the same run "
+        f"({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). `make bench-gpu`.{gpu_step.since(record)}\n\n"
+        + _other_paths(record)
+        + _host(root)
+        + table(("", "n", "torch, ms (quartiles)", "AdaXW, ms (quartiles)", "times faster", *HEADS), rows)
+    )
+
+
+def _other_paths(record: dict[str, Any]) -> str:
+    """What the table does not show: paths without the kernel, and torch's compiled step."""
+    rows = {(r["model"], r["row"]): r["ms"] for r in record["rows"] if r["gradients"] == "fixed"}
+    ratios = [
+        ms / rows[m, "torch AdamW foreach"] for (m, name), ms in rows.items() if name == "AdaXW foreach"
+    ]
+    text = f"Without the kernel, AdaXW's foreach path takes {min(ratios):.2f} to {max(ratios):.2f} times torch's. "
+    compiled, torchs = rows.get(("256M", "AdaXW compiled")), rows.get(("256M", "torch AdamW compiled"))
+    if compiled and torchs:
+        text += (
+            f"By torch.compile, the 256M step takes {compiled:.2f} ms (AdaXW) and {torchs:.2f} ms (AdamW). "
+        )
+    records = "[gpu_step.json](records/gpu_step.json), [ResNet-20](records/gpu_step_resnet20.json)"
+    return f"{text}Records: {records}.\n\n"
+
+
+def _host(root: Path) -> str:
+    """What the smallest model's step is made of: it is the host's time, not the device's."""
+    record = read(root, "gpu_step_host.json")
+    if record is None:
+        return ""
+    us = record["host_us"]
+    return (
+        f"ResNet-20's step is the host's time. In {us['note'].rpartition('; ')[2]}, `step()` took the host "
+        f"{us['AdaXW.step']:.0f} us (torch's AdamW {us['torch AdamW.step']:.0f}), of that {us['plan still fits']:.0f} "
+        f"to see that parameters and state lie where they lay, "
+        f"{us['of that reading p.grad'] + us['of that addresses, dtypes, contiguity']:.0f} for the gradients, "
+        f"{us['of that the launch']:.0f} for the launch ([record](records/gpu_step_host.json)).\n\n"
+    )
+
+
+RATIOS = ("AdaXW fused", "AdaXW fused, frozen", "AdaXW fused, bf16 state", "AdaXW fused, graph")
+HEADS = ("frozen memory (t = 150k)", "bf16 state", "graph replay")
+
+
+def cifar(root: Path) -> str:
+    from adaxlab.cifar import tables
+
+    records = root / "records"
+    if not (records / "cifar10" / "table2.jsonl").exists():
+        return "*CIFAR-10: not run yet (`adax reproduce cifar10/table2`).*"
+    waiting = tables.not_run(records)
+    best = tables.at_best(records)
+    rest = f"\n\n{best}" if best else ""
+    rest += "\n\nThe other studies: [docs/cifar10.md](docs/cifar10.md)."
+    rest += f" Not run yet: {', '.join(f'`cifar10/{name}`' for name in waiting)}." if waiting else ""
+    return (
+        "The paper's main table again, on the real CIFAR-10, each method at the paper's own settings. SGDM, AdamW and "
+        "AMSGrad(W) are PyTorch's, AdaX-W is this library's.\n\n"
+        + picture("cifar10-table2-seeds", "Final test accuracy of every run beside the paper's means")
+        + "\n\n"
+        + tables.table("table2", records)
+        + rest
+    )
+
+
+def cifar_studies(root: Path) -> str:
+    from adaxlab.cifar import sections
+
+    return sections.studies(root / "records", lambda name, alt: picture(name, alt, "images"))
+
+
+def cifar_speed(root: Path) -> str:
+    from adaxlab.cifar import sections
+
+    return sections.speed(root / "records")
+
+
+def cifar_settings(root: Path) -> str:
+    from adaxlab.cifar import guide
+
+    return guide.settings(root / "records")
+
+
+def best_lr(root: Path) -> str:
+    from adaxlab import best_lr
+
+    return best_lr.table(root / "records")
+
+
+Section = Callable[[Path], str]
+SECTIONS: dict[str, Section] = {
+    "methods": methods,
+    "cpu": cpu,
+    "claims": claims,
+    "lr": lr,
+    "gpu": gpu,
+    "gpu-sparse": sparse_step.section,
+    "cifar": cifar,
+    "cifar-studies": cifar_studies,
+    "cifar-speed": cifar_speed,
+    "cifar-settings": cifar_settings,
+    "best-lr": best_lr,
+    "memories": memories.table,
+    **text_tables.SECTIONS,
+    **picture_tables.SECTIONS,
+    **voc_tables.SECTIONS,
+}
+
+
+def filled(text: str, root: Path) -> str:
+    """The page with every marked part written anew."""
+
+    def fill(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in SECTIONS:
+            raise ValueError(f"mark {name!r}: unknown; known are {', '.join(SECTIONS)}")
+        return f"<!-- {name}: begin -->\n{SECTIONS[name](root)}\n<!-- {name}: end -->"
+
+    return re.sub(r"<!-- (?P<name>[a-z-]+): begin -->.*?<!-- (?P=name): end -->", fill, text, flags=re.DOTALL)
+
+
+def main(arguments: list[str] | None = None, root: Path | None = None) -> int:
+    given = sys.argv[1:] if arguments is None else arguments
+    root = root or Path(__file__).resolve().parents[2]
+    stale = []
+    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        text = page.read_text()
+        new = filled(text, root)
+        if new != text:
+            stale.append(page.relative_to(root))
+            if "--check" not in given:
+                page.write_text(new)
+    for page in stale:
+        print(f"{page}: {'not current; run make docs' if '--check' in given else 'written'}")
+    return 1 if stale and "--check" in given else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

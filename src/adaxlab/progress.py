@@ -1,0 +1,144 @@
+"""How far the work is: a live bar with the time left in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from adaxlab.store import RunRecord
+from adaxlab.study import Study
+
+
+def label(spec: Mapping[str, Any]) -> str:
+    """A run in a few words: `tuning adaxw lr 0.005`, `adaxw seed 2`."""
+    if spec["purpose"] == "tune":
+        return f"tuning {spec['optimizer']}, lr {spec['options']['lr']:.3g}"
+    return f"{spec['optimizer']}, seed {spec['seed']}"
+
+
+class Lines:
+    """For logs: a line when an optimizer is tuned or through, and otherwise at most one in `every` seconds."""
+
+    def __init__(self, stream: TextIO | None = None, every: float = 30.0) -> None:
+        self.stream, self.every = stream or sys.stderr, every
+        self.runs = self.count = 0
+        self.began = self.last = time.monotonic()
+        self.left: dict[tuple[str, str], int] = {}
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def start(self, study: Study, runs: int) -> None:
+        self.runs = runs
+        self.left = {(o, "tune"): study.tune * study.tune_seeds for o in study.optimizers}
+        self.left |= {(o, "final"): study.seeds for o in study.optimizers}
+        tuning = f", {study.tune} learning rates each" if study.tune else ""
+        self._say(
+            f"{study.name}: {len(study.optimizers)} optimizers x {study.seeds} seeds{tuning}, {runs} runs"
+        )
+
+    def running(self, spec: Mapping[str, Any], step: int, total: int, metric: float | None) -> None:
+        if time.monotonic() - self.last > self.every:
+            self._say(f"[{self.count}/{self.runs}] {label(spec)}: step {step} of {total}")
+
+    def finished(self, record: RunRecord) -> None:
+        self.count += 1
+        key = record.spec["optimizer"], record.spec["purpose"]
+        self.left[key] = self.left.get(key, 1) - 1
+        if self.left[key] == 0:
+            what = "tuned" if key[1] == "tune" else "done"
+            self._say(f"[{self.count}/{self.runs}] {key[0]} {what}, {time.monotonic() - self.began:.0f} s")
+
+    def _say(self, text: str) -> None:
+        self.last = time.monotonic()
+        print(text, file=self.stream, flush=True)
+
+
+class Bars:
+    """For a terminal: one bar over all runs with the time left, one for the run at hand."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=Console(file=stream or sys.stderr),
+            transient=True,
+        )
+        self.began, self.began_at = time.monotonic(), time.time()
+        self.runs = self.count = self.fresh = 0
+        self.inside = 0.0
+
+    def __enter__(self) -> Bars:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.bars.stop()
+
+    def start(self, study: Study, runs: int) -> None:
+        self.runs = runs
+        self.all = self.bars.add_task(study.name, total=runs, note="")
+        self.one = self.bars.add_task("", total=1, note="")
+
+    def running(self, spec: Mapping[str, Any], step: int, total: int, metric: float | None) -> None:
+        note = f"{metric:.4g}" if metric is not None else ""
+        self.bars.update(self.one, description=label(spec), completed=step, total=total, note=note)
+        self.inside = step / max(1, total)
+        self._time_left()
+
+    def finished(self, record: RunRecord) -> None:
+        self.count += 1
+        self.fresh += (record.path / "done.json").stat().st_mtime >= self.began_at
+        self.inside = 0.0
+        self.bars.update(self.all, completed=self.count)
+        self._time_left()
+
+    def _time_left(self) -> None:
+        """Runs that were already in the store took no time and say nothing about those to come."""
+        spent = time.monotonic() - self.began
+        worth = self.fresh + self.inside
+        note = clock(spent)
+        if worth > 0.5:
+            note += f", {clock(spent / worth * max(0.0, self.runs - self.count - self.inside))} left"
+        self.bars.update(self.all, note=note)
+
+
+def clock(seconds: float) -> str:
+    """Seconds as a person reads them.
+
+    >>> clock(59), clock(61), clock(3700)
+    ('59 s', '1 min 01 s', '1 h 01 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def watcher(quiet: bool = False, stream: TextIO | None = None) -> Any:
+    """Bars in a terminal, lines elsewhere, nothing when `quiet`. A context manager."""
+    from contextlib import nullcontext
+
+    from adaxlab.compare import Silent
+
+    if quiet:
+        return nullcontext(Silent())
+    stream = stream or sys.stderr
+    if stream.isatty():
+        try:
+            return Bars(stream)
+        except ImportError:
+            pass
+    return Lines(stream)

@@ -1,0 +1,105 @@
+"""Every chart of a study, in reading order, with its title and caption: records in, Altair charts out.
+
+A chart is one layered view whose rows have a field `optimizer`; the page adds the optimizer switches by that field, and
+the static pictures add paper and type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import altair as alt
+
+from adaxlab import stats
+from adaxlab.report import curves, sweeps
+from adaxlab.report.curves import learning_curve
+from adaxlab.report.encoding import Chart
+from adaxlab.report.rates import lr_sensitivity, tried
+from adaxlab.report.rows import differences, seed_dots, wall_clock
+from adaxlab.report.series import Study, axis_of, swept
+from adaxlab.report.tables import percent, reference
+
+__all__ = [
+    "Picture",
+    "differences",
+    "learning_curve",
+    "lr_sensitivity",
+    "pictures",
+    "seed_dots",
+    "wall_clock",
+]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart with its name (for files), title and caption."""
+
+    name: str
+    title: str
+    caption: str
+    chart: alt.LayerChart
+
+
+def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None = None) -> list[Picture]:
+    """The charts that have something to show."""
+    axis = axis_of(study)
+    base = reference(study, baseline)
+    several = any(len(s.finished) > 1 for s in study.series)
+    over = f"Mean over {_seeds(study)}{' with its 95% interval' if several else ''}"
+    crosses = (
+        " A thin line that ends in a cross is a diverged run."
+        if any(s.diverged for s in study.series)
+        else ""
+    )
+    level = (rule or stats.Rule()).level
+    steps = any(s.seconds("step_seconds") for s in study.series)
+    solid = " The solid part is the optimizer's own step." if steps else ""
+    paper = " The ring is the paper's mean, with its margin." if any(s.paper for s in study.series) else ""
+    metric, metric_cut = curves.drawn(study, "metric", axis)
+    loss, loss_cut = curves.drawn(study, "train_loss", axis)
+    over_setting, edge = sweeps.drawn(study)
+    over_lr, marks = tried(study)
+    made: list[tuple[str, str, str, Chart]] = [
+        (
+            "metric",
+            f"{study.metric_name[:1].upper()}{study.metric_name[1:]} along training",
+            f"{over}; {study.direction} is better.{crosses}{metric_cut}",
+            metric,
+        ),
+        ("train-loss", "Training loss", f"{over}.{crosses}{loss_cut}", loss),
+        (
+            "seeds",
+            f"Final {study.metric_name}, seed by seed",
+            f"A point is one run ({_seeds(study)}); the tick is the mean, the box its 95% interval.{paper}",
+            seed_dots(study),
+        ),
+        (
+            "sweep",
+            f"Sensitivity to {key[0].replace('_', ' ')}" if (key := swept(study)) else "",
+            f"Final runs: {over[0].lower()}{over[1:]}.{edge}",
+            over_setting,
+        ),
+        (
+            "lr",
+            "Sensitivity to the learning rate",
+            "Tuning runs, scored on data kept from training and from the test. The line joins the best trial at "
+            f"each rate{marks}.",
+            over_lr,
+        ),
+        (
+            "difference",
+            f"Compared with {study.titles.get(base, base)} on the same seeds",
+            f"Mean of the paired differences ({_seeds(study)}) and its {percent(level)} interval; to the right: "
+            f"better than {study.titles.get(base, base)}. A bar that reaches zero does not tell the two apart.",
+            differences(study, base, rule),
+        ),
+        ("time", "Time for one run", f"Mean wall-clock; a tick is one run.{solid}", wall_clock(study)),
+    ]
+    return [Picture(name, title, caption, chart) for name, title, caption, chart in made if chart is not None]
+
+
+def _seeds(study: Study) -> str:
+    """How many finished runs the means are over: `5 seeds`, or `3 to 5 seeds`."""
+    counts = sorted({len(s.finished) for s in study.series if s.finished}) or [0]
+    few = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+    return f"{few} seed{'s' * (counts[-1] != 1)}"

@@ -1,0 +1,94 @@
+"""The commands that repeat a study, or come near to it, written from its specifications alone."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adaxlab.report.series import Series, Study
+from adaxopt.zoo import METHODS
+
+
+def commands(study: Study) -> list[str]:
+    """The command that the runs recorded; else one `adax compare`, or one a variant where an optimizer has several."""
+    return _given(study) or [_compare(chosen) for chosen in _groups(study)]
+
+
+def differing(study: Study) -> list[str]:
+    """What differs between runs that one of the commands stands for, though `adax compare` has it the same in all."""
+    if _given(study):
+        return []
+    specs = [[r.spec for s in chosen for r in (*s.final, *s.tune)] for chosen in _groups(study)]
+    return [
+        key
+        for key in ("task", "task_options", "epochs", "batch_size", "schedule")
+        if any(
+            len({json.dumps(s.get(key), sort_keys=True, default=str) for s in group}) > 1 for group in specs
+        )
+    ]
+
+
+def _given(study: Study) -> list[str]:
+    return list(dict.fromkeys(r.env["command"] for r in study.records if r.env and r.env.get("command")))
+
+
+def _groups(study: Study) -> list[Sequence[Series]]:
+    """The series that a command takes together."""
+    optimizers = [s.optimizer for s in study.series]
+    if len(set(optimizers)) == len(optimizers):
+        return [study.series]
+    return [[s] for s in study.series]
+
+
+def _compare(chosen: Sequence[Series]) -> str:
+    runs = [r for s in chosen for r in (s.final or s.tune)]
+    first = runs[0].spec
+    words = ["adax", "compare", str(first.get("task")), "--optimizers", *(s.optimizer for s in chosen)]
+    seeds = {r.spec.get("seed") for s in chosen for r in s.final}
+    words += ["--seeds", str(max(1, len(seeds)))]
+    trials = max(len({(r.spec.get("options") or {}).get("lr") for r in s.tune}) for s in chosen)
+    words += ["--tune", str(trials)] if trials else []
+    words += ["--epochs", str(first.get("epochs")), "--batch-size", str(first.get("batch_size"))]
+    words += (
+        ["--schedule", _schedule(first["schedule"])] if isinstance(first.get("schedule"), Mapping) else []
+    )
+    task_options = first.get("task_options") or {}
+    words += ["--task-option", *(f"{k}={_value(v)}" for k, v in task_options.items())] if task_options else []
+    changed = [word for s in chosen for word in _changed(s, tuned=bool(trials))]
+    words += ["--set", *changed] if changed else []
+    return " ".join(shlex.quote(w) for w in words)
+
+
+def _schedule(given: Mapping[str, Any]) -> str:
+    """
+    >>> _schedule({"gamma": 0.1, "milestones": [0.5, 0.75], "name": "step"})
+    'step,gamma=0.1,milestones=0.5/0.75'
+    """
+    rest = [
+        f"{k}={'/'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in given.items() if k != "name"
+    ]
+    return ",".join([str(given.get("name")), *rest])
+
+
+def _changed(series: Series, tuned: bool) -> list[str]:
+    """Options that differ from the documented defaults; the learning rate only when tuning did not find it."""
+    spec = (series.final or series.tune)[0].spec
+    defaults = METHODS[series.optimizer].defaults if series.optimizer in METHODS else {}
+    options = {k: v for k, v in (spec.get("options") or {}).items() if not (tuned and k == "lr")}
+    return [
+        f"{series.optimizer}.{k}={_value(v)}"
+        for k, v in options.items()
+        if _plain(v) != _plain(defaults.get(k, ...))
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)

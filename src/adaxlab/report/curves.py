@@ -1,0 +1,159 @@
+"""Charts of lines: a quantity along training."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import altair as alt
+
+from adaxlab.report.encoding import CROSS, Chart, colour, dash, data, layered, log_ticks, row
+from adaxlab.report.frames import Frame, Rows, frame
+from adaxlab.report.series import Study, curve
+from adaxlab.report.tables import Figures, interval
+
+FEW = 8
+"""So many evaluations each have a tick."""
+STROKE, WIDEST, CLOSE = 2.0, 5.0, 0.008
+
+
+def learning_curve(study: Study, quantity: str, axis: str = "epoch") -> Chart:
+    """The mean of `quantity` along training with its interval; diverged runs one by one, ending in a cross."""
+    return drawn(study, quantity, axis)[0]
+
+
+def drawn(study: Study, quantity: str, axis: str = "epoch") -> tuple[Chart, str]:
+    """The chart, and the words for what its frame cuts."""
+    rows, lost, at = _points(study, quantity, axis)
+    if not rows and not lost:
+        return None, ""
+    labels, looks = study.labels, study.looks
+    limit = frame(rows, lost, quantity, study.higher_is_better)
+    title = study.metric_name if quantity == "metric" else quantity.replace("_", " ")
+    if limit.log:
+        y_axis = alt.Axis(values=log_ticks(r["mean"] for r in [*rows, *lost]), format="~g")
+    else:
+        y_axis = alt.Axis(tickCount=5)
+    x_axis = _x_axis({r["x"] for r in [*rows, *lost]}, axis)
+    x_scale = alt.Scale(nice=False, zero=False)
+    x = alt.X("x:Q", title=axis, scale=x_scale, axis=x_axis)
+    left = alt.X("left:Q", title=axis, scale=x_scale, axis=x_axis)
+    y = alt.Y("mean:Q", title=title, scale=alt.Scale(**limit.scale), axis=y_axis)
+    hue, strokes = colour(looks, labels), dash(looks, labels)
+    layers: list[Any] = []
+    wide = widths(rows, limit)
+    for r in rows if wide else ():
+        r["stroke"] = wide.get(r["optimizer"], STROKE)
+    if any(r["high"] > r["low"] for r in rows):
+        if limit.log:  # which has no place for an interval that reaches below zero
+            for r in rows:
+                r["low"] = max(r["low"], limit.domain[0])
+        low = alt.Y("low:Q", title=title, scale=alt.Scale(**limit.scale), axis=y_axis)
+        band = alt.Chart(data(rows)).mark_area(opacity=0.14, clip=True)
+        layers.append(band.encode(x=x, y=low, y2="high:Q", color=hue))
+    line = alt.Chart(data(rows)).mark_line(clip=True).encode(x=x, y=y, color=hue, strokeDash=strokes)
+    if wide:
+        line = line.encode(strokeWidth=alt.StrokeWidth("stroke:Q", scale=None, legend=None))
+    layers.append(line)
+    if lost:
+        thin = alt.Chart(data(lost)).mark_line(strokeWidth=1.2, opacity=0.8, clip=True)
+        layers.append(thin.encode(x=x, y=y, color=hue, strokeDash=strokes, detail="run:N"))
+    if rows:
+        layers += _hover(study, rows, at, axis, x, y, left)
+    if lost:
+        last = _ends(lost, limit.domain)
+        ends = alt.Chart(data(last)).mark_point(shape=CROSS, size=80, filled=True, opacity=1)
+        tips = ["optimizer:N", alt.Tooltip("what:N", title="run"), alt.Tooltip("x:Q", title=f"last {axis}")]
+        layers.append(ends.encode(x=x, y=y, color=hue, tooltip=tips))
+    return layered(*layers), limit.words(study.titles)
+
+
+def _x_axis(places: set[float], axis: str) -> alt.Axis:
+    """A tick at each evaluation where they are few; steps are written out as long as there is room."""
+    form = ",d" if axis == "step" and max(places) < 1e5 else "~s"
+    if len(places) <= FEW:
+        return alt.Axis(values=sorted(places), format=form)
+    return alt.Axis(tickMinStep=1, format=form, tickCount=8)
+
+
+def widths(rows: Rows, limit: Frame) -> dict[str, float]:
+    """Strokes of the lines that others hide: wider, so that their colour shows on both sides of the line on top.
+
+    A line is hidden by a later one that is within `CLOSE` of the frame's height of it at three of four places.
+    """
+    low, high = (math.log10(v) if limit.log else v for v in limit.domain)
+    curves: dict[str, dict[float, float]] = {}
+    for r in rows:
+        if limit.domain[0] <= r["mean"] <= limit.domain[1]:
+            place = math.log10(r["mean"]) if limit.log else r["mean"]
+            curves.setdefault(r["optimizer"], {})[r["x"]] = place / (high - low)
+    found: dict[str, float] = {}
+    labels = list(curves)
+    for label in reversed(labels):
+        for other in labels[labels.index(label) + 1 :]:
+            both = curves[label].keys() & curves[other].keys()
+            near = sum(abs(curves[label][x] - curves[other][x]) < CLOSE for x in both)
+            if both and 4 * near >= 3 * len(both):
+                found[label] = max(found.get(label, 0.0), min(found.get(other, STROKE) + 1.5, WIDEST))
+    return found
+
+
+def _points(
+    study: Study, quantity: str, axis: str
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[float, dict[str, Any]]]:
+    """Rows of the means, rows of diverged runs, and for the tooltip one wide row per x (a column per series)."""
+    rows: list[dict[str, Any]] = []
+    lost: list[dict[str, Any]] = []
+    at: dict[float, dict[str, Any]] = {}
+    for i, series in enumerate(study.series):
+        line = curve(series.finished, quantity, axis)
+        for x, values in zip(line.x, line.values, strict=True):
+            mean, low, high = interval(values)
+            rows.append(row(series.label, x=x, mean=mean, low=low, high=high))
+            at.setdefault(x, {"x": x})[f"m{i}"] = Figures((high - low) or abs(mean) / 10).interval(
+                mean, low, high
+            )
+        for j, run in enumerate(series.diverged):
+            one = curve([run], quantity, axis)
+            what = f"seed {run.spec.get('seed')} diverged"
+            lost += [
+                row(series.label, x=x, mean=v[0], run=f"{i}.{j}", what=what)
+                for x, v in zip(one.x, one.values, strict=True)
+            ]
+    return rows, lost, at
+
+
+def _ends(lost: Rows, domain: tuple[float, float]) -> list[dict[str, Any]]:
+    """The last point of each diverged run, moved to the edge when the frame leaves it out."""
+    last = {r["run"]: r for r in lost}
+    low, high = domain
+    return [{**r, "mean": min(high, max(low, r["mean"]))} for r in last.values()]
+
+
+def _hover(
+    study: Study, rows: Rows, at: dict[float, dict[str, Any]], axis: str, x: alt.X, y: alt.Y, left: alt.X
+) -> list[Any]:
+    """A rule that follows the pointer, with every series' value at that x in one tooltip.
+
+    Unseen columns catch the pointer. Vega-Lite's own nearest point does not fill text fields into its tooltip.
+    """
+    hover = alt.selection_point(name="hover", fields=["x"], on="pointerover", clear="pointerout", empty=False)
+    order = {s.label: i for i, s in enumerate(study.ranked)}
+    columns = sorted((order[s.label], i, s.label) for i, s in enumerate(study.series) if s.label in order)
+    tips = [alt.Tooltip("x:Q", title=axis)]
+    tips += [alt.Tooltip(f"m{i}:N", title=label) for _, i, label in columns]
+    places = sorted(at)
+    edges = [places[0], *((a + b) / 2 for a, b in itertools.pairwise(places)), places[-1]]
+    wide = [{**at[place], "left": edges[i], "right": edges[i + 1]} for i, place in enumerate(places)]
+    return [
+        alt.Chart(data(wide)).mark_rule(strokeWidth=1).encode(x=x).transform_filter(hover),
+        alt.Chart(data(rows))
+        .mark_point(filled=True, size=46, opacity=1, clip=True)
+        .encode(x=x, y=y, color=colour(study.looks, study.labels))
+        .transform_filter(hover),
+        alt.Chart(data(wide))
+        .mark_rect(opacity=0)
+        .encode(x=left, x2="right:Q", tooltip=tips)
+        .add_params(hover),
+    ]

@@ -1,0 +1,133 @@
+"""Every picture of the documentation from the committed records: `python -m adaxlab.report.figures`.
+
+    records/**/*.jsonl       exported runs of whole studies: <study>-metric.svg and others of `adaxlab.drawn`
+    records/cifar10/*.jsonl  cifar10-<study>-*.svg: those that docs/cifar10.md shows
+    records/gpu_step.json    gpu-step.svg
+    records/theory/*.json    theory-*.svg
+    records/language/*.json  late-wakers.svg
+
+Each picture has a twin for dark paper, `<name>-dark.svg`. Nothing is computed here but what the charts need, so the
+same records give the same bytes, on any machine; `--check` says which pictures are not those of the records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from adaxlab import gpu_step, stats
+from adaxlab.drawn import NAMES
+from adaxlab.errors import LabError
+from adaxlab.handover import UNFINISHED
+from adaxlab.report.embed import as_dict, entitle, labels_in
+from adaxlab.report.names import titles
+from adaxlab.report.static import save_chart, save_charts
+from adaxlab.store import EXPORT, read_export
+
+OWN = "adaxw"
+"""What the tasks with pictures compare the others with, as their claims do."""
+
+
+def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> list[Path]:
+    """Draw every record under `records` into `folder` and return the pictures."""
+    if not records.is_dir():
+        raise LabError(
+            f"{records}: no such folder; run this from the root of the repository or give --records"
+        )
+    out: list[Path] = []
+    for file in sorted(records.rglob("*.jsonl")):
+        if file.parent.name != UNFINISHED and EXPORT in file.read_text().partition("\n")[0]:
+            out += save_charts(
+                read_export(file), folder, formats, ("light", "dark"), *_judged(file), only=NAMES
+            )
+    if (records / "cifar10").is_dir():
+        from adaxlab.cifar.sections import PICTURES
+        from adaxlab.report.cifar import load
+
+        runs = load(records / "cifar10")
+        shown = {f"cifar10-{study}-{kind}" for study, kinds in PICTURES.items() for kind in kinds}
+        out += save_charts(runs, folder, formats, ("light", "dark"), OWN, only=shown) if runs else []
+        for study in (study for study, kinds in PICTURES.items() if "second-moment" in kinds):
+            out += _trace(records / "cifar10" / f"{study}.jsonl", folder, formats)
+    if (records / "imagenet").is_dir():
+        from adaxlab.imagenet import page
+
+        runs = page.load(records / "imagenet")
+        out += save_charts(runs, folder, formats, ("light", "dark"), OWN, only=NAMES) if runs else []
+    record = gpu_step.read(records)
+    if record is not None:
+        from adaxlab.report import speed
+
+        out += save_chart(speed.gpu_steps(record), folder / "gpu-step", speed.words(record), formats)
+    if (records / "language" / "late_wakers.json").is_file():
+        from adaxlab.language import figures
+
+        record = json.loads((records / "language" / "late_wakers.json").read_text())
+        out += save_chart(figures.late_wakers(record), folder / "late-wakers", figures.words(record), formats)
+    for file in sorted((records / "theory").glob("*.json")):
+        from adaxlab.theory.figures import for_record, save
+
+        out += save(for_record(json.loads(file.read_text())), folder, formats)
+    return out
+
+
+def _judged(file: Path) -> tuple[str | None, stats.Rule | None]:
+    """What the study compares with and by which rule, as its record beside the runs has it; AdaX-W without one."""
+    record = file.with_suffix(".json")
+    grid = json.loads(record.read_text()).get("grid") if record.is_file() else None
+    return (grid["baseline"], stats.Rule(**grid["rule"])) if grid else (OWN, None)
+
+
+def _trace(file: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:
+    from adaxlab.report import trace
+
+    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+    chart = trace.second_moment(lines)
+    if chart is None:
+        return []
+    spec = as_dict(chart)
+    stem = folder / f"cifar10-{file.stem}-second-moment"
+    return save_chart(entitle(spec, titles(labels_in(spec))), stem, trace.words(lines), formats)
+
+
+def stale(records: Path, folder: Path) -> list[str]:
+    """The names of pictures in `folder` that are missing or are not those of the records."""
+    with tempfile.TemporaryDirectory() as fresh:
+        made = draw(records, Path(fresh))
+        return [p.name for p in made if not _same(p, folder / p.name)]
+
+
+def _same(one: Path, two: Path) -> bool:
+    return two.is_file() and one.read_bytes() == two.read_bytes()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Draw the pictures of the documentation from the records.")
+    parser.add_argument("--records", type=Path, default=Path("records"))
+    parser.add_argument("--out", type=Path, default=Path("docs/images"))
+    parser.add_argument("--png", action="store_true", help="PNG as well")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 if a picture is out of date"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        if options.check:
+            names = stale(options.records, options.out)
+            for name in names:
+                print(
+                    f"{options.out / name}: not the picture of the records; run python -m adaxlab.report.figures"
+                )
+            return 1 if names else 0
+        made = draw(options.records, options.out, ("svg", "png") if options.png else ("svg",))
+        print(f"{len(made)} pictures in {options.out}")
+        return 0
+    except LabError as error:
+        print(f"figures: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

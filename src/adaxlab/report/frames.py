@@ -1,0 +1,113 @@
+"""Which values a chart of curves shows, and the words that say what its frame cuts.
+
+Everything is decided by the means: their range is the frame, and bands widen it. What is left out is named in the
+caption, so that a reader is not told that a band ends where the paper does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adaxlab.report.tables import listed
+
+Rows = Sequence[dict[str, Any]]
+FAR = 0.5
+"""A band that reaches farther beyond the means than this share of their spread is cut."""
+BEGINNING = 0.15
+"""The share of a run that may be left out."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The y scale of a chart; whether the beginning of the curves is outside, and whose bands are cut."""
+
+    scale: dict[str, Any]
+    beginning: bool = False
+    bands: tuple[str, ...] = ()
+
+    @property
+    def log(self) -> bool:
+        return self.scale.get("type") == "log"
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        low, high = self.scale["domain"]
+        return low, high
+
+    def words(self, titles: Mapping[str, str]) -> str:
+        """What is not shown, for the caption.
+
+        >>> Frame({}, True, ("adax",)).words({"adax": "AdaX"})
+        ' The beginning lies outside the frame. The band of AdaX is cut at its edge.'
+        """
+        said = " The beginning lies outside the frame." if self.beginning else ""
+        names = [titles.get(label, label) for label in self.bands]
+        edge = "its edge" if said else "the edge of the frame"
+        if not names:
+            return said
+        if len(names) > 3:
+            return f"{said} {len(names)} wide bands are cut at {edge}."
+        many = len(names) > 1
+        return f"{said} The band{'s' * many} of {listed(names)} {'are' if many else 'is'} cut at {edge}."
+
+
+def frame(sound: Rows, lost: Rows, quantity: str, higher: bool) -> Frame:
+    """The frame of a learning curve, from rows `mean`, `low`, `high` of the means and rows `mean` of diverged runs.
+
+    A positive loss that spans a decade and a half is logarithmic. When the beginning of the runs would take more than
+    half of a metric's frame, it is left out, so that the ends can be told apart. Intervals of what is shown are shown
+    whole, but for those of a series that would flatten the lines (`FAR`).
+    """
+    rows = [*sound, *lost]
+    low, high = min(r["mean"] for r in rows), max(r["mean"] for r in rows)
+    log = quantity != "metric" and low > 0 and high / low > 30
+    shown, beginning = sound, False
+    if quantity == "metric":
+        late = _late(sound or rows)
+        if len({r["x"] for r in late}) > 2:
+            bottom, top = min(r["mean"] for r in late), max(r["mean"] for r in late)
+            reach = top - low if higher else high - bottom
+            if top - bottom < 0.5 * reach:
+                low, high, shown, beginning = bottom, top, late, True
+    at = math.log10 if log else float
+    spread = at(high) - at(low)
+    pad = 0.08 * spread or 0.05 * abs(high) or 1.0
+    ends, cut = _widen([r for r in shown if "low" in r], at(low), at(high), spread, log)
+    ends = min(at(low) - pad, ends[0]), max(at(high) + pad, ends[1])
+    domain = [float(f"{10**end if log else end:.6g}") for end in ends]
+    kind = {"type": "log"} if log else {"zero": False}
+    beginning = beginning and any(not domain[0] <= r["mean"] <= domain[1] for r in sound)
+    return Frame({**kind, "nice": False, "domain": domain}, beginning, cut)
+
+
+def _late(rows: Rows) -> list[dict[str, Any]]:
+    """Rows after the beginning; the first evaluation belongs to that, however few there are."""
+    first, last = min(r["x"] for r in rows), max(r["x"] for r in rows)
+    return [r for r in rows if r["x"] > first + BEGINNING * (last - first)]
+
+
+def _widen(
+    rows: Rows, low: float, high: float, spread: float, log: bool
+) -> tuple[tuple[float, float], tuple[str, ...]]:
+    """The ends that hold the bands, with a little air, and the series whose band is far wider than the rest."""
+
+    def place(value: float) -> float:
+        if not log:
+            return value
+        return math.log10(value) if value > 0 else -math.inf
+
+    ends, cut, air = [low, high], [], 0.02 * spread
+    for label in dict.fromkeys(r["optimizer"] for r in rows):
+        mine = [r for r in rows if r["optimizer"] == label and r["high"] > r["low"]]
+        if not mine:
+            continue
+        down, up = min(place(r["low"]) for r in mine), max(place(r["high"]) for r in mine)
+        below = spread == 0 or low - down <= FAR * spread
+        above = spread == 0 or up - high <= FAR * spread
+        ends = [min(ends[0], down - air) if below else ends[0], max(ends[1], up + air) if above else ends[1]]
+        if not (below and above):
+            cut.append(label)
+    return (ends[0], ends[1]), tuple(cut)

@@ -1,0 +1,164 @@
+"""The page: one HTML file with its style, its script and its data, that opens from a disk without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from adaxlab import files, stats
+from adaxlab.errors import LabError
+from adaxlab.report import html, sections
+from adaxlab.report.embed import as_dict, labels_in, prepare, variable
+from adaxlab.report.html import esc
+from adaxlab.report.palette import LOOKS, Look, looks
+from adaxlab.report.series import studies
+from adaxlab.report.theme import TOKENS
+
+# Nothing may be fetched, from anywhere; Vega compiles its expressions, hence unsafe-eval.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
+_EXTRA = {
+    "light": {
+        "desk": "#f6f7f8",
+        "focus": "#1a5fd0",
+        "good": "#12643a",
+        "good-bg": "#e0f3e7",
+        "bad": "#9c2a10",
+    }
+    | {"bad-bg": "#fbe6e0", "open": "#5c4a00", "open-bg": "#f8efcf"},
+    "dark": {"desk": "#0e1014", "focus": "#8ab4ff", "good": "#8fe0b0", "good-bg": "#12301f", "bad": "#ffab91"}
+    | {"bad-bg": "#3a1a12", "open": "#f0dc8c", "open-bg": "#322b10"},
+}
+
+
+def write_page(
+    records: Sequence[Any],
+    out: Path,
+    title: str,
+    claims: Sequence[Mapping[str, Any]],
+    figures: Sequence[tuple[str, str, Any]],
+    baseline: str | None,
+    lead: str,
+    rule: stats.Rule | None,
+) -> Path:
+    """Write the page to `out` (whole or not at all) and return it."""
+    text = render(records, title, claims, figures, baseline, lead, rule)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise files.failed(out, error) from error
+    files.write(out, text.encode())
+    return out
+
+
+def render(
+    records: Sequence[Any],
+    title: str = "Optimizer comparison",
+    claims: Sequence[Mapping[str, Any]] = (),
+    figures: Sequence[tuple[str, str, Any]] = (),
+    baseline: str | None = None,
+    lead: str = "",
+    rule: stats.Rule | None = None,
+) -> str:
+    """The page as text: a pure function of its arguments."""
+    if not records and not claims and not figures:
+        raise LabError(
+            "no runs to report; write some with `adax compare digits` or name the folder that holds them"
+        )
+    every = studies(records)
+    specs = [(name, caption, as_dict(chart)) for name, caption, chart in figures]
+    labels = dict.fromkeys(label for study in every for label in study.names)
+    labels |= dict.fromkeys(label for _, _, spec in specs for label in labels_in(spec))
+    if baseline is not None and baseline not in labels:
+        raise LabError(f"baseline={baseline!r}: not among the optimizers of these runs: {', '.join(labels)}")
+    known = {**looks(labels), **(every[0].looks if every else {})}
+    count = 0
+
+    def draw(name: str, caption: str, chart: Any) -> str:
+        nonlocal count
+        count += 1
+        return html.figure(count, name, caption, prepare(as_dict(chart), known))
+
+    body = sections.claims_section(claims) if claims else ""
+    for study in every:
+        body += sections.study_section(study, known, baseline, rule, draw, len(every) == 1)
+    body += sections.figures_section(specs, draw) if specs else ""
+    return _document(title, lead, _meta(records, len(every)), known, body)
+
+
+def _document(title: str, lead: str, meta: str, known: Mapping[str, Look], body: str) -> str:
+    lead_html = f'<p class="lead">{esc(lead)}</p>' if lead else ""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}"><meta name="color-scheme" content="light dark">
+<title>{esc(title)}</title><link rel="icon" href="data:,">
+<style>{_colours(known)}{_asset("page.css")}</style></head>
+<body><a class="skip" href="#main">Skip to the results</a>
+<header><div class="wrap"><div><h1>{esc(title)}</h1>{lead_html}<p class="meta">{meta}</p></div>
+<button type="button" id="theme">Theme</button></div></header>
+{_switches(known)}<main id="main">{body}</main>
+<footer><div class="wrap">Made by adaxopt from run records. This file is complete: it loads nothing.</div></footer>
+<div id="tip" role="status"></div>
+<script type="application/json" id="looks">{html.script_json(list(known))}</script>
+<script>{_library()}</script>
+<script>{_asset("page.js")}</script></body></html>
+"""
+
+
+def _switches(known: Mapping[str, Look]) -> str:
+    if not known:
+        return ""
+    chips = "".join(
+        f'<button type="button" class="chip" data-index="{i}" aria-pressed="true" '
+        f'title="Show or hide; with Shift: this one alone">{html.swatch(look)}{esc(label)}</button>'
+        for i, (label, look) in enumerate(known.items())
+    )
+    return (
+        f'<nav class="bar" aria-label="Optimizers shown"><div class="wrap"><div class="chips">{chips}'
+        '<button type="button" class="all">Show all</button></div></div></nav>'
+    )
+
+
+def _meta(records: Sequence[Any], count: int) -> str:
+    if not records:
+        return ""
+    seeds = {r.spec.get("seed") for r in records if r.spec.get("purpose") != "tune"}
+    parts = [f"{len(records)} run{'s' * (len(records) != 1)}", f"{count} stud{'ies' if count != 1 else 'y'}"]
+    parts += [f"{len(seeds)} seed{'s' * (len(seeds) != 1)}"] if seeds else []
+    return " · ".join(parts)
+
+
+def _colours(known: Mapping[str, Look]) -> str:
+    """The CSS variables of both themes; print is always light."""
+
+    def block(theme: str) -> str:
+        pairs = TOKENS[theme] | _EXTRA[theme]
+        css = "".join(f"--{name}:{colour};" for name, colour in pairs.items())
+        every = {**LOOKS, **known}.values()
+        return css + "".join(f"{variable(look)}:{look.on(theme)};" for look in every)
+
+    light, dark = block("light"), block("dark")
+    return (
+        f":root{{color-scheme:light;{light}}}@media (prefers-color-scheme:dark){{:root{{color-scheme:dark;{dark}}}}}"
+        f":root[data-theme=light]{{color-scheme:light;{light}}}:root[data-theme=dark]{{color-scheme:dark;{dark}}}"
+        f"@media print{{:root,:root[data-theme]{{color-scheme:light;{light}}}}}"
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return resources.files("adaxlab.report").joinpath(name).read_text()
+
+
+@cache
+def _library() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script; vl-convert has them on board."""
+    import vl_convert
+
+    text = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return text.replace("</script", "<\\/script")

@@ -1,0 +1,308 @@
+"""From run records to series: one per optimizer (or variant of it) in a study, with its runs sorted out.
+
+A record has `spec`, `env`, `metrics`, `done` and `path`, as the store loads them. Nothing here draws.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from adaxlab import task
+from adaxlab.report.names import parts, titles
+from adaxlab.report.palette import LOOKS, Look, looks
+
+MAX_POINTS = 200
+_SETTINGS = ("options", "schedule", "epochs", "batch_size", "task_options")
+
+
+@dataclass(frozen=True)
+class Series:
+    """Final runs that differ by their seed alone, and the tuning runs of the same optimizer."""
+
+    label: str
+    optimizer: str
+    final: tuple[Any, ...]
+    tune: tuple[Any, ...]
+
+    @cached_property
+    def finished(self) -> list[Any]:
+        """Final runs that ended well, by seed: the ones that means and intervals are about."""
+        return sorted(
+            (r for r in self.final if status(r) == "finished"), key=lambda r: _order(r.spec.get("seed"))
+        )
+
+    @cached_property
+    def diverged(self) -> list[Any]:
+        return [r for r in self.final if status(r) == "diverged"]
+
+    @cached_property
+    def unfinished(self) -> list[Any]:
+        return [r for r in self.final if status(r) == "unfinished"]
+
+    @cached_property
+    def scores(self) -> dict[Any, float]:
+        """Seed -> final metric, finished runs only."""
+        return {r.spec.get("seed"): float(r.done["metric"]) for r in self.finished}
+
+    @property
+    def values(self) -> list[float]:
+        return list(self.scores.values())
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that the final runs share."""
+        return dict(self.final[0].spec.get("options") or {}) if self.final else {}
+
+    @property
+    def paper(self) -> tuple[float, float] | None:
+        """A published mean and its margin for the same setting, where the records name one."""
+        given = next((r.done["paper"] for r in self.final if r.done and r.done.get("paper")), None)
+        return (float(given[0]), float(given[1])) if given else None
+
+    def seconds(self, key: str = "seconds") -> list[float]:
+        return [float(r.done[key]) for r in self.finished if _finite(r.done.get(key))]
+
+
+@dataclass(frozen=True)
+class Study:
+    """All runs of one study: what was measured, and one series per optimizer or variant."""
+
+    name: str
+    records: tuple[Any, ...]
+    series: tuple[Series, ...]
+    metric_name: str
+    higher_is_better: bool
+    looks: Mapping[str, Look] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> list[str]:
+        return [s.label for s in self.series]
+
+    @property
+    def names(self) -> list[str]:
+        """Everything that charts name: the labels, and optimizers whose tuning or sweep belongs to several variants."""
+        found = swept(self)
+        shared = [*(s.optimizer for s in self.series if s.tune), *(found[1] if found else ())]
+        return list(dict.fromkeys([*self.labels, *shared]))
+
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        """What legends write for these names."""
+        return titles(self.names, {s.label: s.options for s in self.series})
+
+    @cached_property
+    def ranked(self) -> list[Series]:
+        """Series with finished final runs, the best mean first."""
+        sign = -1 if self.higher_is_better else 1
+        return sorted(
+            (s for s in self.series if s.scores), key=lambda s: sign * math.fsum(s.values) / len(s.values)
+        )
+
+    @property
+    def metric_title(self) -> str:
+        return f"{self.metric_name} ({self.direction} is better)"
+
+    @property
+    def direction(self) -> str:
+        return "higher" if self.higher_is_better else "lower"
+
+
+def swept(study: Study) -> tuple[str, dict[str, list[Series]]] | None:
+    """The one number in which the variants of some optimizer differ, and those variants; None if there is no such."""
+    found: dict[str, dict[str, list[Series]]] = {}
+    for optimizer in dict.fromkeys(s.optimizer for s in study.series):
+        variants = [s for s in study.series if s.optimizer == optimizer and s.final]
+        settings = [flat(s.final[0].spec) for s in variants]
+        names = [
+            n
+            for n in dict.fromkeys(k for s in settings for k in s)
+            if len({show(s.get(n)) for s in settings}) > 1
+        ]
+        if len(variants) > 2 and len(names) == 1 and all(_finite(s.get(names[0])) for s in settings):
+            found.setdefault(names[0], {})[optimizer] = variants
+    return next(iter(found.items()), None)
+
+
+def status(record: Any) -> str:
+    """`finished`, `diverged` or `unfinished`; a finished run without a finite metric counts as diverged."""
+    if not record.done:
+        return "unfinished"
+    if record.done.get("status") == "finished":
+        return "finished" if _finite(record.done.get("metric")) else "diverged"
+    return str(record.done.get("status", "unfinished"))
+
+
+def studies(records: Iterable[Any]) -> list[Study]:
+    """The records by study, in the order in which studies first appear; a label looks the same in all of them."""
+    by_study: dict[str, list[Any]] = defaultdict(list)
+    for record in records:
+        by_study[str(record.spec.get("study") or record.spec.get("task") or "study")].append(record)
+    found = [_study(name, runs) for name, runs in by_study.items()]
+    known = looks(name for study in found for name in study.names)
+    return [replace(study, looks=known) for study in found]
+
+
+def _study(name: str, records: Sequence[Any]) -> Study:
+    by_optimizer: dict[str, list[Any]] = defaultdict(list)
+    for record in records:
+        by_optimizer[str(record.spec.get("optimizer", "?"))].append(record)
+    out: list[Series] = []
+    for optimizer in sorted(by_optimizer, key=_place):
+        runs = by_optimizer[optimizer]
+        tune = tuple(r for r in runs if r.spec.get("purpose") == "tune")
+        groups: dict[str, list[Any]] = defaultdict(list)
+        for run in runs:
+            if run.spec.get("purpose") != "tune":
+                groups[_key(run.spec)].append(run)
+        labels = _variant_labels(optimizer, [g[0].spec for g in groups.values()])
+        out += [
+            Series(label, optimizer, tuple(g), tune) for label, g in zip(labels, groups.values(), strict=True)
+        ]
+        if not groups:
+            out.append(Series(optimizer, optimizer, (), tune))
+    done = [r.done for r in records if r.done]
+    return Study(
+        name,
+        tuple(records),
+        tuple(out),
+        str(next((d["metric_name"] for d in done if d.get("metric_name")), "metric")),
+        bool(next((d["higher_is_better"] for d in done if "higher_is_better" in d), True)),
+    )
+
+
+def _place(optimizer: str) -> tuple[int, list[Any]]:
+    """The methods of the zoo first, in its order, each followed by its second names; numbers in them count as such.
+
+    >>> sorted(["mine.py:A", "adaxw@b2T=10", "adaxw@b2T=3", "adaxw", "torch:SGD"], key=_place)
+    ['torch:SGD', 'adaxw', 'adaxw@b2T=3', 'adaxw@b2T=10', 'mine.py:A']
+    """
+    method, rest = parts(optimizer)
+    if method not in LOOKS:
+        return len(LOOKS), []
+    return list(LOOKS).index(method), [int(w) if w.isdecimal() else w for w in re.split(r"(\d+)", rest)]
+
+
+def flat(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run on one level: options by their own name, the task's with a prefix.
+
+    >>> flat({"options": {"lr": 0.1, "betas": [0.9, 0.99]}, "schedule": {"name": "cosine"}, "epochs": 3, "seed": 7})
+    {'lr': 0.1, 'b1': 0.9, 'b2': 0.99, 'schedule': 'cosine', 'epochs': 3}
+    """
+    out: dict[str, Any] = {}
+    for name in _SETTINGS:
+        value = spec.get(name)
+        if name == "options":
+            for k, v in (value or {}).items():
+                pair = k == "betas" and isinstance(v, (list, tuple)) and len(v) == 2
+                out.update({"b1": v[0], "b2": v[1]} if pair else {k: v})
+        elif name == "schedule" and isinstance(value, Mapping):
+            rest = [f"{k} {show(v)}" for k, v in value.items() if k != "name"]
+            out[name] = show(value.get("name")) + (f" ({', '.join(rest)})" if rest else "")
+        elif isinstance(value, Mapping):
+            out.update({f"task.{k}": v for k, v in value.items()})
+        elif value is not None:
+            out[name] = value
+    return out
+
+
+def show(value: Any) -> str:
+    """A setting as people write it: 0.001, (0.9, 0.0001), cosine."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, tuple)):
+        return "(" + ", ".join(show(v) for v in value) + ")"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k}={show(v)}" for k, v in value.items()) + "}"
+    return str(value)
+
+
+def _key(spec: Mapping[str, Any]) -> str:
+    return json.dumps([spec.get(k) for k in _SETTINGS], sort_keys=True, default=str)
+
+
+def _variant_labels(optimizer: str, specs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The optimizer's name, with the settings that tell its variants apart when there are several."""
+    if len(specs) < 2:
+        return [optimizer] * len(specs)
+    settings = [flat(s) for s in specs]
+    names = [
+        n
+        for n in dict.fromkeys(k for s in settings for k in s)
+        if len({show(s.get(n)) for s in settings}) > 1
+    ]
+    short = {n: {"weight_decay": "wd", "batch_size": "batch"}.get(n, n) for n in names}
+    return [", ".join([optimizer, *(f"{short[n]}={show(s.get(n))}" for n in names)]) for s in settings]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One quantity of a series along training: at each x, the values of the finished runs."""
+
+    x: list[float]
+    values: list[list[float]]
+
+
+def curve(runs: Sequence[Any], quantity: str, axis: str, most: int = MAX_POINTS) -> Curve:
+    """`quantity` over `axis`: at most `most` points, the first and the last kept; values in the order of `runs`."""
+    at: dict[float, list[float]] = defaultdict(list)
+    for run in runs:
+        for line in run.metrics:
+            if _finite(line.get(quantity)) and _finite(line.get(axis)):
+                at[float(line[axis])].append(float(line[quantity]))
+    xs = thin(sorted(at), most)
+    return Curve(xs, [at[x] for x in xs])
+
+
+def thin(xs: Sequence[float], most: int = MAX_POINTS) -> list[float]:
+    """At most `most` of `xs`, evenly spaced, with both ends.
+
+    >>> thin([0, 1, 2, 3, 4, 5, 6], 3)
+    [0, 3, 6]
+    """
+    if len(xs) <= most:
+        return list(xs)
+    return [xs[round(i * (len(xs) - 1) / (most - 1))] for i in range(most)]
+
+
+def axis_of(study: Study) -> str:
+    """`epoch` when an epoch is a pass over the data and each run logs at most once in it, else `step`."""
+    if any(_pieces(run.spec) for run in study.records):
+        return "step"
+    for run in study.records:
+        epochs = [line.get("epoch") for line in run.metrics]
+        if len(set(epochs)) < len(epochs) or any(e is None for e in epochs):
+            return "step"
+    return "epoch"
+
+
+def _pieces(spec: Mapping[str, Any]) -> bool:
+    """Whether an epoch is a piece of so many steps: the task draws its batches at random and has an option `steps`, or
+    it reads a text in `parts`. A user's task is not imported for that; what it was given tells."""
+    name, options = str(spec.get("task")), spec.get("task_options") or {}
+    if "steps" in options or options.get("parts", 1) != 1:
+        return True
+    return name in task.BUILT_IN and _takes_steps(name)
+
+
+@functools.cache
+def _takes_steps(name: str) -> bool:
+    return "steps" in inspect.signature(task.find(name)).parameters
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _order(seed: Any) -> tuple[int, Any]:
+    return (0, seed) if isinstance(seed, (int, float)) else (1, str(seed))

@@ -1,0 +1,108 @@
+"""The same charts as picture files: SVG and PNG, on light and dark paper, without a browser or a network."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adaxlab import files, stats
+from adaxlab.errors import LabError
+from adaxlab.report import tables
+from adaxlab.report.embed import as_dict, entitle, swap
+from adaxlab.report.palette import LOOKS, Look, looks
+from adaxlab.report.series import studies
+from adaxlab.report.theme import TOKENS, config
+
+
+def save_charts(
+    records: Sequence[Any],
+    folder: Path,
+    formats: Sequence[str],
+    themes: Sequence[str],
+    baseline: str | None = None,
+    rule: stats.Rule | None = None,
+    only: Container[str] | None = None,
+) -> list[Path]:
+    """Every chart of every study, or `only` those of these names; see `adaxlab.report.save_static`."""
+    from adaxlab.report.charts import pictures
+
+    if not records:
+        raise LabError(
+            "no runs to draw; write some with `adax compare digits` or name the folder that holds them"
+        )
+    out: list[Path] = []
+    for study in studies(records):
+        for picture in pictures(study, *tables.plan(study, baseline, rule)):
+            name = f"{slug(study.name)}-{picture.name}"
+            if only is not None and name not in only:
+                continue
+            words = {"text": picture.title, "subtitle": textwrap.wrap(picture.caption, 78)}
+            chart = entitle(as_dict(picture.chart), study.titles)
+            out += save_chart(chart, folder / name, words, formats, themes, study.names, study.looks)
+    return out
+
+
+def save_chart(
+    chart: Any,
+    stem: Path,
+    title: str | Mapping[str, Any] = "",
+    formats: Sequence[str] = ("svg", "png"),
+    themes: Sequence[str] = ("light", "dark"),
+    labels: Sequence[str] = (),
+    known: Mapping[str, Look] | None = None,
+) -> list[Path]:
+    """One chart as `<stem>[-dark].<format>`; `title` (text, or Vega-Lite's with a subtitle) is written above it."""
+    import vl_convert
+
+    out = []
+    for theme in themes:
+        spec = paint(chart, theme, title, labels, known)
+        for kind in formats:
+            path = stem.with_name(f"{stem.name}{'-dark' if theme == 'dark' else ''}.{kind}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if kind == "svg":
+                files.write(path, _stable(vl_convert.vegalite_to_svg(spec)).encode())
+            elif kind == "png":
+                files.write(path, vl_convert.vegalite_to_png(spec, scale=2))
+            else:
+                raise LabError(f"format={kind!r}: must be svg or png")
+            out.append(path)
+    return out
+
+
+def paint(
+    chart: Any,
+    theme: str,
+    title: str | Mapping[str, Any] = "",
+    labels: Sequence[str] = (),
+    known: Mapping[str, Look] | None = None,
+) -> dict[str, Any]:
+    """A chart on the paper of a theme: configuration, title, and the palette's colours for it."""
+    spec = as_dict(chart)
+    if title:
+        spec["title"] = title
+    if theme == "dark":
+        every = {**LOOKS, **looks(labels), **(known or {})}
+        words = {look.light: look.dark for look in every.values()}
+        words |= {colour: TOKENS["dark"][name] for name, colour in TOKENS["light"].items()}
+        spec = swap(spec, words)
+    spec["config"] = config(theme)
+    return spec
+
+
+def _stable(svg: str) -> str:
+    """The SVG with its clip paths counted from 0: the renderer counts through the life of the process."""
+    names: dict[str, str] = {}
+    return re.sub(r"\bclip\d+\b", lambda m: names.setdefault(m.group(), f"clip{len(names)}"), svg)
+
+
+def slug(name: str) -> str:
+    """A name for a file.
+
+    >>> slug("CIFAR-10 / ResNet 20")
+    'cifar-10-resnet-20'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "study"

@@ -1,0 +1,360 @@
+"""The numbers of a report as rows: summary, settings, environment, single runs. No drawing, no HTML."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adaxlab import files, stats
+from adaxlab.errors import LabError
+from adaxlab.report.series import Series, Study, flat, show, status
+
+_t_quantile = functools.cache(stats.t_quantile)
+
+ROUNDING = 1e-9
+"""A spread below this share of the mean is no spread."""
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and 95% t interval, `stats.t_interval` with its quantile remembered; one value is its own interval."""
+    mean = stats.mean(values)
+    if len(values) < 2:
+        return mean, mean, mean
+    half = _t_quantile(0.975, len(values) - 1) * stats.sd(values) / math.sqrt(len(values))
+    return mean, mean - half, mean + half
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A series against the reference: `kind` is better, worse, undecided or diverged; `note` has n and the rest."""
+
+    kind: str
+    note: str
+    estimate: stats.Estimate | None
+
+
+def versus(
+    series: Series, base: Series, higher_is_better: bool, rule: stats.Rule | None = None
+) -> Comparison:
+    """The verdict on "`series` is better than `base`" by the rule, in the words of a comparison.
+
+    The difference is positive where `series` is better. A claim that is not held because runs diverged says so.
+    """
+    pairs = stats.paired(series.scores, base.scores, higher_is_better)
+    result = stats.verdict(pairs, rule)
+    n = f"{result.n} pair{'s' * (result.n != 1)}"
+    if result.difference and result.n > 1 and result.difference.sd <= ROUNDING * abs(result.difference.mean):
+        n += ", all equal"
+    if series.diverged:
+        count = f"{len(series.diverged)} of {len(series.final)} diverged"
+        if result.outcome == "not held":
+            return Comparison("worse", f"{n}, {count}", result.difference)
+        return Comparison("diverged", f"{n}, {count}", result.difference)
+    if result.outcome == "undecided":
+        more = f"{result.needed} might decide" if result.needed else "no difference seen"
+        return Comparison("undecided", f"{n}; {more}", result.difference)
+    kind = "better" if result.outcome == "held" else "worse"
+    return Comparison(kind, n, result.difference)
+
+
+def plan(study: Study, baseline: str | None, rule: stats.Rule | None) -> tuple[str | None, stats.Rule]:
+    """Baseline and rule: those given, else those that the study was started with (`study.json` beside its runs).
+
+    Exported records have no such file: the best mean is then the reference, and the rule is the default one.
+    """
+    file = study.records[0].path.parent / "study.json"
+    if (baseline is None or rule is None) and file.is_file():
+        with contextlib.suppress(LabError, KeyError, TypeError, AttributeError):
+            stored = files.read_json(file)
+            baseline = baseline or stored.get("baseline") or None
+            rule = rule or stats.Rule(**stored["rule"])
+    return baseline, rule or stats.Rule()
+
+
+def reference(study: Study, baseline: str | None) -> str:
+    """The label that others are compared with: the baseline if it has finished runs, else the best mean."""
+    labels = [s.label for s in study.ranked]
+    if baseline is not None and baseline in labels:
+        return baseline
+    return labels[0] if labels else ""
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> duration(0.5), duration(75), duration(7500)
+    ('0.50 s', '1 min 15 s', '2 h 5 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, s = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {s} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage without idle digits.
+
+    >>> percent(0.95), percent(0.9875)
+    ('95%', '98.75%')
+    """
+    return f"{100 * share:.6g}%"
+
+
+def published(mean: float, margin: float) -> str:
+    """A published value with the digits of its margin.
+
+    >>> published(92.3, 0.09)
+    '92.30 ± 0.09'
+    """
+    digits = max(0, -math.floor(math.log10(margin))) if margin > 0 else 2
+    return f"{mean:.{digits}f} ± {margin:.{digits}f}"
+
+
+class Figures:
+    """Numbers with as many digits as their uncertainty allows: two digits of `width`.
+
+    >>> Figures(0.031).number(0.98765), Figures(0.0).number(0.98765)
+    ('0.988', '0.98765')
+    """
+
+    def __init__(self, width: float) -> None:
+        self.decimals = min(8, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else None
+
+    def number(self, value: float, signed: bool = False) -> str:
+        if self.decimals is None or abs(value) >= 1e7:
+            text = f"{value:+.5g}" if signed else f"{value:.5g}"
+        else:
+            value = round(value, self.decimals) + 0.0  # the sum turns -0 into 0
+            text = f"{value:{'+' if signed and value else ''}.{self.decimals}f}"
+        return text.replace("-", "\N{MINUS SIGN}")
+
+    def interval(self, mean: float, low: float, high: float, signed: bool = False) -> str:
+        """The mean with its interval, or alone where that is no wider than rounding.
+
+        >>> Figures(0.2).interval(0.5, 0.4, 0.6), Figures(1e-17).interval(-0.02, -0.02, -0.02 + 1e-17)
+        ('0.50 [0.40, 0.60]', '−0.02')
+        """
+        if low == high:
+            return self.number(mean, signed)
+        if high - low <= ROUNDING * abs(mean):
+            return Figures(0.0).number(mean, signed)
+        return f"{self.number(mean, signed)} [{self.number(low, signed)}, {self.number(high, signed)}]"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the summary table."""
+
+    label: str
+    n: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    text: str
+    difference: str
+    verdict: str
+    words: str
+    note: str
+    lr: str
+    options: str
+    trials: int
+    diverged: int
+    unfinished: int
+    seconds: float | None
+    paper: str
+
+
+def summary(study: Study, base: str, rule: stats.Rule | None = None, fixed: bool = False) -> list[Row]:
+    """A row per series, the best mean first, then those without a finished run.
+
+    `fixed` says that `base` was named before the runs.
+    """
+    spans = [interval(s.values) for s in study.ranked]
+    widths = [high - low for _, low, high in spans if high > low]
+    fmt = Figures(min(widths) if widths else 0.0)
+    against = next((s for s in study.ranked if s.label == base), None)
+    rest = [s for s in study.series if not s.scores]
+    return [_summary_row(study, s, against, fmt, rule, fixed) for s in [*study.ranked, *rest]]
+
+
+def _summary_row(
+    study: Study, series: Series, against: Series | None, fmt: Figures, rule: stats.Rule | None, fixed: bool
+) -> Row:
+    mean = low = high = None
+    text = difference = words = note = ""
+    verdict = "none"
+    if series.values:
+        mean, low, high = interval(series.values)
+        text = fmt.interval(mean, low, high)
+    if against is not None and series is against:
+        verdict, words = "base", "best mean" if series is study.ranked[0] and not fixed else "baseline"
+        note = f"{len(series.diverged)} of {len(series.final)} diverged" if series.diverged else ""
+    elif against is not None and series.values:
+        result = versus(series, against, study.higher_is_better, rule)
+        verdict, words, note = result.kind, result.kind, result.note
+        e = result.estimate
+        if e is not None:
+            difference = Figures((e.high - e.low) or abs(e.mean)).interval(e.mean, e.low, e.high, signed=True)
+    elif series.diverged:
+        verdict, words = "diverged", "every run diverged"
+    elif series.final:
+        words = "no finished run yet"
+    else:
+        words = "tuned only"
+    options = series.options
+    seconds = series.seconds()
+    return Row(
+        label=series.label,
+        n=len(series.values),
+        mean=mean,
+        low=low,
+        high=high,
+        text=text,
+        difference=difference,
+        verdict=verdict,
+        words=words,
+        note=note,
+        lr=show(options["lr"]) if "lr" in options else "",
+        options=", ".join(f"{k}={show(v)}" for k, v in options.items() if k != "lr" and v is not None),
+        trials=len(series.tune),
+        diverged=len(series.diverged),
+        unfinished=len(series.unfinished),
+        seconds=math.fsum(seconds) / len(seconds) if seconds else None,
+        paper=published(*series.paper) if series.paper else "",
+    )
+
+
+def headline(study: Study, rows: Sequence[Row]) -> str:
+    """The study in a sentence: who is best, by how much is known, and who cannot be told apart from it."""
+    done = [r for r in rows if r.n]
+    if not done and rows and all(r.diverged for r in rows):
+        return "Every final run diverged, under every method: look at the task before the methods."
+    if not done:
+        return "No final run has finished yet."
+    top = done[0]
+    text = f"{top.label} has the best mean {study.metric_name}: {top.text} (n = {top.n})."
+    base = next((r.label for r in done if r.verdict == "base"), None)
+    by_verdict: dict[str, list[str]] = {}
+    for r in done:
+        by_verdict.setdefault(r.verdict, []).append(r.label)
+    said = [
+        f"{listed(by_verdict[kind])} {kind}"
+        for kind in ("better", "worse", "undecided")
+        if kind in by_verdict
+    ]
+    said += [f"{listed(by_verdict['diverged'])} diverged on some seeds"] if "diverged" in by_verdict else []
+    return f"{text} Against {base}: {'; '.join(said)}." if said and base else text
+
+
+def listed(names: Sequence[str]) -> str:
+    """
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def setup(study: Study) -> list[tuple[str, str]]:
+    """What all runs of the study share: task, epochs, batch size, schedule, seeds, trials."""
+    specs = [r.spec for r in study.records]
+    final = [s for s in specs if s.get("purpose") != "tune"]
+    trials = {s.optimizer: len(s.tune) for s in study.series}
+    rows = [("task", _shared(specs, lambda s: show(s.get("task"))))]
+    names = dict.fromkeys(k for s in specs for k in flat({**s, "options": {}}))
+    tune = [s for s in specs if s.get("purpose") == "tune"]
+    rows += [(n.replace("task.", "task option "), _setting(n, final, tune)) for n in names]
+    if final:
+        seeds = sorted({str(s.get("seed")) for s in final}, key=lambda v: (len(v), v))
+        rows.append(("seeds of the final runs", f"{', '.join(seeds)} ({len(seeds)})"))
+    sizes = {r.done["parameters"] for r in study.records if r.done and "parameters" in r.done}
+    if sizes:
+        rows.append(("model parameters", ", ".join(f"{v:,}" for v in sorted(sizes))))
+    splits = {
+        r.done["split"]
+        for r in study.records
+        if r.done and "split" in r.done and r.spec.get("purpose") != "tune"
+    }
+    if splits:
+        rows.append(("final runs are scored on", ", ".join(sorted(map(str, splits)))))
+    if any(trials.values()):
+        counts = sorted(set(trials.values()))
+        equal = "each, an equal budget" if len(counts) == 1 else "(unequal budgets: " + show(trials) + ")"
+        rows.append(("tuning trials", f"{', '.join(map(str, counts))} {equal}"))
+    return [(k.replace("_", " "), v) for k, v in rows if v not in ("", "None")]
+
+
+def _setting(name: str, final: Sequence[Mapping[str, Any]], tune: Sequence[Mapping[str, Any]]) -> str:
+    """The values of a setting; those of the tuning runs by themselves where they are others.
+
+    >>> _setting("epochs", [{"epochs": 20}], [{"epochs": 6}]), _setting("epochs", [{"epochs": 20}], [{"epochs": 20}])
+    ('20; tuning runs 6', '20')
+    """
+
+    def values(specs: Sequence[Mapping[str, Any]]) -> str:
+        return _shared(specs, lambda s: show(flat(s).get(name)))
+
+    mine, theirs = ({show(flat(s).get(name)) for s in specs} for specs in (final, tune))
+    if mine and theirs and not mine & theirs:
+        return f"{values(final)}; tuning runs {values(tune)}"
+    return values([*final, *tune])
+
+
+def environment(study: Study) -> list[tuple[str, str]]:
+    """Versions, hardware and commit, as recorded; values that differ between runs are all listed, times as a span."""
+    seen: dict[str, dict[str, None]] = {}
+    for record in study.records:
+        for key, value in _leaves({k: v for k, v in (record.env or {}).items() if k != "command"}):
+            seen.setdefault(key, {})[show(value)] = None
+    short: dict[str, int] = {}
+    for key in seen:
+        short[key.split()[-1]] = short.get(key.split()[-1], 0) + 1
+    out = []
+    for key, values in seen.items():
+        name = key.split()[-1] if short[key.split()[-1]] == 1 else key
+        listed = sorted(values)
+        if name == "time" and len(listed) > 1:
+            text = f"{listed[0]} to {listed[-1]}"
+        else:
+            text = "; ".join(list(values)[:4]) + (f"; and {len(values) - 4} more" if len(values) > 4 else "")
+        out.append((name, text))
+    return out
+
+
+def runs(study: Study) -> list[dict[str, str]]:
+    """Every run on a line, as text."""
+    out = []
+    for r in study.records:
+        done = r.done or {}
+        metric, seconds = done.get("metric"), done.get("seconds")
+        out.append(
+            {
+                "optimizer": str(r.spec.get("optimizer")),
+                "purpose": str(r.spec.get("purpose")),
+                "lr": show((r.spec.get("options") or {}).get("lr")),
+                "seed": str(r.spec.get("seed")),
+                "status": status(r),
+                study.metric_name: f"{metric:.6g}" if isinstance(metric, (int, float)) else "",
+                "seconds": f"{seconds:.1f}" if isinstance(seconds, (int, float)) else "",
+                "run": str(r.path),
+            }
+        )
+    return out
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in (tree or {}).items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key} ")
+        elif value not in (None, "", [], {}):
+            yield f"{prefix}{key}", value
+
+
+def _shared(items: Iterable[Any], get: Any) -> str:
+    values = list(dict.fromkeys(get(i) for i in items))
+    return ", ".join(values[:6]) + (", ..." if len(values) > 6 else "")

@@ -1,0 +1,117 @@
+"""The learning rate over a run: a factor in [0, 1] on each group's own lr.
+
+A schedule is data, as it stands in a run's specification: `{"name": "cosine", "warmup": 0.05}`. Where a point in
+time is asked for (`warmup`, `milestones`), a number below 1 is a share of the run and a number from 1 on
+counts steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from adaxlab.errors import LabError, unknown
+
+Factor = Callable[[int], float]
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "constant": {},
+    "step": {"milestones": (0.5, 0.75), "gamma": 0.1},
+    "cosine": {"final": 0.0},
+    "poly": {"power": 0.9},
+    "linear": {"final": 0.0},
+}
+NAMES = tuple(_OPTIONS)
+
+
+def complete(schedule: Mapping[str, Any] | str) -> dict[str, Any]:
+    """The schedule with every option written out and checked; a bare name takes the defaults.
+
+    >>> complete("poly")
+    {'name': 'poly', 'warmup': 0, 'power': 0.9}
+    """
+    given = {"name": schedule} if isinstance(schedule, str) else dict(schedule)
+    name = given.pop("name", None)
+    if name not in _OPTIONS:
+        raise unknown("schedule", name, NAMES)
+    defaults = {"warmup": 0, **_OPTIONS[name]}
+    for key in given:
+        if key not in defaults:
+            raise unknown(f"option of schedule {name}", key, defaults)
+    result: dict[str, Any] = {"name": name, **defaults, **given}
+    if "milestones" in result:
+        result["milestones"] = list(result["milestones"])
+        _check("milestones", result["milestones"], all(m >= 0 for m in result["milestones"]), "each >= 0")
+    _check(
+        "warmup", result["warmup"], result["warmup"] >= 0, ">= 0 (below 1: a share of the run; else steps)"
+    )
+    for key, allowed in {"gamma": ">= 0", "final": ">= 0", "power": "> 0"}.items():
+        if key in result:
+            _check(key, result[key], result[key] > 0 or (">=" in allowed and result[key] == 0), allowed)
+    return result
+
+
+def _check(key: str, value: object, good: bool, allowed: str) -> None:
+    if not good:
+        raise LabError(f"schedule {key}={value!r}: must be {allowed}")
+
+
+def _steps(point: float, total: int) -> int:
+    return round(point * total) if point < 1 else round(point)
+
+
+def factor(schedule: Mapping[str, Any] | str, total: int) -> Factor:
+    """The factor on lr at step 0, 1, ..., total - 1.
+
+    With w warm-up steps the factor is (step+1)/w for step < w; after them u = (step-w)/(total-w) goes from 0
+    to 1:
+
+        constant  1                                    step    gamma^(number of milestones passed)
+        cosine    final + (1-final)*(1+cos(pi*u))/2    linear  1 - (1-final)*u
+        poly      (1-u)^power
+
+    Milestones are counted from the start of the run, warm-up included.
+
+    >>> f = factor({"name": "linear", "warmup": 2}, total=6)
+    >>> [f(step) for step in range(6)]
+    [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
+    """
+    full = complete(schedule)
+    name = full["name"]
+    warm = _steps(full["warmup"], total)
+    rest = max(1, total - warm)
+    shape: Factor
+    if name == "constant":
+        shape = _constant
+    elif name == "step":
+        gamma, points = full["gamma"], [_steps(m, total) for m in full["milestones"]]
+
+        def shape(step: int) -> float:
+            return float(gamma ** sum(step >= point for point in points))
+
+    elif name == "cosine":
+        final = full["final"]
+
+        def shape(step: int) -> float:
+            return float(final + (1 - final) * (1 + math.cos(math.pi * (step - warm) / rest)) / 2)
+
+    elif name == "linear":
+        final = full["final"]
+
+        def shape(step: int) -> float:
+            return float(1 - (1 - final) * (step - warm) / rest)
+
+    else:
+        power = full["power"]
+
+        def shape(step: int) -> float:
+            return float(max(0.0, 1 - (step - warm) / rest) ** power)
+
+    if not warm:
+        return shape
+    return lambda step: (step + 1) / warm if step < warm else shape(step)
+
+
+def _constant(step: int) -> float:
+    return 1.0

@@ -1,0 +1,45 @@
+"""How runs are carried out, as opposed to what they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from adaxlab.errors import LabError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Device, CPU threads of one run, and seconds between two checkpoints (0: after every step).
+
+    None of it is part of a run's specification. `threads` can change the last bits of a sum, so a resumed run keeps
+    those it started with.
+    """
+
+    device: str = "cpu"
+    threads: int = 1
+    checkpoint_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise LabError(f"threads={self.threads}: must be >= 1")
+        if not self.checkpoint_seconds >= 0:
+            raise LabError(
+                f"checkpoint-seconds={self.checkpoint_seconds}: must be >= 0 (0: after every step)"
+            )
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; 'auto' is a CUDA device when there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise LabError(f"device={name!r}: must be auto, cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise LabError(
+            f"device={name!r}: this machine has {torch.cuda.device_count()} CUDA devices; try --device cpu"
+        )
+    return device

@@ -1,0 +1,40 @@
+"""Which data a run trains on and which it is judged on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from adaxlab import batches
+from adaxlab import task as tasks
+
+
+def sources(
+    spec: Mapping[str, Any], task: tasks.Task, device: torch.device
+) -> tuple[batches.Source, batches.Source, str]:
+    """What to train on, what to evaluate on, and the latter's name.
+
+    Tuning trains without the held-out part ('valid', or a fifth of 'train') and is judged on it; final runs train
+    on all of 'train' and are judged on 'test', which no choice has seen.
+    """
+    name, size = spec["task"], spec["batch_size"]
+    eval_size = getattr(task, "eval_batch_size", 4 * size)
+    data = tasks.check_data(task.data(), name)
+
+    def make(split: str, batch_size: int, rows: torch.Tensor | None = None) -> batches.Source:
+        return batches.source(data[split], batch_size, device, _where(name, split), rows)
+
+    if spec["purpose"] == "final":
+        return make("train", size), make("test", eval_size), "test"
+    if "valid" in data:
+        return make("train", size), make("valid", eval_size), "valid"
+    train = data["train"]
+    form = batches.kind(train, _where(name, "train"))
+    keep, held = batches.holdout(len(train[0]) if form == "tensors" else len(train))
+    return make("train", size, keep), make("train", eval_size, held), "valid"
+
+
+def _where(name: str, split: str) -> str:
+    return f"task {name}: data()[{split!r}]"

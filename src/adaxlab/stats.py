@@ -1,0 +1,300 @@
+"""Statistics of a comparison: intervals, pairs over seeds, and a verdict by a rule that was fixed before the run.
+
+Everything is plain Python on small samples; n goes with every number.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import Any
+
+from adaxlab.errors import LabError
+
+
+def mean(values: Sequence[float]) -> float:
+    """The arithmetic mean, summed exactly."""
+    if not values:
+        raise ValueError("mean of no values")
+    return math.fsum(values) / len(values)
+
+
+def sd(values: Sequence[float]) -> float:
+    """The standard deviation of a sample (n - 1); NaN for a single value.
+
+    >>> sd([1.0, 3.0])
+    1.4142135623730951
+    """
+    if len(values) < 2:
+        return math.nan
+    m = mean(values)
+    return math.sqrt(math.fsum((x - m) ** 2 for x in values) / (len(values) - 1))
+
+
+# -- Student's t ----------------------------------------------------------------------------------------------
+
+
+def _beta_fraction(a: float, b: float, x: float) -> float:
+    """The continued fraction of the incomplete beta function, by Lentz's method (DLMF 8.17.22)."""
+    tiny = 1e-300
+    c, d = 1.0, 1.0 - (a + b) * x / (a + 1)
+    d = 1 / (d if abs(d) > tiny else tiny)
+    result = d
+    for m in range(1, 1000):
+        for numerator in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 + numerator * d
+            d = 1 / (d if abs(d) > tiny else tiny)
+            c = 1 + numerator / c
+            c = c if abs(c) > tiny else tiny
+            result *= d * c
+        if abs(d * c - 1) < 1e-16:
+            break
+    return result
+
+
+def beta_regularized(a: float, b: float, x: float) -> float:
+    """I_x(a, b), the regularized incomplete beta function."""
+    if not 0 <= x <= 1:
+        raise ValueError(f"x={x!r}: must be in [0, 1]")
+    if x in (0.0, 1.0):
+        return x
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    if x < (a + 1) / (a + b + 2):
+        return front * _beta_fraction(a, b, x) / a
+    return 1 - front * _beta_fraction(b, a, 1 - x) / b
+
+
+def t_cdf(t: float, df: float) -> float:
+    """P(T <= t) for Student's t with df degrees of freedom."""
+    tail = 0.5 * beta_regularized(df / 2, 0.5, df / (df + t * t))
+    return 1 - tail if t > 0 else tail
+
+
+@functools.lru_cache(4096)
+def t_quantile(p: float, df: float) -> float:
+    """The t with P(T <= t) = p, by bisection on the tail.
+
+    >>> round(t_quantile(0.975, 4), 6)
+    2.776445
+    """
+    if not 0 < p < 1:
+        raise ValueError(f"p={p!r}: must be in (0, 1)")
+    if df <= 0:
+        raise ValueError(f"df={df!r}: must be > 0")
+    if p == 0.5:
+        return 0.0
+    tail = min(p, 1 - p)
+    low, high = 0.0, 1.0
+    while t_cdf(-high, df) > tail:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if t_cdf(-middle, df) > tail:
+            low = middle
+        else:
+            high = middle
+    return math.copysign((low + high) / 2, p - 0.5)
+
+
+# -- intervals ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its interval; `low` and `high` are NaN when n < 2, and such a mean decides nothing."""
+
+    n: int
+    mean: float
+    sd: float
+    low: float
+    high: float
+    confidence: float = 0.95
+    method: str = "t"
+
+
+def t_interval(values: Sequence[float], confidence: float = 0.95) -> Estimate:
+    """mean +- t * sd/sqrt(n): for a sample from something near a normal distribution.
+
+    >>> e = t_interval([1.0, 2.0, 3.0])
+    >>> round(e.low, 4), round(e.high, 4)
+    (-0.4841, 4.4841)
+    """
+    _check_confidence(confidence)
+    n, m, s = len(values), mean(values), sd(values)
+    half = t_quantile((1 + confidence) / 2, n - 1) * s / math.sqrt(n) if n > 1 else math.nan
+    return Estimate(n, m, s, m - half, m + half, confidence, "t")
+
+
+def bootstrap_interval(
+    values: Sequence[float], confidence: float = 0.95, draws: int = 10_000, seed: int = 0
+) -> Estimate:
+    """The percentile interval of the mean over seeded resamples: no shape assumed, too narrow for n below about 10."""
+    _check_confidence(confidence)
+    n, m, s = len(values), mean(values), sd(values)
+    if n < 2:
+        return Estimate(n, m, s, math.nan, math.nan, confidence, "bootstrap")
+    source = random.Random(seed)
+    means = sorted(math.fsum(source.choices(values, k=n)) / n for _ in range(draws))
+    edge = (1 - confidence) / 2
+    return Estimate(n, m, s, _quantile(means, edge), _quantile(means, 1 - edge), confidence, "bootstrap")
+
+
+def _quantile(ordered: Sequence[float], p: float) -> float:
+    position = p * (len(ordered) - 1)
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+
+
+def interval(values: Sequence[float], confidence: float = 0.95, method: str = "t") -> Estimate:
+    """The interval of a rule's method."""
+    if method not in METHODS:
+        raise LabError(f"interval={method!r}: must be one of {', '.join(METHODS)}")
+    return t_interval(values, confidence) if method == "t" else bootstrap_interval(values, confidence)
+
+
+METHODS = ("t", "bootstrap")
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise LabError(f"confidence={confidence!r}: must be in (0, 1)")
+
+
+# -- pairs and verdicts ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What decides, fixed before the run and stored with the study.
+
+    The claim "A is better than B by more than `margin`" is held when the whole interval of the paired difference
+    (per seed, in the direction that is better) lies above the margin, not held when it lies below it, else
+    undecided. `correct_for` claims judged together share the error rate (Bonferroni). Fewer than `least` pairs
+    decide nothing. A seed on which a run diverged gives no pair; the claim cannot be held when A diverged.
+    """
+
+    confidence: float = 0.95
+    margin: float = 0.0
+    interval: str = "t"
+    least: int = 3
+    correct_for: int = 1
+
+    def __post_init__(self) -> None:
+        _check_confidence(self.confidence)
+        if self.interval not in METHODS:
+            raise LabError(f"interval={self.interval!r}: must be one of {', '.join(METHODS)}")
+        if self.least < 2 or self.correct_for < 1:
+            raise LabError(f"least={self.least!r}, correct_for={self.correct_for!r}: must be >= 2 and >= 1")
+
+    @property
+    def level(self) -> float:
+        """The confidence of each single interval."""
+        return 1 - (1 - self.confidence) / self.correct_for
+
+    def data(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`outcome` is held, not held or undecided; `needed` is the n that would decide, were mean and sd to stay."""
+
+    outcome: str
+    n: int
+    difference: Estimate | None
+    needed: int | None
+    rule: Rule
+    note: str = ""
+
+    def sentence(self) -> str:
+        """For a table: the outcome and, where n pairs do not decide, how many would.
+
+        >>> verdict([1.0, 2.0, 3.0]).sentence()
+        'undecided at n = 3; n = 4 might decide'
+        """
+        text = f"{self.outcome} at n = {self.n}"
+        if self.outcome == "undecided":
+            text += f"; n = {self.needed} might decide" if self.needed else "; no difference seen"
+        return text + (f" ({self.note})" if self.note else "")
+
+
+def paired(
+    a: Mapping[int, float | None], b: Mapping[int, float | None], higher_is_better: bool = True
+) -> dict[int, float]:
+    """Per seed, how much better A did than B, for the seeds where both gave a number.
+
+    >>> paired({0: 0.9, 1: 0.8, 2: None}, {0: 0.5, 1: 0.9, 2: 0.7})
+    {0: 0.4, 1: -0.09999999999999998}
+    """
+    sign = 1 if higher_is_better else -1
+    both = sorted(s for s in a if a[s] is not None and b.get(s) is not None)
+    return {s: sign * (a[s] - b[s]) for s in both}  # type: ignore[operator]
+
+
+def unpaired(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
+    """Welch's 95% interval of mean(a) - mean(b): what is left when nothing is made of the common seeds.
+
+    It decides nothing; it is shown where it would decide otherwise. A seed gives its runs the same start, order and
+    crops, but training is chaotic, so a narrow paired interval of few seeds may be luck.
+
+    >>> low, high = unpaired([1.0, 2.0, 3.0], [0.0, 1.0, 2.0])
+    >>> round(low, 3), round(high, 3)
+    (-1.267, 3.267)
+    """
+    parts = [sd(x) ** 2 / len(x) for x in (a, b)]
+    middle, whole = mean(a) - mean(b), sum(parts)
+    if whole == 0:
+        return middle, middle
+    free = whole**2 / sum(p**2 / (len(x) - 1) for p, x in zip(parts, (a, b), strict=True))
+    half = t_quantile(0.975, free) * whole**0.5
+    return middle - half, middle + half
+
+
+def verdict(
+    differences: Sequence[float] | Mapping[int, float], rule: Rule | None = None, diverged: int = 0
+) -> Verdict:
+    """Judge "better by more than the margin" from the paired differences; `diverged` counts the runs of A that did.
+
+    >>> verdict([1.0, 1.1, 0.9, 1.0]).outcome, verdict([-1.0, -1.1, -0.9, -1.0]).outcome
+    ('held', 'not held')
+    """
+    rule = rule or Rule()
+    values = list(differences.values() if isinstance(differences, Mapping) else differences)
+    estimate = interval(values, rule.level, rule.interval) if len(values) > 1 else None
+    if diverged:
+        return Verdict("not held", len(values), estimate, None, rule, f"diverged on {diverged}")
+    if estimate is None:
+        return Verdict("undecided", len(values), None, rule.least, rule)
+    if len(values) >= rule.least:
+        if estimate.low > rule.margin:
+            return Verdict("held", estimate.n, estimate, None, rule)
+        if estimate.high < rule.margin:
+            return Verdict("not held", estimate.n, estimate, None, rule)
+    return Verdict("undecided", estimate.n, estimate, needed(estimate, rule), rule)
+
+
+def needed(estimate: Estimate, rule: Rule, most: int = 1_000_000) -> int | None:
+    """The smallest n with t * sd/sqrt(n) < |mean - margin|, were mean and sd to stay; None beyond `most`.
+
+    The normal quantile in place of t's gives an n that is too small by a few; the search starts there.
+    """
+    gap = abs(estimate.mean - rule.margin)
+    z = NormalDist().inv_cdf((1 + rule.level) / 2)
+    if not gap > 0 or (z * estimate.sd / gap) ** 2 > most:
+        return None
+    n = max(rule.least, estimate.n + 1, math.ceil((z * estimate.sd / gap) ** 2))
+    while t_quantile((1 + rule.level) / 2, n - 1) * estimate.sd / math.sqrt(n) >= gap:
+        n += 1
+    return n

@@ -1,0 +1,285 @@
+"""The run store: `runs/<study>/<hash>/` holds one run, and everything later is a function of what is read
+from it.
+
+    spec.json      what was asked (its hash names the folder)     metrics.jsonl  one line per evaluation
+    env.json       versions, hardware, commit, time               done.json      how it ended
+    checkpoint.pt  while it runs                                  .lock          held by the process that
+    writes
+
+A folder that is damaged or not ours is reported by its path and left untouched.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adaxlab import files
+from adaxlab.errors import StoreError
+from adaxlab.spec import SCHEMA, digest
+
+EXPORT = "adaxopt-runs"
+ENDS = ("finished", "diverged")
+
+
+class StoreWarning(UserWarning):
+    """A folder in the store could not be read; the message has its path."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run as data. `done` is None while it is unfinished; `path` says where it was read and is not
+    compared."""
+
+    spec: dict[str, Any]
+    env: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    done: dict[str, Any] | None
+    path: Path = field(compare=False)
+
+    @property
+    def name(self) -> str:
+        return digest(self.spec)
+
+    @property
+    def status(self) -> str:
+        """'finished', 'diverged' or 'unfinished'."""
+        return self.done["status"] if self.done else "unfinished"
+
+
+class RunFolder:
+    """The folder of one run, for the process that writes it (inside `with folder.lock()`)."""
+
+    def __init__(self, root: Path | str, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.path = Path(root) / spec["study"] / digest(spec)
+        self.checkpoint = self.path / "checkpoint.pt"
+
+    def finished(self) -> bool:
+        return (self.path / "done.json").exists()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Own the run: create its folder if need be, check that it is this run's, clear what a killed write
+        left."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise files.failed(self.path, error) from error
+        self._check()
+        with files.locked(self.path / ".lock"):
+            self._check()
+            for left in self.path.glob(f"*{files.TEMPORARY}"):
+                left.unlink(missing_ok=True)
+            if not (self.path / "spec.json").exists():
+                files.write_json(self.path / "spec.json", self.spec)
+            yield
+
+    def _check(self) -> None:
+        if (self.path / "spec.json").exists():
+            if read_spec(self.path) != self.spec:
+                raise StoreError(
+                    f"{self.path}: holds another specification; left untouched, move it away to go on"
+                )
+            return
+        foreign = [p.name for p in self.path.iterdir() if p.name != ".lock" and p.suffix != files.TEMPORARY]
+        if foreign:
+            raise StoreError(
+                f"{self.path}: not a run folder (has {foreign[0]}, no spec.json); left untouched"
+            )
+
+    def begin(self, env: dict[str, Any]) -> dict[str, Any]:
+        """The environment that the run began in: what is on record when there is a checkpoint, else this one."""
+        path = self.path / "env.json"
+        if path.exists() and self.checkpoint.exists():
+            return files.read_json(path)
+        files.write_json(path, env)
+        return env
+
+    def metrics(self, keep: int) -> files.Appender:
+        """The metrics file, cut back to the first `keep` bytes."""
+        return files.Appender(self.path / "metrics.jsonl", keep)
+
+    def finish(self, done: dict[str, Any]) -> None:
+        """The last write: from here on the run is finished and its checkpoint of no use."""
+        files.write_json(self.path / "done.json", done)
+        self.checkpoint.unlink(missing_ok=True)
+
+    def record(self) -> RunRecord:
+        return read_run(self.path)
+
+
+def read_spec(path: Path) -> dict[str, Any]:
+    """The specification in a run folder, checked: it is whole, of this schema, and the folder's name is its
+    hash."""
+    spec = files.read_json(path / "spec.json")
+    version = spec.get("schema") if isinstance(spec, dict) else None
+    if version != SCHEMA:
+        raise StoreError(
+            f"{path}: run folder of schema {version!r}, this version reads {SCHEMA}; left untouched, "
+            "use the adaxopt that wrote it or another --out"
+        )
+    if digest(spec) != path.name:
+        raise StoreError(f"{path}: spec.json was changed (its hash is {digest(spec)}); left untouched")
+    return spec
+
+
+def read_run(path: Path) -> RunRecord:
+    """The run in a folder; StoreError with the path if it is damaged, of another version or not a run."""
+    path = Path(path)
+    if not (path / "spec.json").is_file():
+        raise StoreError(f"{path}: not a run folder (no spec.json); left untouched")
+    spec = read_spec(path)
+    env = files.read_json(path / "env.json") if (path / "env.json").exists() else {}
+    done = files.read_json(path / "done.json") if (path / "done.json").exists() else None
+    if done is not None and (not isinstance(done, dict) or "status" not in done):
+        raise StoreError(
+            f"{path / 'done.json'}: has no status (damaged?); left untouched, move the folder away"
+        )
+    metrics = _read_metrics(path / "metrics.jsonl", whole=done is not None)
+    return RunRecord(spec, env, metrics, done, path)
+
+
+def _read_metrics(path: Path, whole: bool) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")
+    if lines[-1] and whole:
+        raise StoreError(f"{path}: its last line is cut off (damaged?); left untouched")
+    try:
+        return [json.loads(line) for line in lines[:-1]]
+    except ValueError as error:
+        raise StoreError(f"{path}: has a line that is not JSON (damaged?); left untouched") from error
+
+
+def _warn(problem: StoreError) -> None:
+    warnings.warn(str(problem), StoreWarning, stacklevel=3)
+
+
+def load_runs(path: Path | str, on_problem: Callable[[StoreError], None] = _warn) -> list[RunRecord]:
+    """Every run under `path`: a store, a study, one run folder, an exported file, or a folder of exported
+    files.
+
+    A damaged or foreign folder goes to `on_problem` (a StoreWarning by default) and is left as it is.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise StoreError(
+            f"{path}: no such file or folder; runs are written by `adax compare` and `adax demo`"
+        )
+    if path.is_file():
+        return read_export(path)
+    if (path / "spec.json").exists():
+        return [read_run(path)]
+    records: list[RunRecord] = []
+    for file in sorted(path.glob("*.jsonl")):
+        if _is_export(file) and not file.with_suffix("").is_dir():  # a study's own runs lie in its folder
+            records += read_export(file)
+    for folder in run_folders(path):
+        try:
+            records.append(read_run(folder))
+        except StoreError as problem:
+            on_problem(problem)
+    return records
+
+
+def run_folders(path: Path) -> Iterator[Path]:
+    """Folders that should each be a run. One that is neither a run nor a study is among them, to be
+    reported."""
+    if _is_study(path):
+        yield from _folders(path)
+        return
+    records = any(_is_export(file) for file in path.glob("*.jsonl"))
+    for child in _folders(path):
+        if _is_study(child):
+            yield from _folders(child)
+        elif not records:
+            yield child
+
+
+def _folders(path: Path) -> list[Path]:
+    """The folders in `path` that hold something of ours or a stranger's.
+
+    A fresh run has nothing but its lock for a moment; `x` with `x.json` inside is a record of `adax reproduce`.
+    """
+    children = (child for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
+    filled = (child for child in children if any(p.name != ".lock" for p in child.iterdir()))
+    return sorted(child for child in filled if not (child / f"{child.name}.json").exists())
+
+
+def _is_study(path: Path) -> bool:
+    return (path / "study.json").exists() or any((child / "spec.json").exists() for child in _folders(path))
+
+
+def export(records: Iterable[RunRecord], path: Path | str) -> Path:
+    """Write records to one file of JSON lines (a header, then a run per line), sorted, so that equal runs
+    give equal bytes."""
+    path = Path(path)
+    chosen = sorted(records, key=lambda r: (r.spec["study"], r.name))
+    lines = [json.dumps({"kind": EXPORT, "schema": SCHEMA, "runs": len(chosen)})]
+    lines += [
+        json.dumps(
+            {
+                "path": f"{r.spec['study']}/{r.name}",
+                "spec": r.spec,
+                "env": r.env,
+                "metrics": r.metrics,
+                "done": r.done,
+            },
+            allow_nan=False,
+        )
+        for r in chosen
+    ]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise files.failed(path, error) from error
+    files.write(path, ("\n".join(lines) + "\n").encode())
+    return path
+
+
+def _is_export(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return EXPORT.encode() in file.readline()
+
+
+def _sound(run: RunRecord) -> bool:
+    """Whether a run that was read has the form of one: its hash is right, and every part is of the right kind."""
+    spec, done = run.spec, run.done
+    return (
+        spec["schema"] == SCHEMA
+        and run.name == run.path.name
+        and isinstance(spec["task_options"], dict)
+        and isinstance(run.env, dict)
+        and isinstance(run.metrics, list)
+        and all(isinstance(line, dict) for line in run.metrics)
+        and (done is None or (isinstance(done, dict) and done.get("status") in ENDS and "metric" in done))
+    )
+
+
+def read_export(path: Path | str) -> list[RunRecord]:
+    """The records that `export` wrote; StoreError with the path if the file is another thing or was
+    changed."""
+    path = Path(path)
+    try:
+        header, *rows = [json.loads(line) for line in path.read_text().splitlines()]
+        if header.get("kind") != EXPORT:
+            raise StoreError(f"{path}: not a file of exported runs")
+        if header["schema"] != SCHEMA:
+            raise StoreError(
+                f"{path}: exported runs of schema {header['schema']!r}, this version reads {SCHEMA}"
+            )
+        if header["runs"] != len(rows):
+            raise StoreError(f"{path}: says {header['runs']} runs and has {len(rows)} (damaged?)")
+        found = [RunRecord(r["spec"], r["env"], r["metrics"], r["done"], Path(r["path"])) for r in rows]
+        for run in found:
+            if not _sound(run):
+                raise StoreError(f"{path}: the run {run.path} was changed (or damaged)")
+        return found
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{path}: not a file of exported runs (or damaged)") from error

@@ -1,0 +1,243 @@
+"""A task: data, model, loss, metric. One small object, small enough to write from memory.
+
+    class MyTask:
+        metric = "accuracy"
+        higher_is_better = True
+        epochs, batch_size = 20, 64         # optional; also `schedule` and `eval_batch_size`
+
+        def data(self):                     # without "valid" a part of "train" is held out for tuning
+            return {"train": (x, y), "test": (x_test, y_test)}
+
+        def model(self):                    # called after the run's seed is set
+            return torch.nn.Linear(10, 2)
+
+        def loss(self, model, batch):       # the mean loss, and the metric of each example (or its mean)
+            x, y = batch
+            out = model(x)
+            return F.cross_entropy(out, y), out.argmax(1) == y
+
+        def before_step(self, model):       # optional: between backward and step, to clip gradients
+            adaxopt.clip_grad_norm_(model.parameters(), 1.0)
+
+        def groups(self, model, options):   # optional: parameter groups; options["lr"] is the run's
+            return [{"params": model.parameters(), "lr": options["lr"]}]
+
+        def digest(self):                   # optional: which data these are; every run's environment has it
+            return hashlib.sha256(x.numpy().tobytes()).hexdigest()
+
+A split is a tuple of tensors with one row per example (the runner shuffles, and keeps them on the device), a
+Dataset (`len` and `[i]`), or an iterable of batches with a length, such as a DataLoader. No base class is
+needed. With `metric = "loss"` the loss alone may be returned. `model.training` tells training from
+evaluation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+
+from adaxlab import kinds
+from adaxlab.errors import LabError, unknown
+
+BUILT_IN = {
+    "digits": "adaxlab.tasks.digits:Digits",
+    "sorting": "adaxlab.tasks.sorting:Sorting",
+    "cifar10": "adaxlab.tasks.cifar10:Cifar10",
+    "language": "adaxlab.tasks.language:Language",
+    "gpt": "adaxlab.tasks.gpt:Gpt",
+    "voc": "adaxlab.tasks.voc:Voc",
+    "imagenet": "adaxlab.tasks.imagenet:ImageNet",
+}
+PROTOCOL = ("metric", "higher_is_better", "data", "model", "loss")
+
+
+@runtime_checkable
+class Task(Protocol):
+    """What the runner asks of a task (see the module's text for the whole of it)."""
+
+    metric: str
+    higher_is_better: bool
+
+    def data(self) -> Mapping[str, Any]: ...
+
+    def model(self) -> torch.nn.Module: ...
+
+    def loss(self, model: torch.nn.Module, batch: Any) -> Any: ...
+
+
+def load(name: str, options: Mapping[str, Any] | None = None) -> Task:
+    """The task called `name`: a built-in one, `path/to/file.py:Class` or `module:Class`, made with `options`.
+
+    >>> load("digits").metric
+    'accuracy'
+    """
+    cls, given = find(name), dict(options or {})
+    known = list(inspect.signature(cls).parameters)
+    if name in BUILT_IN:
+        kinds.check(cls.__init__, given, "--task-option")
+    try:
+        task = cls(**given)
+    except TypeError as error:
+        has = f"its options are {', '.join(known)}" if known else "it has no options"
+        raise LabError(f"task {name}: cannot be made with options {given}: {error}; {has}") from error
+    return check(task, name)
+
+
+def find(name: str) -> Any:
+    """The class (or function) that makes the task called `name`."""
+    if name in BUILT_IN:
+        name = BUILT_IN[name]
+    place, _, attribute = name.rpartition(":")
+    if not place:
+        raise LabError(
+            f"unknown task {name!r}; known are {', '.join(BUILT_IN)}, or your own as file.py:Class, module:Class"
+        )
+    module = _from_file(Path(place)) if place.endswith(".py") else import_module(place, "task")
+    if not hasattr(module, attribute):
+        here = [k for k, v in vars(module).items() if inspect.isclass(v) and v.__module__ == module.__name__]
+        raise unknown(f"class in {place}", attribute, here or ["(no class at all)"])
+    made = getattr(module, attribute)
+    if not callable(made):
+        raise LabError(
+            f"task {name}: is a {type(made).__name__} object; name its class, or a function that makes a task"
+        )
+    return made
+
+
+def source_digest(name: str) -> str | None:
+    """A digest of the file that holds a user's task, so that an edited task is another run; None for a
+    built-in one."""
+    if name in BUILT_IN:
+        return None
+    return file_digest(find(name))
+
+
+def file_digest(what: Any) -> str | None:
+    """A digest of the file in which a class or function is defined; files that it imports are not looked at."""
+    try:
+        file = inspect.getsourcefile(inspect.unwrap(what))
+    except TypeError:
+        return None
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] if file else None
+
+
+def _from_file(path: Path) -> Any:
+    path = path.resolve()
+    if not path.is_file():
+        raise LabError(f"task file {path}: no such file; give it as path/to/file.py:Class")
+    name = f"adaxopt_task_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise LabError(f"task file {path}: {type(error).__name__}: {first_line(error)}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def import_module(place: str, kind: str) -> Any:
+    """Import `place`, looking in the current folder too, as `python -m` does."""
+    added = "" not in sys.path
+    if added:
+        sys.path.insert(0, "")
+    try:
+        return importlib.import_module(place)
+    except ImportError as error:
+        raise LabError(f"{kind} {place!r}: cannot be imported: {first_line(error)}") from error
+    finally:
+        if added:
+            sys.path.remove("")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its type when there is none."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def check(task: Any, name: str) -> Task:
+    """The task, or an error that names everything it lacks."""
+    missing = [key for key in PROTOCOL if not hasattr(task, key)]
+    if missing:
+        raise LabError(
+            f"task {name}: lacks {', '.join(missing)}; a task has {', '.join(PROTOCOL)} (adaxlab.task)"
+        )
+    for key in ("data", "model", "loss"):
+        if not callable(getattr(task, key)):
+            raise LabError(f"task {name}: {key} must be a method, not {type(getattr(task, key)).__name__}")
+    if not isinstance(task.metric, str) or not task.metric:
+        raise LabError(f"task {name}: metric={task.metric!r}: must be the metric's name, such as 'accuracy'")
+    if not isinstance(task.higher_is_better, bool):
+        raise LabError(f"task {name}: higher_is_better={task.higher_is_better!r}: must be True or False")
+    return task
+
+
+def check_data(data: Any, name: str) -> Mapping[str, Any]:
+    """What `data()` returned, or an error that says what it should be."""
+    if not isinstance(data, Mapping) or not {"train", "test"} <= set(data):
+        given = f"the keys {', '.join(map(str, data))}" if isinstance(data, Mapping) else type(data).__name__
+        raise LabError(
+            f"task {name}: data() gave {given}; it must be a dict with 'train', 'test' and perhaps 'valid'"
+        )
+    for key in data:
+        if key not in ("train", "valid", "test"):
+            raise unknown(f"split in data() of task {name}", key, ("train", "valid", "test"))
+    return data
+
+
+def check_model(model: Any, name: str) -> torch.nn.Module:
+    """What `model()` returned, or an error."""
+    if not isinstance(model, torch.nn.Module):
+        raise LabError(f"task {name}: model() gave {type(model).__name__}; it must be a torch.nn.Module")
+    if not any(p.requires_grad for p in model.parameters()):
+        raise LabError(
+            f"task {name}: model() has no parameter that requires a gradient; there is nothing to train"
+        )
+    return model
+
+
+def check_loss(result: Any, task: Task, name: str) -> None:
+    """What `loss()` returned for the first batch, or an error; later batches are trusted to be alike."""
+    shape = "(loss, metric)" if task.metric != "loss" else "loss"
+    pair = isinstance(result, tuple)
+    if (pair and len(result) != 2) or (not pair and task.metric != "loss"):
+        given = f"{len(result)} values" if pair else type(result).__name__
+        raise LabError(f"task {name}: loss() gave {given}; it must return {shape}")
+    loss = result[0] if pair else result
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        given = f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise LabError(f"task {name}: the loss must be a tensor with one value, not {given}; take its mean")
+    if not loss.requires_grad:
+        raise LabError(
+            f"task {name}: the loss does not depend on the model's parameters; return it undetached"
+        )
+
+
+def data_digest(task: Any) -> dict[str, str]:
+    """{"data": which data the task has, wherever they lie}, for tasks with a `digest()`; {} for others.
+
+    >>> class Mine:
+    ...     def digest(self):
+    ...         return "a1b2"
+    >>> data_digest(Mine()), data_digest(object())
+    ({'data': 'a1b2'}, {})
+    """
+    ask = getattr(task, "digest", None)
+    return {"data": str(ask())} if callable(ask) else {}

@@ -1,0 +1,1 @@
+"""Built-in tasks; `adaxlab.task.BUILT_IN` names them."""

@@ -1,0 +1,139 @@
+"""`gpt`: the next byte of enwik8 (or of any file) by a small transformer. Our own experiment, not the paper's.
+
+    adax data get enwik8
+    adax compare gpt --optimizers adamw adaxw --set adaxw.lr=1e-3 adaxw.betas=0.9,5e-4 --device cuda
+
+An epoch is `steps` batches of windows at random places (from the run's seed), so that `epochs` counts evaluations: 20
+of 100 steps. The metric is the mean of -log P(byte), in nats, over the first `eval_bytes` of the split; divide it by
+log 2 for bits per byte. The batch is an option of the task (`batch=64`), not the lab's --batch-size.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import adaxopt
+from adaxlab.data import default_root, enwik8
+from adaxlab.errors import LabError
+from adaxlab.gpt.model import Decoder
+
+
+@functools.lru_cache(maxsize=2)
+def read(place: str) -> dict[str, np.ndarray]:
+    """The splits' bytes; kept, because a study asks for the same file again and again."""
+    return enwik8.as_bytes(place or default_root() / "enwik8")
+
+
+class RandomWindows:
+    """`steps` batches of windows [batch, context + 1] at places drawn from torch's generator when a pass begins."""
+
+    def __init__(self, text: np.ndarray, steps: int, batch: int, context: int) -> None:
+        if len(text) <= context:
+            raise LabError(
+                f"a text of {len(text)} bytes has no window of {context + 1}; take a smaller context"
+            )
+        self.text, self.steps, self.batch, self.context = text, steps, batch, context
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[tuple[Tensor]]:
+        places = torch.randint(0, len(self.text) - self.context, (self.steps, self.batch)).numpy()
+        inside = np.arange(self.context + 1)
+        for begin in places:
+            yield (torch.from_numpy(self.text[begin[:, None] + inside]),)
+
+
+class Gpt:
+    """The decoder's sizes, the windows and the clipping are options; the defaults have 21.2 million parameters."""
+
+    metric = "nats per byte"
+    higher_is_better = False
+    epochs = 20
+
+    def __init__(
+        self,
+        data: str = "",
+        steps: int = 100,
+        batch: int = 64,
+        context: int = 512,
+        layers: int = 8,
+        width: int = 512,
+        heads: int = 8,
+        inner: int = 1024,
+        clip: float = 1.0,
+        eval_bytes: int = 2**20,
+        precision: str = "bf16",
+        compile: bool = False,
+    ) -> None:
+        sizes = dict(layers=layers, width=width, heads=heads, inner=inner, context=context)
+        for key, value in {
+            **sizes,
+            "steps": steps,
+            "batch": batch,
+            "clip": clip,
+            "eval_bytes": eval_bytes,
+        }.items():
+            if not value > 0:
+                raise LabError(f"{key}={value!r}: must be > 0")
+        if precision not in ("bf16", "fp32"):
+            raise LabError(f"precision={precision!r}: must be bf16 or fp32")
+        self.place, self.sizes, self.steps, self.batch_size = str(data), sizes, steps, batch
+        self.context, self.clip, self.eval_bytes = context, clip, eval_bytes
+        self.precision, self.compile = precision, compile
+        self.eval_batch_size = batch
+        self.schedule = {"name": "cosine", "warmup": 0.1, "final": 0.1}
+
+    def digest(self) -> str:
+        """sha256 of the three splits' bytes, one after the other: which text this is, wherever it lies."""
+        text = read(self.place)
+        whole = hashlib.sha256()
+        for part in ("train", "valid", "test"):
+            whole.update(np.ascontiguousarray(text[part]).tobytes())
+        return whole.hexdigest()
+
+    def data(self) -> dict[str, Any]:
+        text = read(self.place)
+        return {
+            "train": RandomWindows(text["train"], self.steps, self.batch_size, self.context),
+            "valid": (self._whole(text["valid"]),),
+            "test": (self._whole(text["test"]),),
+        }
+
+    def _whole(self, text: np.ndarray) -> Tensor:
+        """Windows one after the other, each beginning with the last byte of the one before."""
+        count = min(len(text) - 1, self.eval_bytes) // self.context
+        if not count:
+            raise LabError(
+                f"a split of {len(text)} bytes has no window of {self.context + 1}; take a smaller context"
+            )
+        places = np.arange(count)[:, None] * self.context + np.arange(self.context + 1)
+        return torch.from_numpy(text[places])
+
+    def model(self) -> nn.Module:
+        model = Decoder(**self.sizes)
+        if self.compile:
+            model.compile()
+        return model
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+        """The mean over all bytes; bf16 autocast on a GPU, the loss itself in float32."""
+        (window,) = batch
+        window = window.long()
+        low = window.is_cuda and self.precision == "bf16"
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=low):
+            scores = model(window[:, :-1])
+        loss = F.cross_entropy(scores.float().flatten(0, 1), window[:, 1:].flatten())
+        return loss, loss
+
+    def before_step(self, model: nn.Module) -> None:
+        """Clip the norm of the whole gradient."""
+        adaxopt.clip_grad_norm_(model.parameters(), self.clip)

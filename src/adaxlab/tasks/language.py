@@ -1,0 +1,149 @@
+"""`language`: the next word by an LSTM with a sampled softmax, the paper's One Billion Word experiment.
+
+    adax compare language --task-option text=ptb hidden=512 --optimizers adam amsgrad adax
+    adax compare language --task-option text=folder data=FOLDER      the benchmark's shards, or any text
+
+The metric is the mean of -log P(word) under the full softmax, in nats; its exponential is the perplexity. Texts go in
+`batch` rows side by side and the hidden state goes from window to window, so the batch is an option of the task
+(`batch=128`), not the lab's --batch-size.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+import adaxopt
+from adaxlab.data import default_root, enwik8, fetch, ptb, text
+from adaxlab.data.text import Corpus
+from adaxlab.errors import LabError, unknown
+from adaxlab.language.model import STATES
+from adaxlab.language.model import Language as Model
+from adaxlab.language.windows import Windows
+
+TEXTS = {"ptb": 1, "enwik8": 3, "folder": 1}
+"""The texts that are known, and the least count of a word of their vocabulary (`min_count` changes it)."""
+EVAL_ROWS = 32
+
+
+@functools.lru_cache(maxsize=2)
+def corpus(name: str, folder: str, on_error: str, min_count: int, limit: int) -> text.Corpus:
+    """The text as numbers; kept, because a study asks for the same one again and again."""
+    how: dict[str, Any] = {"on_error": on_error, "min_count": min_count, "limit": limit}
+    if name == "enwik8":
+        place = folder or str(default_root() / "enwik8")
+        return text.encode(enwik8.pieces(place), words=enwik8.words, **how)
+    if name == "ptb" and not folder:
+        return text.encode(ptb.pieces(), **how)
+    if not folder:
+        raise LabError("text=folder: name the folder as well, data=FOLDER")
+    found = text.encode(text.pieces(folder), **how)
+    if found.skipped:
+        names = ", ".join(found.skipped[:3]) + (", ..." if len(found.skipped) > 3 else "")
+        fetch.say(f"language: skipped {len(found.skipped)} files that are not UTF-8: {names}")
+    return found
+
+
+class Language:
+    """Sizes default to the paper's; `sparse` asks for gradients that name only the words that were met; `limit` is the
+    most words to train on (0: all), `eval_words` to measure on; with `parts` > 1 an epoch is a part of the text, the
+    next one each time; `eval_state` is the state that a measure begins in, zero or carried (that of training)."""
+
+    metric = "nats per word"
+    higher_is_better = False
+    epochs = 5
+
+    def __init__(
+        self,
+        text: str = "ptb",
+        data: str = "",
+        batch: int = 128,
+        bptt: int = 20,
+        embedding: int = 256,
+        hidden: int = 2048,
+        layers: int = 2,
+        projection: int = 256,
+        dropout: float = 0.01,
+        samples: int = 8192,
+        sparse: bool = True,
+        clip: float = 1.0,
+        min_count: int = 0,
+        limit: int = 0,
+        parts: int = 1,
+        eval_words: int = 0,
+        eval_state: str = "zero",
+        on_error: str = "raise",
+    ) -> None:
+        if text not in TEXTS:
+            raise unknown("text", text, TEXTS)
+        sizes = dict(
+            batch=batch, bptt=bptt, embedding=embedding, hidden=hidden, layers=layers, samples=samples
+        )
+        for key, value in {**sizes, "projection": projection, "clip": clip, "parts": parts}.items():
+            if not value > 0:
+                raise LabError(f"{key}={value!r}: must be > 0")
+        if eval_words < 0:
+            raise LabError(f"eval_words={eval_words!r}: must be >= 0 (0: every word)")
+        if eval_state not in STATES:
+            raise unknown("eval_state", eval_state, STATES)
+        self.text, self.batch_size, self.bptt, self.clip, self.parts = text, batch, bptt, clip, parts
+        self.eval_words = eval_words
+        self.place = (text, str(data), on_error, min_count or TEXTS[text], limit)
+        self.sizes: dict[str, Any] = dict(
+            batch=batch,
+            embedding=embedding,
+            hidden=hidden,
+            layers=layers,
+            projection=projection,
+            dropout=dropout,
+            samples=samples,
+            sparse=sparse,
+            eval_state=eval_state,
+        )
+        self.schedule = {"name": "linear", "final": 2e-5}  # 5e-4 to 1e-8
+
+    def corpus(self) -> Corpus:
+        """The text as numbers."""
+        return corpus(*self.place)
+
+    def digest(self) -> str:
+        """sha256 of the words and of the three splits as numbers: which text this is, wherever it lies."""
+        found = self.corpus()
+        whole = hashlib.sha256("\n".join(found.words).encode())
+        for part in (found.train, found.valid, found.test):
+            whole.update(np.ascontiguousarray(part, dtype="<i4").tobytes())
+        return whole.hexdigest()
+
+    def data(self) -> dict[str, Any]:
+        found = self.corpus()
+        most = self.eval_words or None
+        splits = {"train": found.train, "valid": found.valid[:most], "test": found.test[:most]}
+        return {
+            split: Windows(
+                ids,
+                self.batch_size if split == "train" else min(EVAL_ROWS, len(ids)),
+                self.bptt if split == "train" else 4 * self.bptt,
+                found.end,
+                every=split != "train",
+                parts=self.parts if split == "train" else 1,
+            )
+            for split, ids in splits.items()
+        }
+
+    def model(self) -> nn.Module:
+        return Model(len(self.corpus().words), **self.sizes)
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+        """Sampled in training, full in evaluation. On a GPU the LSTM runs in TF32, cuDNN's default."""
+        targets, tokens, keep, fresh = batch
+        losses = model(tokens, targets, keep, fresh)
+        return losses.mean(), losses
+
+    def before_step(self, model: nn.Module) -> None:
+        """Clip the gradient's norm for LSTM, embedding, softmax and projection, each by itself."""
+        for part in model.parts():  # type: ignore[operator]
+            adaxopt.clip_grad_norm_(part.parameters(), self.clip)

@@ -1,0 +1,208 @@
+"""`voc`: a class for every pixel by DeepLab-ASPP, the paper's PASCAL VOC2012 experiment; also CamVid, its stand-in.
+
+    adax compare voc --task-option data=VOCdevkit/VOC2012 weights=resnet101.pth --device cuda \\
+        --optimizers sgdm adamw amsgradw adaxw --set sgdm.lr=2.5e-4 adamw.lr=1e-6 amsgradw.lr=1e-6 adaxw.lr=1e-5
+    adax compare voc --task-option data=CamVid backbone=resnet50 weights=resnet50-weights steps=500 --device cuda
+
+The recipe: batch 10, four quarters of 5,000 steps with an evaluation after each, crop 321, scale 0.5 to 1.5, flip,
+poly 0.9; lr x1 for the backbone, x10 for the head's weights, x20 for its biases, which do not decay; frozen norms.
+The metric is mean IoU from one confusion matrix over the whole split, at full size and one scale. The batch is an
+option of the task (`batch=10`), not the lab's --batch-size. `compile=true` trains the backbone under torch.compile.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from adaxlab.batches import holdout as hold_out
+from adaxlab.data import default_root, fetch
+from adaxlab.errors import LabError, unknown
+from adaxlab.models.deeplab import BLOCKS, STYLES, DeepLab, deeplab
+from adaxlab.voc import folders, weights
+from adaxlab.voc.crops import RandomCrops, crop
+from adaxlab.voc.measure import confusion, cross_entropy, mean_iou
+from adaxlab.voc.pictures import Pictures, part, read
+
+EVAL_PIXELS = 2**21
+"""Pixels that go through the network at once in an evaluation."""
+NO_WEIGHTS = "weights: none, and frozen norms do not suit a network from scratch; name a file (weights=...)"
+TOLD: set[str] = set()
+"""What was said about weights already."""
+
+
+@functools.lru_cache(maxsize=2)
+def load(folder: str, layout: str, on_error: str) -> tuple[folders.Layout, dict[str, Pictures]]:
+    """The splits, decoded; kept, because a study asks for the same folder again and again."""
+    known, root = folders.find(folder or default_root() / "camvid", layout)
+    lists = folders.pairs(known, root)
+    found = {split: read(pairs, known.classes, known.void, on_error) for split, pairs in lists.items()}
+    for split, pictures in found.items():
+        if pictures.skipped:
+            fetch.say(
+                f"voc: skipped {len(pictures.skipped)} pictures of {split}, the first: {pictures.skipped[0]}"
+            )
+    return known, found
+
+
+@functools.lru_cache(maxsize=2)
+def digest(folder: str, layout: str, on_error: str, file: str) -> str:
+    """sha256 of the splits' decoded pixels, classes and sizes, and of the weights in `file` (none if empty)."""
+    whole = hashlib.sha256()
+    for name, tensor in sorted(weights.read(file).items()) if file else ():
+        whole.update(name.encode() + tensor.contiguous().numpy().tobytes())
+    for name, pictures in sorted(load(folder, layout, on_error)[1].items()):
+        whole.update(f"{name} {pictures.places()}".encode())
+        whole.update(pictures.pixels.contiguous().numpy().tobytes())
+    return whole.hexdigest()
+
+
+class Whole:
+    """A split as one batch: mean IoU belongs to the whole of it, not to its parts."""
+
+    def __init__(self, pictures: Pictures) -> None:
+        self.pictures = pictures
+
+    def chunks(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+        """(colours [n, 3, h, w], classes [n, h, w]) of pictures of one size."""
+        found = self.pictures.on(device)
+        by_size: dict[tuple[int, int], list[int]] = {}
+        for start, height, width in self.pictures.places():
+            by_size.setdefault((height, width), []).append(start)
+        for (height, width), starts in by_size.items():
+            n = max(1, EVAL_PIXELS // (height * width))
+            for i in range(0, len(starts), n):
+                places = torch.tensor(starts[i : i + n])[:, None] + torch.arange(height * width)
+                whole = found.pixels[places.to(found.pixels.device)].view(-1, height, width, 4)
+                yield whole[..., :3].permute(0, 3, 1, 2).float(), whole[..., 3].long()
+
+
+class Voc:
+    """See the module's text. `layout` is auto, voc or camvid; `style` auto, torch, caffe or keras (the weights')."""
+
+    metric = "mean IoU"
+    higher_is_better = True
+    epochs = 4
+
+    def __init__(
+        self,
+        data: str = "",
+        weights: str = "",
+        backbone: str = "resnet101",
+        style: str = "auto",
+        layout: str = "auto",
+        steps: int = 5000,
+        batch: int = 10,
+        crop: int = 321,
+        scales: tuple[float, float] = (0.5, 1.5),
+        holdout: float = 0.0,
+        keep: str = "device",
+        on_error: str = "raise",
+        precision: str = "bf16",
+        compile: bool = False,
+    ) -> None:
+        for name, value, known in (
+            ("backbone", backbone, tuple(BLOCKS)),
+            ("style", style, ("auto", *STYLES)),
+            ("keep", keep, ("device", "host")),
+            ("precision", precision, ("bf16", "fp32")),
+        ):
+            if value not in known:
+                raise unknown(name, value, known)
+        for name, number in {"steps": steps, "batch": batch, "crop": crop}.items():
+            if not number > 0:
+                raise LabError(f"{name}={number!r}: must be > 0")
+        if not 0 <= holdout < 1:
+            raise LabError(
+                f"holdout={holdout!r}: must be in [0, 1), a share of the training pictures to tune on"
+            )
+        self.place = (str(data), layout, on_error)
+        self.weights, self.backbone = str(weights), backbone
+        self.style = style if style != "auto" else _style(self.weights)
+        self.steps, self.batch_size, self.crop = steps, batch, crop
+        self.scales = (float(scales[0]), float(scales[1]))
+        self.holdout, self.keep, self.precision, self.compile = holdout, keep, precision, compile
+        self.schedule = {"name": "poly", "power": 0.9}
+        self.train: Pictures | None = None
+        self.ready: Pictures | None = None
+
+    def digest(self) -> str:
+        """Which pictures and first weights these are, wherever they lie."""
+        return digest(*self.place, self.weights)
+
+    def data(self) -> dict[str, Any]:
+        _, splits = load(*self.place)
+        train, rest = splits["train"], {k: v for k, v in splits.items() if k != "train"}
+        if self.holdout:
+            stay, held = hold_out(len(train), self.holdout)
+            train, rest["valid"] = part(train, stay), part(splits["train"], held)
+        self.train, self.ready = train, None
+        crops = RandomCrops(len(train), self.steps, self.batch_size, self.scales)
+        return {"train": crops, **{split: [Whole(pictures)] for split, pictures in rest.items()}}
+
+    def model(self) -> nn.Module:
+        layout, _ = load(*self.place)
+        net = deeplab(self.backbone, layout.classes, self.style)
+        report = f"weights: {weights.load(net, self.weights)}" if self.weights else NO_WEIGHTS
+        if report not in TOLD:
+            TOLD.add(report)
+            fetch.say(report)
+        if self.compile:
+            net.backbone.compile(dynamic=False)
+        return net
+
+    def groups(self, model: DeepLab, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Parameter groups: backbone x1, head's weights x10, head's biases x20 without decay."""
+        lr = options["lr"]
+        head = list(model.aspp.branches)
+        return [
+            {"params": list(model.backbone.parameters()), "lr": lr},
+            {"params": [branch.weight for branch in head], "lr": 10 * lr},
+            {"params": [branch.bias for branch in head], "lr": 20 * lr, "weight_decay": 0.0},
+        ]
+
+    def loss(self, model: DeepLab, batch: Any) -> tuple[Tensor, Tensor]:
+        """In training the loss and the IoU of a batch's cells; in evaluation those of the whole split."""
+        device = model.mean.device
+        low = device.type == "cuda" and self.precision == "bf16"
+        if isinstance(batch, Whole):
+            return self._whole(model, batch, device, low)
+        place = device if self.keep == "device" else torch.device("cpu")
+        draws = tuple(part.to(place) for part in batch)
+        colours, classes = crop(self._there(place), draws, self.crop, model.mean.to(place))  # type: ignore[arg-type]
+        scores, classes = model(colours.to(device), low), classes.to(device)
+        loss = cross_entropy(scores, classes)
+        with torch.no_grad():
+            called = scores[:, :, ::8, ::8].argmax(1)
+            iou = mean_iou(confusion(classes[:, ::8, ::8], called, scores.shape[1]))
+        return loss, iou
+
+    def _there(self, place: torch.device) -> Pictures:
+        """The training pictures on `place`, put there once."""
+        if self.train is None:
+            self.data()
+        assert self.train is not None
+        if self.ready is None or self.ready.pixels.device != place:
+            self.ready = self.train.on(place)
+        return self.ready
+
+    def _whole(self, model: DeepLab, batch: Whole, device: torch.device, low: bool) -> tuple[Tensor, Tensor]:
+        """The mean loss over all pixels that are not void, and mean IoU from one matrix."""
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        matrix: Any = 0
+        for colours, classes in batch.chunks(device):
+            with torch.compiler.set_stance("force_eager"):  # not compiled anew for every size of picture
+                scores = model(colours, low)
+            matrix = matrix + confusion(classes, scores.argmax(1), scores.shape[1])
+            total += cross_entropy(scores, classes).double() * (classes != 255).sum()
+        return total / matrix.sum().clamp(min=1), mean_iou(matrix)
+
+
+def _style(file: str) -> str:
+    """The style of the weights: keras for a model.json, else torch (DeepLab's own COCO weights: say style=caffe)."""
+    return weights.style_of(file) if file else "torch"

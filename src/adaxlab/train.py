@@ -1,0 +1,82 @@
+"""One run, from its specification to its record.
+
+    spec = make(study="mine", task="digits", optimizer="adaxw", options={}, epochs=5, batch_size=64, seed=0)
+    record = run(spec, "runs")
+
+A finished run is read, not repeated. Killed at any moment, it goes on from its last checkpoint when `run` is called
+again, and ends with the same bits (on CPU).
+"""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adaxlab import environment, optimizers, randomness, signals
+from adaxlab import task as tasks
+from adaxlab.errors import LabError, RunError
+from adaxlab.loop import Loop, OnProgress
+from adaxlab.settings import Settings, choose_device
+from adaxlab.store import RunFolder, RunRecord
+
+__all__ = ["OnProgress", "Settings", "run"]
+
+
+def run(
+    spec: dict[str, Any],
+    root: Path | str,
+    settings: Settings | None = None,
+    on_progress: OnProgress | None = None,
+    stop: signals.Stop | None = None,
+) -> RunRecord:
+    """Carry out the run, or what is left of it, in the store at `root`, and return its record.
+
+    Raises Busy when another process has it, Interrupted after a signal (the state is then on disk), RunError when
+    the task fails, StoreError when the folder cannot be read or written.
+    """
+    settings = settings or Settings()
+    folder = RunFolder(root, spec)
+    if folder.finished():
+        return folder.record()
+    if stop is None:
+        with signals.listening() as stop:
+            return run(spec, root, settings, on_progress, stop)
+    device = choose_device(settings.device)
+    task = tasks.load(spec["task"], spec["task_options"])
+    optimizers.warm_up()
+    with folder.lock():
+        if folder.finished():
+            return folder.record()
+        env = folder.begin({**environment.describe(device, settings.threads), **tasks.data_digest(task)})
+        if env.get("device", str(device)).partition(":")[0] != device.type:
+            raise LabError(
+                f"run {folder.path} was begun on {env['device']}; go on with --device {env['device']}"
+            )
+        with randomness.controlled(spec["seed"], device, env.get("threads", settings.threads)):
+            try:
+                loop = Loop(spec, task, folder, device, settings, on_progress, stop)
+                folder.finish(loop.run())
+            except LabError:
+                raise
+            except Exception as error:
+                raise RunError(
+                    f"run {folder.path} failed: {type(error).__name__}: {tasks.first_line(error)} (at {_where(error)})"
+                ) from error
+    return folder.record()
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line outside torch and other installed packages: a wrong shape is found in the task's own file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    installed = (
+        sysconfig.get_path("stdlib"),
+        sysconfig.get_path("purelib"),
+        str(Path(torch.__file__).parent),
+        "<",  # code without a file
+    )
+    own = [frame for frame in frames if not frame.filename.startswith(installed)] or frames
+    return f"{Path(own[-1].filename).name}:{own[-1].lineno}"

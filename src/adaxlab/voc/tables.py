@@ -1,0 +1,113 @@
+"""Tables of the segmentation studies in Markdown, from the records."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from adaxlab import drawn, markdown, stats
+from adaxlab.grid import Grid
+from adaxlab.handover import environments, made_at, not_complete
+from adaxlab.report.names import title
+from adaxlab.store import RunRecord
+from adaxlab.voc.book import PAPER, STUDIES
+from adaxlab.voc.claims import RECORDS, early_loss, finals, iou, records, trials
+
+
+def table(name: str, root: Path) -> str:
+    """A study's table from the committed records; what was not run says so."""
+    found = records(name, root / "records")
+    if not found:
+        return not_complete(STUDIES[name], root, f"voc/{name}")
+    return f"{show(STUDIES[name], found)}\n\n{drawn.shown(f'voc-{name}')}"
+
+
+def show(study: Grid, found: Sequence[RunRecord]) -> str:
+    """A row a method: settings, n, IoU with interval, IoU at the quarters, training loss, the paper's."""
+    steps = [line["step"] for line in next((r.metrics for r in found if r.metrics), [])]
+    tuned = ("rates tried, validation IoU of one seed",) if study.tune else ()
+    head = ("", "lr, b2", *tuned, "n", "mean IoU, % (95%)", f"at {' / '.join(f'{s:,}' for s in steps)} steps")
+    head = (*head, "training loss, first three quarters (the first)", "paper, on VOC2012")
+    rows = []
+    for row in study.rows:
+        mine = list(finals(found, row.optimizer).values())
+        paper = PAPER.get(row.optimizer)
+        beside = f"{paper[0]:.2f} ± {paper[1]:.2f}" if paper else ""
+        cells = _cells(mine) if mine else ["not run", "0", "", "", ""]
+        if study.tune:
+            cells.insert(1, _trials(found, row.optimizer))
+        rows.append([title(row.optimizer), *cells, beside])
+    return markdown.table(head, rows) + f"\n\n{study.title}. {study.note} {_caption(found)}"
+
+
+def _cells(mine: Sequence[RunRecord]) -> list[str]:
+    options = mine[0].spec["options"]
+    b2 = f", {options['betas'][1]:g}" if "betas" in options else ""
+    values = [value for run in mine if (value := iou(run)) is not None]
+    lost = f" ({len(mine) - len(values)} diverged)" if len(values) < len(mine) else ""
+    ended = [run for run in mine if iou(run) is not None]
+    if not values:
+        return [f"{options['lr']:g}{b2}", f"0{lost}", "diverged", "", ""]
+    seen = stats.t_interval(values)
+    spread = f" ({seen.low:.2f} to {seen.high:.2f})" if seen.n > 1 else ""
+    quarters = zip(*([100 * line["metric"] for line in run.metrics] for run in ended), strict=True)
+    return [
+        f"{options['lr']:g}{b2}",
+        f"{seen.n}{lost}",
+        f"{seen.mean:.2f}{spread}",
+        " / ".join(f"{stats.mean(quarter):.1f}" for quarter in quarters),
+        _losses(ended),
+    ]
+
+
+def _losses(ended: Sequence[RunRecord]) -> str:
+    """As `faster` is judged; the first quarter alone beside it."""
+    early = [loss for run in ended if (loss := early_loss(run)) is not None]
+    first = stats.mean([run.metrics[0]["train_loss"] for run in ended])
+    return f"{stats.mean(early):.3f} ({first:.3f})"
+
+
+def _trials(found: Sequence[RunRecord], row: str) -> str:
+    """The rates with their IoU on the validation split; the best at the first or last is marked."""
+    tried = trials(found, row)
+    shown = [
+        f"{lr:g}: {'diverged' if value is None else f'{value:.1f}'}" for lr, value in sorted(tried.items())
+    ]
+    good = {lr: value for lr, value in tried.items() if value is not None}
+    best = max(good, key=lambda lr: good[lr]) if good else None
+    edge = " (edge)" if len(tried) > 1 and best in (min(tried), max(tried)) else ""
+    return ", ".join(shown) + edge
+
+
+def _caption(found: Sequence[RunRecord]) -> str:
+    return f"ResNet-50 from ImageNet, batch 10, crop 321, poly 0.9; {made_at(environments(found))}."
+
+
+def camvid(root: Path) -> str:
+    return table("camvid", root)
+
+
+def tuning(root: Path) -> str:
+    return table("tuning", root)
+
+
+def speed(root: Path) -> str:
+    """Milliseconds of a step, row by row, from records/voc/speed.json."""
+    path = root / RECORDS / "voc" / "speed.json"
+    if not path.is_file():
+        return "*Not measured yet (`python benchmarks/voc.py`).*"
+    record = json.loads(path.read_text())
+    rows = [
+        (title(row), *(f"{ms:.2f}" for ms in (statistics.median(each), min(each), max(each))), len(each))
+        for row, each in record["ms"].items()
+    ]
+    where = record["environment"]
+    return markdown.table(("", "ms a step, median", "lowest round", "highest round", "rounds"), rows) + (
+        f"\n\nRows in turn, {record['steps']} steps a round, the study's batch and crops; {where['gpu']}, torch "
+        f"{where['torch']}. `python benchmarks/voc.py`."
+    )
+
+
+SECTIONS = {"voc-camvid": camvid, "voc-tuning": tuning, "voc-speed": speed}

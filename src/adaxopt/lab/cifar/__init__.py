@@ -1,5 +1,0 @@
-"""The paper's CIFAR-10 experiments: many small networks trained at once on one device."""
-
-from adaxopt.lab.cifar.stack import Recipe, Run, Stack
-
-__all__ = ["Recipe", "Run", "Stack"]

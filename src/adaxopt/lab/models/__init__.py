@@ -1,5 +1,0 @@
-"""Networks of the experiments, the project's own so that torchvision is never needed."""
-
-from adaxopt.lab.models.resnet import ResNet, make, resnet18, resnet20
-
-__all__ = ["ResNet", "make", "resnet18", "resnet20"]

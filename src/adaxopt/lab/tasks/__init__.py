@@ -1,1 +1,0 @@
-"""Built-in tasks; `adaxopt.lab.task.BUILT_IN` names them."""
