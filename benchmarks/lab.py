@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from adaxlab import environment, spec, train
+from adaxlab import environment, spec
+from adaxlab.execute import process
 from adaxlab.settings import Settings, choose_device
 
 BOUND = 0.15
@@ -32,7 +33,7 @@ def measure(optimizer: str, seed: int, root: str) -> dict[str, float]:
         schedule="cosine",
     )  # fmt: skip
     began = time.perf_counter()
-    done = train.run(given, root, Settings()).done
+    done = process.run(given, root, Settings()).done
     wall = time.perf_counter() - began
     assert done is not None
     useful = done["seconds"] - done["loop_seconds"]

@@ -24,8 +24,8 @@ from gpu_measure import environment
 
 from adaxlab import optimizers
 from adaxlab.errors import LabError
-from adaxlab.grid import Row
-from adaxlab.language.studies import ENWIK8, ROWS
+from adaxlab.paper.language import ENWIK8, ROWS
+from adaxlab.study import Row
 from adaxlab.tasks.language import Language
 
 TORCH = "torch SparseAdam and Adam"
@@ -48,7 +48,7 @@ class Run:
     """One row: its model, its place in the text, its times."""
 
     def __init__(self, text: str, data: str, row: Row | None) -> None:
-        self.name = TORCH if row is None else row.optimizer
+        self.name = TORCH if row is None else row.name
         sparse = row is None or row.task_options["sparse"]
         limit = ENWIK8.task_options["limit"] if text == "enwik8" else 0
         self.task = Language(text=text, data=data, sparse=sparse, limit=limit)
@@ -60,7 +60,7 @@ class Run:
             self.step = torch_own(self.model)
         else:
             options = row.at(row.options["lr"] / 100, len(source))  # small: speed is asked, not learning
-            self.step = optimizers.build(row.optimizer, self.model.parameters(), options).step
+            self.step = optimizers.build(row.name, self.model.parameters(), options).step
         self.ms: list[float] = []
         self.optimizer_ms: list[float] = []
 

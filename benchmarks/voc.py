@@ -18,14 +18,14 @@ import torch
 from gpu_measure import environment
 
 from adaxlab import optimizers
-from adaxlab.grid import Row
 from adaxlab.models.deeplab import deeplab
+from adaxlab.paper.voc import STUDIES
+from adaxlab.study import Row
 from adaxlab.tasks.voc import Voc
-from adaxlab.voc.book import STUDIES
 from adaxlab.voc.folders import LAYOUTS
 from adaxlab.voc.measure import cross_entropy
 
-STUDY = STUDIES["camvid"]
+STUDY = STUDIES[0]
 TASK = Voc(**STUDY.task_options)
 BATCH, CROP, CLASSES = TASK.batch_size, TASK.crop, LAYOUTS["camvid"].classes
 
@@ -35,10 +35,10 @@ class Run:
 
     def __init__(self, row: Row) -> None:
         torch.manual_seed(0)
-        self.name, self.ms = row.optimizer, list[float]()
+        self.name, self.ms = row.name, list[float]()
         options = row.at(row.options["lr"], STUDY.epochs * TASK.steps)
         self.net: Any = deeplab(TASK.backbone, CLASSES, "torch").cuda()
-        self.optimizer = optimizers.build(row.optimizer, TASK.groups(self.net, options), options)
+        self.optimizer = optimizers.build(row.name, TASK.groups(self.net, options), options)
 
     def round(self, pictures: torch.Tensor, classes: torch.Tensor, steps: int) -> float:
         torch.cuda.synchronize()

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaxlab import markdown
+from adaxlab import records as committed
 from adaxlab.cifar.claims import diverged
 from adaxlab.cifar.drive import records
 from adaxlab.imagenet.book import scores
 from adaxlab.imagenet.rules import failed
+from adaxlab.paper import catalogue
+from adaxlab.paper.voc import ADAMW, ADAXW
+from adaxlab.summary import summarise
 from adaxlab.voc import claims as segmentation
-from adaxlab.voc.book import ADAMW, ADAXW
 
 Scores = Mapping[float, float | None]
 
@@ -87,10 +90,10 @@ def _all(root: Path) -> Iterator[Line]:
     for text, of in {"ptb": "Penn Treebank", "enwik8": "words of enwik8"}.items():
         for b, row in {3: "adax@b2T=3", 35: "adax"}.items():
             task = f"[{of}](language.md), LSTM, b2·T = {b}"
-            yield from _grid(root / "language" / f"{text}.json", task, "adam", row)
+            yield from _grid(root, f"language/{text}", task, "adam", row)
     for b in (1, 3, 10, 30):
         task = f"[bytes of enwik8](gpt.md), transformer, b2·T = {b}"
-        yield from _grid(root / "gpt" / "gpt.json", task, "adamw", f"adaxw@b2T={b}")
+        yield from _grid(root, "gpt", task, "adamw", f"adaxw@b2T={b}")
 
 
 def _small(path: Path) -> Iterator[Line]:
@@ -125,7 +128,8 @@ def _segmentation(root: Path) -> Line:
     )
 
 
-def _grid(path: Path, task: str, adam: str, adax: str) -> Iterator[Line]:
-    if path.is_file():
-        rows = {row["optimizer"]: dict(row["trials"]) for row in json.loads(path.read_text())["rows"]}
-        yield Line(task, False, rows.get(adam, {}), rows.get(adax, {}))
+def _grid(root: Path, name: str, task: str, adam: str, adax: str) -> Iterator[Line]:
+    runs = committed.load(root, name)
+    if runs:
+        found = summarise(catalogue.study(name), runs)
+        yield Line(task, False, found.row(adam).trials, found.row(adax).trials)

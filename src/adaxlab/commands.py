@@ -15,13 +15,16 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, arg, subcommand
 
-from adaxlab import compare as comparing
-from adaxlab import jobs, options, progress, store, table
+from adaxlab import options, progress, spec, store, table
 from adaxlab.cli import passing
+from adaxlab.compare import compare, rows
 from adaxlab.errors import LabError, RunError, StoreError, unknown
+from adaxlab.execute import workers
+from adaxlab.reproduce import Request
 from adaxlab.settings import Settings, choose_device
 from adaxlab.stats import Rule
-from adaxlab.study import Study
+from adaxlab.study import Study, Tuning
+from adaxlab.summary import Comparison
 from adaxopt.extras import LAB
 
 
@@ -58,21 +61,27 @@ def carry_out(
 ) -> None:
     """Run a study with progress, here or on a cluster, print its table, write its report."""
     study = study.complete()
-    if on:
-        from adaxlab import cluster
+    with progress.watcher(quiet) as watcher:
+        if on:
+            from adaxlab.execute import cluster
 
-        where = cluster.parse(on)
-        with progress.watcher(quiet) as watcher:
-            result = cluster.compare(study, out, settings, where, watcher)
-    else:
-        choose_device(settings.device)
-        study.write(out)
-        with jobs.helpers(study, out, settings, n_jobs), progress.watcher(quiet) as watcher:
-            result = comparing.compare(study, out, settings, watcher)
+            with cluster.executor(cluster.parse(on)) as execute:
+                result = compare(study, out, settings, watcher, execute=execute)
+        else:
+            choose_device(settings.device)
+            study.write(out)
+            with workers.helpers(study, out, settings, n_jobs):
+                result = compare(study, out, settings, watcher)
+    finish(result, out, report)
+
+
+def finish(result: Comparison, out: str, report: str = "") -> None:
+    """The table, where the runs are, and the report."""
+    study = result.study
     show(table.comparison(result))
-    show(f"runs: {Path(out) / study.name}")
+    show(f"runs: {Path(out) / spec.folder(study.name)}")
     if report:
-        title = f"{study.task}: {', '.join(study.optimizers)}"
+        title = f"{study.task}: {', '.join(row.name for row in study.rows)}"
         write_report(result.records, report, title=title, baseline=study.baseline, rule=study.rule)
 
 
@@ -129,12 +138,11 @@ class Compare:
     def run(self) -> None:
         study = Study(
             task=self.task,
-            optimizers=self.optimizers,
+            rows=rows(self.optimizers, options.per_optimizer(self.set)),
             seeds=self.seeds,
-            tune=self.tune,
+            tuning=Tuning(self.tune) if self.tune else None,
             name=self.study or "",
             task_options=options.pairs(self.task_option),
-            options=options.per_optimizer(self.set),
             epochs=options.positive("epochs", self.epochs),
             batch_size=options.positive("batch-size", self.batch_size),
             schedule=options.schedule(self.schedule) if self.schedule else "",
@@ -165,9 +173,9 @@ class Demo:
     def run(self) -> None:
         study = Study(
             task="digits",
-            optimizers=("sgdm", "adamw", "amsgradw", "adaxw"),
+            rows=rows(("sgdm", "adamw", "amsgradw", "adaxw")),
             seeds=self.seeds,
-            tune=self.tune,
+            tuning=Tuning(self.tune) if self.tune else None,
             epochs=15,
             name="demo" if self.tune == Demo.tune else f"demo-tune{self.tune}",
         )
@@ -250,6 +258,19 @@ class RunsExport:
 
 
 @dataclass
+class RunsImport:
+    """Put the ended runs of another store, or of a file of records, into a store: a study resumes from there."""
+
+    path: Positional[str]
+    """a store, a study, or exported records"""
+    out: str = "runs"
+    """the store that takes them"""
+
+    def run(self) -> None:
+        show(f"{store.bring(self.path, self.out)} runs: {self.out}")
+
+
+@dataclass
 class Report:
     """Write one self-contained HTML page from runs or exported records."""
 
@@ -270,26 +291,31 @@ class Report:
 
 @dataclass
 class Reproduce:
-    """Run one of the paper's experiments and say claim by claim what held; without a name, list them."""
+    """Run one of the paper's experiments and judge its claims; without a name, list the experiments.
+
+    Interrupted at any moment, the same command resumes.
+    """
 
     name: Positional[str] = ""
     """theory, cifar10/table2, language/ptb, gpt, ..."""
-    out: str = "runs"
-    """where its records go"""
+    request: Annotated[Request, arg(name="")] = field(default_factory=Request)
     set: tuple[str, ...] = ()
-    """overrides of the study's settings: steps=1000"""
+    """options of the study's task: steps=1000"""
 
     def run(self) -> None:
-        from adaxlab import catalogue, reproduce
+        from adaxlab import reproduce
+        from adaxlab.paper import catalogue
 
         if not self.name:
             show(catalogue.table())
             return
-        result = reproduce.run(self.name, Path(self.out), options.pairs(self.set))
-        if isinstance(result, Path):
+        result = reproduce.run(self.name, self.request, options.pairs(self.set))
+        if result is False:
+            raise RunError(f"study {self.name}: not complete yet; the same command resumes")
+        if isinstance(result, Comparison):
+            finish(result, self.request.out)
+        elif isinstance(result, Path):
             show(f"record: {result}")
-        elif result is False:
-            raise RunError(f"study {self.name}: not complete yet; the same command goes on with it")
 
 
 @dataclass
@@ -321,12 +347,13 @@ class DataList:
 
 @dataclass
 class Runs:
-    """List, show or export runs."""
+    """List, show, export or import runs."""
 
     action: (
         Annotated[RunsList, subcommand("list")]
         | Annotated[RunsShow, subcommand("show")]
         | Annotated[RunsExport, subcommand("export")]
+        | Annotated[RunsImport, subcommand("import")]
     ) = field(default_factory=RunsList)
 
     def run(self) -> None:

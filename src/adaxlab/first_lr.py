@@ -16,7 +16,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from adaxlab import environment, files, settings, spec, stats, store, task, train
+from adaxlab import environment, files, settings, spec, stats, store, task
+from adaxlab.execute import process
 
 STUDY = "first-lr"
 TASKS = ("digits", "sorting")
@@ -56,7 +57,7 @@ def specs(tasks: Iterable[str] = TASKS, seeds: int = SEEDS) -> list[dict[str, An
 
 
 def _one(run: dict[str, Any], root: str, how: settings.Settings) -> None:
-    train.run(run, root, how)
+    process.run(run, root, how)
 
 
 def summary(records: Iterable[store.RunRecord]) -> list[dict[str, Any]]:

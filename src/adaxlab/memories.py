@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaxlab import claims, markdown, stats
+from adaxlab import records as committed
 from adaxlab.cifar.claims import diverged
 from adaxlab.cifar.drive import records
 from adaxlab.imagenet.rules import failed
+from adaxlab.paper import catalogue
+from adaxlab.summary import summarise
 from adaxlab.voc import claims as segmentation
 
 Scores = Mapping[int, float | None]
@@ -65,10 +68,10 @@ def _all(root: Path) -> Iterator[Pair]:
     scores = [{seed: segmentation.iou(run) for seed, run in part.items()} for part in (a, b)]
     yield Pair("[CamVid](voc.md), the paper's lr", "0.2", "2", True, *scores)
     for short, long in (("1", "3"), ("3", "10"), ("10", "30")):
-        scores = _losses(root, "gpt/gpt.json", [f"adaxw@b2T={short}", f"adaxw@b2T={long}"])
+        scores = _losses(root, "gpt", [f"adaxw@b2T={short}", f"adaxw@b2T={long}"])
         yield Pair("[transformer](gpt.md), each its lr", short, long, False, *scores)
     for text, of in {"ptb": "Penn Treebank", "enwik8": "words of enwik8"}.items():
-        scores = _losses(root, f"language/{text}.json", ["adax@b2T=3", "adax"])
+        scores = _losses(root, f"language/{text}", ["adax@b2T=3", "adax"])
         yield Pair(f"[{of}](language.md), LSTM, sparse, each its lr", "3", "35", False, *scores)
 
 
@@ -81,10 +84,7 @@ def _pictures(
     ]
 
 
-def _losses(root: Path, name: str, names: list[str]) -> list[Scores]:
-    record = markdown.read(root, name)
-    curves = {row["optimizer"]: row["curves"] for row in record["rows"]} if record else {}
-    return [
-        {int(seed): curve[-1][2] if curve else None for seed, curve in curves.get(name, {}).items()}
-        for name in names
-    ]
+def _losses(root: Path, study: str, names: list[str]) -> list[Scores]:
+    runs = committed.load(root / "records", study)
+    found = summarise(catalogue.study(study), runs)
+    return [found.row(name).values for name in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -14,8 +15,8 @@ from adaxlab.study import Study
 def label(spec: Mapping[str, Any]) -> str:
     """A run in a few words: `tuning adaxw lr 0.005`, `adaxw seed 2`."""
     if spec["purpose"] == "tune":
-        return f"tuning {spec['optimizer']}, lr {spec['options']['lr']:.3g}"
-    return f"{spec['optimizer']}, seed {spec['seed']}"
+        return f"tuning {spec['row']}, lr {spec['options']['lr']:.3g}"
+    return f"{spec['row']}, seed {spec['seed']}"
 
 
 class Lines:
@@ -35,12 +36,11 @@ class Lines:
 
     def start(self, study: Study, runs: int) -> None:
         self.runs = runs
-        self.left = {(o, "tune"): study.tune * study.tune_seeds for o in study.optimizers}
-        self.left |= {(o, "final"): study.seeds for o in study.optimizers}
-        tuning = f", {study.tune} learning rates each" if study.tune else ""
-        self._say(
-            f"{study.name}: {len(study.optimizers)} optimizers x {study.seeds} seeds{tuning}, {runs} runs"
-        )
+        trials = study.tuning.trials * study.tuning.seeds if study.tuning else 0
+        self.left = {(row.name, "tune"): trials for row in study.rows}
+        self.left |= {(row.name, "final"): study.seeds for row in study.rows}
+        tuning = f", {study.tuning.trials} learning rates each" if study.tuning else ""
+        self._say(f"{study.name}: {len(study.rows)} optimizers x {study.seeds} seeds{tuning}, {runs} runs")
 
     def running(self, spec: Mapping[str, Any], step: int, total: int, metric: float | None) -> None:
         if time.monotonic() - self.last > self.every:
@@ -48,7 +48,7 @@ class Lines:
 
     def finished(self, record: RunRecord) -> None:
         self.count += 1
-        key = record.spec["optimizer"], record.spec["purpose"]
+        key = record.row, record.spec["purpose"]
         self.left[key] = self.left.get(key, 1) - 1
         if self.left[key] == 0:
             what = "tuned" if key[1] == "tune" else "done"
@@ -127,11 +127,25 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+class Countdown:
+    """A limit in seconds that several studies share; 0 is none."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds if seconds else math.inf
+
+    def over(self) -> bool:
+        return time.monotonic() >= self.end
+
+    def left(self) -> float:
+        """What is left, at least a moment; 0 where there is no limit."""
+        return 0.0 if math.isinf(self.end) else max(0.01, self.end - time.monotonic())
+
+
 def watcher(quiet: bool = False, stream: TextIO | None = None) -> Any:
     """Bars in a terminal, lines elsewhere, nothing when `quiet`. A context manager."""
     from contextlib import nullcontext
 
-    from adaxlab.compare import Silent
+    from adaxlab.driver import Silent
 
     if quiet:
         return nullcontext(Silent())

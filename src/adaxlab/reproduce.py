@@ -1,75 +1,142 @@
-"""`adax reproduce NAME`: the paper's own experiments by name. Each is loaded only when it is asked for."""
+"""`adax reproduce NAME`: a study of the paper (or of ours), from its data to the verdicts of its claims.
+
+python -m adaxlab.reproduce NAME --data FOLDER --out FOLDER     the same on a machine with torch and numpy only
+"""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
+import argparse
 import inspect
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adaxlab import kinds
+from adaxlab import driver, kinds, options, progress, records, store
 from adaxlab.errors import LabError, unknown
+from adaxlab.execute import workers
+from adaxlab.paper import catalogue
+from adaxlab.paper.computation import Computation
+from adaxlab.settings import Settings, choose_device
+from adaxlab.study import Study, changed
+from adaxlab.summary import Comparison, summarise
 from adaxopt.extras import LAB
 
-THEORY = ("synthetic", "reddi", "theory")
-TEXT = {
-    "adaxlab.language.studies": ("language", "language/ptb", "language/enwik8"),
-    "adaxlab.language.wakers": ("language/late-wakers",),
-    "adaxlab.language.beginnings": ("language/zero-state",),
-    "adaxlab.gpt.studies": ("gpt",),
-    "adaxlab.voc.studies": ("voc/camvid", "voc/tuning"),
-    "adaxlab.imagenet.studies": tuple(
-        f"imagenet/{name}" for name in ("tiny", "tuning", "tuned", "tiny-resnet50", "resnet18", "resnet50")
-    ),
-}
+
+@dataclass(frozen=True)
+class Request:
+    """What `adax reproduce` may be asked beside the study's name; 0 and "" leave the study's own."""
+
+    out: str = "runs"
+    """the store of its runs"""
+    records: str = ""
+    """write the complete study to this folder of records as well, such as records"""
+    data: str = ""
+    """the folder of its data (default: where `adax data get` puts it)"""
+    weights: str = ""
+    """the file or folder of first weights, where the study fine-tunes"""
+    seeds: int = 0
+    """final runs of each row, in the place of the study's own number"""
+    epochs: int = 0
+    """length of the runs, in the place of the study's own"""
+    tune: int = 0
+    """learning rates that each row may try, in the place of the study's own number"""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N"""
+    threads: int = 1
+    """CPU threads of one run"""
+    jobs: int = 1
+    """processes that share the work"""
+    seconds: float = 0.0
+    """stop after so many seconds; the same command resumes"""
+    checkpoint_seconds: float = 60.0
+    """between two checkpoints of a run"""
+    quiet: bool = False
+    """no progress"""
 
 
-def _lazy(module: str, name: str) -> Callable[..., Any]:
-    """The study's own `run`, imported when it is called."""
-
-    def call(out: Path, **options: Any) -> Any:
-        function = importlib.import_module(module).run
-        _check(name, function, options)
-        return function(name, out, **options)
-
-    return call
-
-
-def _check(name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """An override that the study does not know, or of another kind than its own, is an error of one line."""
-    parameters = inspect.signature(function).parameters
-    known = [key for key in parameters if key not in ("name", "out", *INNER)]
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        for key in options:
-            if key not in known:
-                raise unknown(f"override of study {name}", key, known or ["(none)"])
-    kinds.check(function, {key: given for key, given in options.items() if key in known}, "--set")
-
-
-INNER = ("tell", "watcher")
-"""What a study takes from Python alone."""
-
-
-def _studies() -> dict[str, Callable[..., Any]]:
-    studies = {name: _lazy("adaxlab.theory.cli", name) for name in THEORY}
-    studies["first-lr"] = _lazy("adaxlab.first_lr", "first-lr")
-    if importlib.util.find_spec("adaxlab.cifar") and importlib.util.find_spec("adaxlab.cifar.studies"):
-        names = importlib.import_module("adaxlab.cifar.studies").NAMES
-        studies |= {name: _lazy("adaxlab.cifar.studies", name) for name in names}
-    studies |= {name: _lazy(module, name) for module, names in TEXT.items() for name in names}
-    return studies
-
-
-STUDIES: dict[str, Callable[..., Any]] = _studies()
-
-
-def run(name: str, out: Path, options: Mapping[str, Any]) -> Any:
-    """Carry out the study called `name`, with overrides of its settings; returns what the study does."""
-    if name not in STUDIES:
-        raise unknown("study", name, sorted(STUDIES))
+def run(name: str, request: Request, more: Mapping[str, Any]) -> Comparison | Path | bool:
+    """Carry out the study: what it came to, or False when the time was up before. `more` are options of its task."""
+    found = catalogue.find(name)
     try:
-        return STUDIES[name](out, **options)
+        if isinstance(found, Computation):
+            return _compute(found, request, more)
+        return _carry_out(found, request, more)
     except ModuleNotFoundError as error:
         raise LabError(f"study {name}: needs {error.name}; {LAB}") from error
+
+
+def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Comparison | bool:
+    places = {key: value for key in ("data", "weights") if (value := getattr(request, key))}
+    study = changed(found, seeds=request.seeds, epochs=request.epochs, tune=request.tune, **places, **more)
+    study = study.complete()
+    settings = Settings(str(choose_device(request.device)), request.threads, request.checkpoint_seconds)
+    rates = followed(study, Path(request.out)) if study.follows else None
+    with (
+        workers.helpers(study, request.out, settings, request.jobs),
+        progress.watcher(request.quiet) as watcher,
+    ):
+        made = driver.carry_out(study, request.out, settings, watcher, rates=rates, seconds=request.seconds)
+    if made is None:
+        return False
+    if request.records:
+        if study.name != found.name:
+            raise LabError(
+                f"{study.name} is not the study as planned; records are written for {found.name} alone"
+            )
+        store.export(made, Path(request.records) / f"{study.name}.jsonl")
+    return summarise(study, made)
+
+
+def followed(study: Study, out: Path) -> dict[str, float]:
+    """The learning rates that the study takes from the one it follows: its runs in `out`, else the committed ones."""
+    before = catalogue.study(study.follows)
+    folder = out / before.name.replace("/", "-")
+    made = store.load_runs(folder) if folder.is_dir() else records.load(records.FOLDER, before.name)
+    return driver.rates_of(before, made)
+
+
+def _compute(found: Computation, request: Request, more: Mapping[str, Any]) -> Any:
+    """Call the computation's own function with what it takes."""
+    function = found.function()
+    parameters = inspect.signature(function).parameters
+    known = [key for key in parameters if key not in ("name", "out", "tell")]
+    asked = {k: v for k, v in vars(request).items() if k != "out" and v != getattr(Request, k)}
+    given = {**asked, **more}
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        for key in given:
+            if key not in known:
+                raise unknown(f"setting of study {found.name}", key, known or ["(none)"])
+    kinds.check(function, {key: value for key, value in given.items() if key in known}, "--set")
+    return function(found.name, Path(request.out), **given)
+
+
+def main(arguments: list[str] | None = None, show: Callable[[str], None] = print) -> int:
+    """Studies on a bare machine, one after the other. Exits with 3 when the time was up before all were complete."""
+    parser = argparse.ArgumentParser(prog="python -m adaxlab.reproduce", description=main.__doc__)
+    parser.add_argument("studies", nargs="+", metavar="STUDY")
+    for key, default in vars(Request()).items():
+        flag = f"--{key.replace('_', '-')}"
+        if isinstance(default, bool):
+            parser.add_argument(flag, action="store_true")
+        else:
+            parser.add_argument(flag, type=type(default), default=default)
+    parser.add_argument("--set", nargs="*", default=[], metavar="OPTION=VALUE", help="options of the task")
+    given = vars(parser.parse_args(arguments))
+    names, more = given.pop("studies"), options.pairs(given.pop("set"))
+    clock = progress.Countdown(given.pop("seconds"))
+    try:
+        for name in names:
+            if clock.over() or run(name, Request(**given, seconds=clock.left()), more) is False:
+                print(f"time is up before {name} is complete; the same command resumes", file=sys.stderr)
+                return 3
+            show(f"{name}: complete")
+    except LabError as error:
+        print(f"adax reproduce: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

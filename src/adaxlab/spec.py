@@ -1,4 +1,9 @@
-"""What a run is: a specification as plain data, and the hash that names it."""
+"""What a run is: a specification as plain data, and the hash that names it.
+
+The hash leaves out what does not change the run: the study that asked for it, the row's label (`adaxw@slow` is adaxw)
+and, where the data's own digest is known, the folders that hold the data on this machine. So a run that was made for
+one study, or on another machine, serves every study that asks for the same one.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +15,12 @@ from typing import Any
 from adaxlab import optimizers, schedule, task
 from adaxlab.errors import LabError
 
-SCHEMA = 1
+SCHEMA = 2
 PURPOSES = ("tune", "final")
+LABELS = ("study", "row", "trial")
+"""What a run is called by a study; the hash leaves it out."""
+PLACES = ("data", "weights")
+"""Options of a task that say where things lie on a machine."""
 
 
 def make(
@@ -27,8 +36,11 @@ def make(
     trial: int | None = None,
     task_options: Mapping[str, Any] | None = None,
     schedule: Mapping[str, Any] | str = "constant",
+    data: str | None = None,
+    row: str = "",
 ) -> dict[str, Any]:
-    """A specification, checked and with every default written out.
+    """A specification, checked and with every default written out; `data` is the digest of the task's data, if known,
+    `row` the name of the study's row, the optimizer's unless given.
 
     >>> spec = make(study="s", task="digits", optimizer="adaxw", options={}, epochs=1, batch_size=64, seed=0)
     >>> spec["options"]["lr"], spec["schedule"]["name"], len(digest(spec))
@@ -44,6 +56,7 @@ def make(
     result = {
         "schema": SCHEMA,
         "study": check_study(study),
+        "row": row or optimizer,
         "task": task,
         "task_options": dict(task_options or {}),
         "optimizer": optimizer,
@@ -56,6 +69,7 @@ def make(
         "trial": trial,
     }
     for key, source in (
+        ("data", data),
         ("task_source", _source(task)),
         ("optimizer_source", optimizers.source_digest(optimizer)),
     ):
@@ -73,10 +87,22 @@ def _source(name: str) -> str | None:
 
 
 def check_study(name: str) -> str:
-    """A study's name is a folder's name: letters, digits, and - _ . within."""
-    if not name or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
+    """A study's name: letters, digits, - _ . and a / between a family and its study."""
+    parts = name.split("/")
+    if len(parts) > 2 or not all(
+        part and all(c.isalnum() or c in "-_." for c in part) and not part.startswith(".") for part in parts
+    ):
         raise LabError(f"study={name!r}: must be letters, digits, - _ . (it names a folder)")
     return name
+
+
+def folder(study: str) -> str:
+    """The folder of a study in a store.
+
+    >>> folder("language/ptb")
+    'language-ptb'
+    """
+    return study.replace("/", "-")
 
 
 def canonical(value: Any) -> str:
@@ -84,6 +110,20 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def without_places(options: Mapping[str, Any]) -> dict[str, Any]:
+    """A task's options without those that name places on this machine."""
+    return {key: value for key, value in options.items() if key not in PLACES}
+
+
+def identity(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a specification that makes two runs the same."""
+    kept = {key: value for key, value in spec.items() if key not in LABELS}
+    kept["optimizer"] = optimizers.base(spec["optimizer"])
+    if "data" in spec:
+        kept["task_options"] = without_places(spec["task_options"])
+    return kept
+
+
 def digest(spec: Mapping[str, Any]) -> str:
-    """The name of the run: 16 hexadecimal digits of the specification's SHA-256."""
-    return hashlib.sha256(canonical(spec).encode()).hexdigest()[:16]
+    """The name of the run: 16 hexadecimal digits of the SHA-256 of its identity."""
+    return hashlib.sha256(canonical(identity(spec)).encode()).hexdigest()[:16]

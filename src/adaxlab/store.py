@@ -15,13 +15,13 @@ import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from adaxlab import files
 from adaxlab.errors import StoreError
-from adaxlab.spec import SCHEMA, digest
+from adaxlab.spec import SCHEMA, digest, folder, identity, without_places
 
 EXPORT = "adaxopt-runs"
 ENDS = ("finished", "diverged")
@@ -47,6 +47,11 @@ class RunRecord:
         return digest(self.spec)
 
     @property
+    def row(self) -> str:
+        """The row of the study that the run is of."""
+        return self.spec["row"]
+
+    @property
     def status(self) -> str:
         """'finished', 'diverged' or 'unfinished'."""
         return self.done["status"] if self.done else "unfinished"
@@ -57,7 +62,7 @@ class RunFolder:
 
     def __init__(self, root: Path | str, spec: dict[str, Any]) -> None:
         self.spec = spec
-        self.path = Path(root) / spec["study"] / digest(spec)
+        self.path = Path(root) / folder(spec["study"]) / digest(spec)
         self.checkpoint = self.path / "checkpoint.pt"
 
     def finished(self) -> bool:
@@ -82,7 +87,7 @@ class RunFolder:
 
     def _check(self) -> None:
         if (self.path / "spec.json").exists():
-            if read_spec(self.path) != self.spec:
+            if identity(read_spec(self.path)) != identity(self.spec):
                 raise StoreError(
                     f"{self.path}: holds another specification; left untouched, move it away to go on"
                 )
@@ -110,8 +115,32 @@ class RunFolder:
         files.write_json(self.path / "done.json", done)
         self.checkpoint.unlink(missing_ok=True)
 
+    def put(self, env: dict[str, Any], metrics: Iterable[dict[str, Any]], done: dict[str, Any]) -> bool:
+        """Write a run that ended elsewhere; False where this store has it already."""
+        with self.lock():
+            if self.finished():
+                return False
+            self.checkpoint.unlink(missing_ok=True)
+            files.write_json(self.path / "env.json", env)
+            lines = "".join(json.dumps(line, allow_nan=False) + "\n" for line in metrics)
+            files.write(self.path / "metrics.jsonl", lines.encode())
+            self.finish(done)
+            return True
+
+    def borrow(self) -> bool:
+        """Take the run from another study of the same store, if one has made it."""
+        if self.finished():
+            return True
+        for found in sorted(self.path.parent.parent.glob(f"*/{self.path.name}/done.json")):
+            run = read_run(found.parent)
+            if run.done:
+                self.put({**run.env, "made_for": run.spec["study"]}, run.metrics, run.done)
+                return True
+        return False
+
     def record(self) -> RunRecord:
-        return read_run(self.path)
+        """The run as data, under the labels by which this study asks for it."""
+        return replace(read_run(self.path), spec=self.spec)
 
 
 def read_spec(path: Path) -> dict[str, Any]:
@@ -180,9 +209,9 @@ def load_runs(path: Path | str, on_problem: Callable[[StoreError], None] = _warn
     for file in sorted(path.glob("*.jsonl")):
         if _is_export(file) and not file.with_suffix("").is_dir():  # a study's own runs lie in its folder
             records += read_export(file)
-    for folder in run_folders(path):
+    for place in run_folders(path):
         try:
-            records.append(read_run(folder))
+            records.append(read_run(place))
         except StoreError as problem:
             on_problem(problem)
     return records
@@ -218,17 +247,17 @@ def _is_study(path: Path) -> bool:
 
 def export(records: Iterable[RunRecord], path: Path | str) -> Path:
     """Write records to one file of JSON lines (a header, then a run per line), sorted, so that equal runs
-    give equal bytes."""
+    give equal bytes. Metrics are written as columns; places of this machine are left out."""
     path = Path(path)
     chosen = sorted(records, key=lambda r: (r.spec["study"], r.name))
     lines = [json.dumps({"kind": EXPORT, "schema": SCHEMA, "runs": len(chosen)})]
     lines += [
         json.dumps(
             {
-                "path": f"{r.spec['study']}/{r.name}",
-                "spec": r.spec,
+                "path": f"{folder(r.spec['study'])}/{r.name}",
+                "spec": _portable(r.spec),
                 "env": r.env,
-                "metrics": r.metrics,
+                "metrics": _columns(r.metrics),
                 "done": r.done,
             },
             allow_nan=False,
@@ -241,6 +270,35 @@ def export(records: Iterable[RunRecord], path: Path | str) -> Path:
         raise files.failed(path, error) from error
     files.write(path, ("\n".join(lines) + "\n").encode())
     return path
+
+
+def bring(path: Path | str, root: Path | str) -> int:
+    """Put the ended runs of a store or an exported file into the store at `root`; how many were new.
+
+    So a study resumes on another machine: runs are named by what they are, not by where their data lie.
+    """
+    ended = [run for run in load_runs(path) if run.done]
+    return sum(RunFolder(root, run.spec).put(run.env, run.metrics, run.done) for run in ended if run.done)
+
+
+def _columns(metrics: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Lines of metrics as columns, a third of their size; None where a line has no such key.
+
+    >>> _columns([{"step": 1, "metric": 0.5}, {"step": 2, "metric": 0.6}])
+    {'step': [1, 2], 'metric': [0.5, 0.6]}
+    """
+    keys = dict.fromkeys(key for line in metrics for key in line)
+    return {key: [line.get(key) for line in metrics] for key in keys}
+
+
+def _lines(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """What `_columns` took apart."""
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _portable(spec: dict[str, Any]) -> dict[str, Any]:
+    """The specification without places of this machine, where the data have a digest."""
+    return {**spec, "task_options": without_places(spec["task_options"])} if "data" in spec else spec
 
 
 def _is_export(path: Path) -> bool:
@@ -276,7 +334,9 @@ def read_export(path: Path | str) -> list[RunRecord]:
             )
         if header["runs"] != len(rows):
             raise StoreError(f"{path}: says {header['runs']} runs and has {len(rows)} (damaged?)")
-        found = [RunRecord(r["spec"], r["env"], r["metrics"], r["done"], Path(r["path"])) for r in rows]
+        found = [
+            RunRecord(r["spec"], r["env"], _lines(r["metrics"]), r["done"], Path(r["path"])) for r in rows
+        ]
         for run in found:
             if not _sound(run):
                 raise StoreError(f"{path}: the run {run.path} was changed (or damaged)")

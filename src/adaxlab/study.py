@@ -1,7 +1,15 @@
-"""A study: what is compared, how it is tuned, and the rule that decides. Frozen, and written before the first run."""
+"""A study as data: what is compared, how it is tuned, the rule that decides, the claims it judges.
+
+    Row      one line of a table: an optimizer with its settings
+    Tuning   how many learning rates every row may try, on data that final runs are not judged on
+    Study    rows x seeds on a task; built by `adax compare` from its arguments and by adaxlab/paper/*.py as data
+
+Frozen, and written to study.json before the first run. `adaxlab.driver` carries it out.
+"""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -9,75 +17,162 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab import files, optimizers, schedule, spec, task
+import torch
+
+from adaxlab import files, optimizers, schedule, spec, splits, task
 from adaxlab.errors import LabError, StoreError, unknown
 from adaxlab.stats import Rule
 
 TUNE_SEED = 10_000  # tuning runs take seeds from here on, final runs from 0: no seed is used for both
-GROWS = ("optimizers", "seeds")  # may differ between two calls of one study; everything else is fixed
+GROWS = ("rows", "seeds")  # may differ between two calls of one study; everything else is fixed
+WORDS = (
+    "title",
+    "asks",
+    "where",
+    "note",
+    "stand_in",
+)  # for people: a change of them is no change of the study
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; `adax@dense` is adax under a second name."""
+
+    name: str
+    optimizer: str = ""
+    """The name itself, unless given."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    task_options: Mapping[str, Any] = field(default_factory=dict)
+    rates: tuple[float, ...] = ()
+    """The learning rates to try; none: a search that starts at the row's own."""
+    b2_steps: float | None = None
+    """b2*T, the natural size of AdaX's b2; turned into b2 when T is known."""
+    lr_decay: float | None = None
+    """lr*weight_decay; turned into weight_decay when lr is known."""
+    paper: tuple[float, float] | None = None
+    """The paper's result and margin, where it has one."""
+
+    @property
+    def method(self) -> str:
+        """The optimizer, by its name."""
+        return self.optimizer or self.name
+
+    def lr(self) -> float:
+        """The row's own learning rate: as given, or the optimizer's documented default."""
+        return optimizers.options(self.method, self.options)["lr"]
+
+    def at(self, lr: float, steps: int) -> dict[str, Any]:
+        """The optimizer's options at this lr in a run of so many steps.
+
+        >>> Row("adaxw", b2_steps=3, lr_decay=1e-4).at(1e-3, 2000)
+        {'lr': 0.001, 'betas': [0.9, 0.0015], 'weight_decay': 0.1}
+        """
+        found = {**self.options, "lr": lr}
+        if self.b2_steps is not None:
+            found["betas"] = [0.9, float(f"{self.b2_steps / steps:.6g}")]
+        if self.lr_decay is not None:
+            found["weight_decay"] = float(f"{self.lr_decay / lr:.6g}")
+        return found
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The same budget for every row: `trials` learning rates, each with `seeds` runs of `epochs` (0: the study's)."""
+
+    trials: int
+    seeds: int = 1
+    epochs: int = 0
+
+    def __post_init__(self) -> None:
+        for key, least in {"trials": 1, "seeds": 1, "epochs": 0}.items():
+            if getattr(self, key) < least:
+                raise LabError(f"tuning {key}={getattr(self, key)!r}: must be >= {least}")
 
 
 @dataclass(frozen=True)
 class Study:
-    """Task x optimizers x tuning budget x seeds.
-
-    `options` holds what the user sets per optimizer; `tune` is the number of learning rates each of them may try
-    (0: its documented default), judged on a held-out split with `tune_seeds` runs each; `seeds` final runs
-    follow, on seeds that tuning has not seen. `claims` are "each optimizer is better than `baseline`".
-    """
+    """Rows x seeds on one task. Everything that decides is written here, before the run."""
 
     task: str
-    optimizers: tuple[str, ...]
-    seeds: int = 3
-    tune: int = 0
-    tune_seeds: int = 1
+    rows: tuple[Row, ...]
     name: str = ""
+    seeds: int = 3
+    first_seed: int = 0
+    tuning: Tuning | None = None
+    follows: str = ""
+    """The study whose records choose each row's learning rate."""
     task_options: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     epochs: int = 0
+    """0: the task's own; so for `batch_size` and `schedule`."""
     batch_size: int = 0
     schedule: Mapping[str, Any] | str = ""
+    end_lr: float | None = None
+    """The lr that a linear or cosine schedule ends at."""
     baseline: str = ""
     rule: Rule = field(default_factory=Rule)
+    target: float | None = None
+    """The metric that `steps to` is counted to."""
+    broken: float = 0.25
+    """A run is broken when it diverged, or ended this far above the best of its row's trials."""
+    executor: str = "process"
+    """How runs are carried out (adaxlab.execute)."""
+    share: bool = True
+    """Whether runs made for another study serve this one; not where times are measured."""
+    title: str = ""
+    where: str = ""
+    """Where the paper has it."""
+    asks: str = ""
+    """The question, in one sentence."""
+    stand_in: str = ""
+    """The paper's own data, where this study uses other data."""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        names = [row.name for row in self.rows]
+        if not names:
+            raise LabError(f"no optimizer given; known are {', '.join(optimizers.names())}")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise LabError(f"{', '.join(twice)}: named twice; adaxw@slow is adaxw under a second name")
+        if self.baseline and self.baseline not in names:
+            raise unknown("baseline", self.baseline, names)
+        if self.seeds < 0 or (not self.seeds and not self.tuning):
+            raise LabError(f"seeds={self.seeds!r}: must be >= 1")
+        for row in self.rows:
+            if row.rates and (not self.tuning or len(row.rates) != self.tuning.trials):
+                trials = self.tuning.trials if self.tuning else 0
+                raise LabError(
+                    f"study {self.name}: {row.name} has {len(row.rates)} rates, each must have {trials}"
+                )
+
+    def row(self, name: str) -> Row:
+        """The row of that name."""
+        return next(row for row in self.rows if row.name == name)
 
     def complete(self) -> Study:
-        """The study with the task's own defaults filled in and every name checked; bad input is an error of
-        one line."""
+        """The study with the task's own defaults filled in and every option checked; bad input is an error of one
+        line."""
         made = task.load(self.task, self.task_options)
-        if not self.optimizers:
-            raise LabError(f"no optimizer given; known are {', '.join(optimizers.names())}")
-        if len(set(self.optimizers)) != len(self.optimizers):
-            raise LabError(f"optimizers={' '.join(self.optimizers)}: one is named twice")
-        for name in self.options:
-            if name not in self.optimizers:
-                raise unknown("optimizer in --set", name, self.optimizers)
-        for name in self.optimizers:
-            optimizers.check_options(name, optimizers.options(name, self.options.get(name)))
-        for key, least in {"seeds": 1, "tune": 0, "tune_seeds": 1}.items():
-            if getattr(self, key) < least:
-                raise LabError(f"{key}={getattr(self, key)!r}: must be >= {least}")
-        baseline = self.baseline or ("adamw" if "adamw" in self.optimizers else self.optimizers[0])
-        if baseline not in self.optimizers:
-            raise unknown("baseline", baseline, self.optimizers)
+        for row in self.rows:
+            optimizers.check_options(row.method, optimizers.options(row.method, row.options))
+        names = [row.name for row in self.rows]
         full = replace(
             self,
             epochs=self.epochs or getattr(made, "epochs", 10),
             batch_size=self.batch_size or getattr(made, "batch_size", 64),
             schedule=schedule.complete(self.schedule or getattr(made, "schedule", "constant")),
-            baseline=baseline,
+            baseline=self.baseline or ("adamw" if "adamw" in names else names[0]),
         )
-        full = replace(full, name=self.name or full._default_name())
-        full.final(full.optimizers[0], {}, 0)  # checks the rest
-        return full
+        return replace(full, name=spec.check_study(self.name or full._default_name()))
 
     def _default_name(self) -> str:
-        """Task, and a few digits of everything that must not differ within a study."""
+        """Task, and a few digits of everything that must not differ within a study, the rows' settings included."""
         short = self.task.rpartition(":")[2] if ":" in self.task else self.task
-        fixed = {k: v for k, v in self.data().items() if k not in (*GROWS, "name", "baseline")}
-        digits = hashlib.sha256(spec.canonical([fixed, task.source_digest(self.task)]).encode()).hexdigest()[
-            :6
-        ]
-        return f"{short}-{'tuned-' if self.tune else ''}{digits}"
+        fixed = {k: v for k, v in self.data().items() if k not in (*GROWS, *WORDS, "name", "baseline")}
+        given = sorted([row.name, row.options] for row in self.rows if row.options)
+        text = spec.canonical([fixed, given, task.source_digest(self.task)])
+        digits = hashlib.sha256(text.encode()).hexdigest()[:6]
+        return f"{short}-{'tuned-' if self.tuning else ''}{digits}"
 
     def data(self) -> dict[str, Any]:
         """The study as JSON has it."""
@@ -86,45 +181,72 @@ class Study:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Study:
         """What `data` gave, back."""
-        return cls(**{**data, "optimizers": tuple(data["optimizers"]), "rule": Rule(**data["rule"])})
+        rows = tuple(Row(**{**row, "rates": tuple(row["rates"])}) for row in data["rows"])
+        tuning = Tuning(**data["tuning"]) if data["tuning"] else None
+        return cls(**{**data, "rows": rows, "tuning": tuning, "rule": Rule(**data["rule"])})
 
-    def claims(self) -> list[dict[str, str]]:
-        """What the rule will judge, fixed with the study."""
-        return [
-            {"id": f"{name}>{self.baseline}", "better": name, "than": self.baseline}
-            for name in self.optimizers
-            if name != self.baseline
-        ]
+    # -- specifications of runs -----------------------------------------------------------------------------------
 
-    def default_lr(self, optimizer: str) -> float:
-        """Where its search starts: the documented default, or what the user set."""
-        return optimizers.options(optimizer, self.options.get(optimizer))["lr"]
+    def length(self, purpose: str) -> int:
+        """Epochs of a run."""
+        return (self.tuning.epochs if purpose == "tune" and self.tuning else 0) or self.epochs
 
-    def _spec(self, optimizer: str, options: Mapping[str, Any], **rest: Any) -> dict[str, Any]:
+    def options_of(self, row: Row) -> dict[str, Any]:
+        """The task's options in runs of this row."""
+        return {**self.task_options, **row.task_options}
+
+    def spec(
+        self, row: Row, lr: float, *, seed: int, purpose: str, trial: int | None = None
+    ) -> dict[str, Any]:
+        """The specification of one run."""
+        options = self.options_of(row)
+        schedule = self.schedule
+        if self.end_lr is not None:
+            named = {"name": schedule} if isinstance(schedule, str) else schedule
+            schedule = {**named, "final": float(f"{self.end_lr / lr:.6g}")}
+        steps = 1
+        if row.b2_steps is not None:
+            steps = _epoch_steps(self.task, spec.canonical(options), self.batch_size, purpose) * self.length(
+                purpose
+            )
         return spec.make(
             study=self.name,
             task=self.task,
-            task_options=self.task_options,
-            optimizer=optimizer,
-            options={**self.options.get(optimizer, {}), **options},
-            schedule=self.schedule,
-            epochs=self.epochs,
+            task_options=options,
+            row=row.name,
+            optimizer=row.method,
+            options=row.at(lr, steps),
+            schedule=schedule,
+            epochs=self.length(purpose),
             batch_size=self.batch_size,
-            **rest,
+            seed=seed,
+            purpose=purpose,
+            trial=trial,
+            data=_data_digest(self.task, spec.canonical(options)),
         )
 
-    def trial(self, optimizer: str, lr: float, number: int, seed: int) -> dict[str, Any]:
-        """The specification of a tuning run."""
-        return self._spec(optimizer, {"lr": lr}, seed=TUNE_SEED + seed, purpose="tune", trial=number)
+    def trials(self, row: Row, lr: float, number: int) -> list[dict[str, Any]]:
+        """The runs that judge one learning rate."""
+        assert self.tuning is not None
+        seeds = range(TUNE_SEED, TUNE_SEED + self.tuning.seeds)
+        return [self.spec(row, lr, seed=seed, purpose="tune", trial=number) for seed in seeds]
 
-    def final(self, optimizer: str, options: Mapping[str, Any], seed: int) -> dict[str, Any]:
-        """The specification of a final run."""
-        return self._spec(optimizer, options, seed=seed, purpose="final")
+    def finals(self, row: Row, lr: float) -> list[dict[str, Any]]:
+        """The final runs of a row at this learning rate."""
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        return [self.spec(row, lr, seed=seed, purpose="final") for seed in seeds]
+
+    def runs(self) -> int:
+        """How many runs the study has."""
+        tuning = self.tuning.trials * self.tuning.seeds if self.tuning else 0
+        return len(self.rows) * (tuning + self.seeds)
+
+    # -- on disk ---------------------------------------------------------------------------------------------------
 
     def write(self, root: Path | str) -> Path:
         """Put study.json beside the runs, before any of them. A study of that name with other settings is an error."""
-        path = Path(root) / self.name / "study.json"
-        content = {"schema": spec.SCHEMA, **self.data(), "claims": self.claims()}
+        path = Path(root) / spec.folder(self.name) / "study.json"
+        content = {"schema": spec.SCHEMA, **self.data()}
         if path.exists():
             before = files.read_json(path)
             if not isinstance(before, dict) or before.get("schema") != spec.SCHEMA:
@@ -132,10 +254,16 @@ class Study:
                     f"{path}: study of another version; left untouched, choose another --study or --out"
                 )
             for key, value in content.items():
-                if key not in (*GROWS, "claims", "baseline") and before.get(key) != value:
+                if key not in (*GROWS, *WORDS, "baseline") and before.get(key) != value:
                     raise LabError(
                         f"study {self.name}: {key} was {before.get(key)!r} and cannot become {value!r}; "
                         "choose another --study"
+                    )
+            for row in before["rows"]:
+                now = next((r for r in content["rows"] if r["name"] == row["name"]), row)
+                if now != row:
+                    raise LabError(
+                        f"study {self.name}: {row['name']} has other options now; choose another --study"
                     )
             if before == content:
                 return path
@@ -145,3 +273,49 @@ class Study:
             raise files.failed(path, error) from error
         files.write_json(path, content)
         return path
+
+
+def changed(study: Study, **given: Any) -> Study:
+    """The study with other seeds, epochs, trials or options of its task, under a name that says so.
+
+    Runs of a changed study are never taken for the study's own. A value of 0 or None changes nothing.
+    """
+    options = {k: v for k, v in given.items() if k not in ("seeds", "epochs", "tune") and v is not None}
+    asked = {k: given[k] for k in ("seeds", "epochs") if given.get(k) and given[k] != getattr(study, k)}
+    new: dict[str, Any] = dict(asked)
+    if options:
+        new["task_options"] = {**study.task_options, **options}
+    tune = given.get("tune") or 0
+    if tune and study.tuning and tune != study.tuning.trials:
+        if any(row.rates for row in study.rows):
+            raise LabError(
+                f"tune={tune}: study {study.name} has {study.tuning.trials} fixed learning rates a row; leave it out "
+                "(seeds and epochs can be changed)"
+            )
+        asked["tune"] = tune
+        new["tuning"] = replace(study.tuning, trials=tune)
+    if "epochs" in asked and study.tuning and study.tuning.epochs:
+        tuning = new.get("tuning", study.tuning)
+        new["tuning"] = replace(tuning, epochs=max(1, asked["epochs"] * tuning.epochs // study.epochs))
+    label = "-".join(
+        f"{key}{value}" for key, value in sorted({**asked, **spec.without_places(options)}.items())
+    )
+    plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in label)
+    return replace(study, **new, name=f"{study.name}-{plain}" if plain else study.name)
+
+
+@functools.lru_cache(8)
+def _made(name: str, options: str) -> Any:
+    return task.load(name, json.loads(options))
+
+
+@functools.lru_cache(8)
+def _data_digest(name: str, options: str) -> str | None:
+    return task.data_digest(_made(name, options)).get("data")
+
+
+@functools.lru_cache(8)
+def _epoch_steps(name: str, options: str, batch_size: int, purpose: str) -> int:
+    """Steps of an epoch."""
+    asked = {"task": name, "batch_size": batch_size, "purpose": purpose}
+    return len(splits.sources(asked, _made(name, options), torch.device("cpu"))[0])

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from adaxlab.compare import Comparison
 from adaxlab.stats import Estimate
 from adaxlab.store import RunRecord
+from adaxlab.study import TUNE_SEED
+from adaxlab.summary import Comparison
 from adaxopt.zoo import METHODS
 
 SHORT = 8
@@ -63,7 +64,7 @@ def comparison(result: Comparison) -> Any:
     for row in result.rows:
         leads = row.estimate is not None and sign * row.estimate.mean == max(means)
         table.add_row(
-            row.optimizer,
+            row.name,
             f"{row.lr:.3g}" + ("*" if row.edge else ""),
             spread(row.estimate),
             str(row.n) + (f" ({row.diverged} diverged)" if row.diverged else ""),
@@ -90,26 +91,27 @@ def _equal(difference: Estimate) -> bool:
 
 def _caption(result: Comparison, percent: str) -> str:
     study = result.study
-    given = [name for name in study.optimizers if "lr" in study.options.get(name, {})]
-    if study.tune:
+    given = [row.name for row in study.rows if "lr" in row.options]
+    if study.tuning:
         how = (
-            f"lr: the best of {study.tune} per optimizer on a held-out fifth (or 'valid') of the training data, "
-            f"seed {10_000}; final runs on fresh seeds 0 to {study.seeds - 1}."
+            f"lr: the best of {study.tuning.trials} per optimizer on a held-out fifth (or 'valid') of the training "
+            "data, "
+            f"seed {TUNE_SEED}; final runs on fresh seeds {study.first_seed} to {study.first_seed + study.seeds - 1}."
         )
     else:
         how = "lr: each method's documented default, not tuned; --tune N gives every method the same budget."
         if given:
-            rest = "" if len(given) == len(study.optimizers) else ", of the others the documented default"
+            rest = "" if len(given) == len(study.rows) else ", of the others the documented default"
             how = f"lr: as given for {', '.join(given)}{rest}; not tuned here."
     edge = " * the best lr lies at the edge of those tried: a larger --tune may find a better one." * any(
         row.edge for row in result.rows
     )
     for row in result.rows:
         if row.verdict and (row.verdict.outcome == "undecided" or row.verdict.note):
-            edge += f" {row.optimizer}: {row.verdict.sentence()}."
+            edge += f" {row.name}: {row.verdict.sentence()}."
         elif row.verdict and row.verdict.difference and _equal(row.verdict.difference):
             edge += (
-                f" {row.optimizer}: all {row.verdict.n} differences are equal, so their interval has no width; where "
+                f" {row.name}: all {row.verdict.n} differences are equal, so their interval has no width; where "
                 f"{result.metric_name} takes few values, trust more seeds."
             )
     return (
@@ -164,7 +166,7 @@ def _runs(title: str, records: Iterable[RunRecord]) -> Any:
         last = r.metrics[-1] if r.metrics else {}
         table.add_row(
             r.name[:SHORT],
-            r.spec["optimizer"],
+            r.row,
             f"{r.spec['options']['lr']:.3g}",
             str(r.spec["seed"]),
             r.spec["purpose"],

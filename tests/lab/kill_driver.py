@@ -17,7 +17,8 @@ from pathlib import Path
 
 import torch
 
-from adaxlab import environment, optimizers, spec, train
+from adaxlab import environment, optimizers, spec
+from adaxlab.execute import process
 from adaxlab.settings import Settings
 
 TINY = str(Path(__file__).with_name("tiny.py"))
@@ -38,7 +39,7 @@ def carry_on(given, root, seconds=None):
     child = os.fork()
     if child == 0:
         try:
-            train.run(given, root, Settings(checkpoint_seconds=0))
+            process.run(given, root, Settings(checkpoint_seconds=0))
             os._exit(0)
         except BaseException as error:
             print(f"child: {error!r}", file=sys.stderr, flush=True)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab import compare, files, jobs, progress, stats, store, study, table, tune
+from adaxlab import compare, driver, files, progress, search, stats, store, study, table
 from adaxlab.errors import Interrupted, LabError, StoreError
+from adaxlab.execute import workers
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
 
@@ -20,8 +21,19 @@ TINY = str(Path(__file__).with_name("tiny.py"))
 
 
 def small(**changes):
-    given = dict(task=f"{TINY}:Tiny", optimizers=("sgdm", "adaxw"), seeds=3, tune=3, epochs=2, name="small")
-    return study.Study(**{**given, **changes})
+    given = dict(
+        task=f"{TINY}:Tiny", optimizers=("sgdm", "adaxw"), seeds=3, tune=3, epochs=2, name="small", options={}
+    )
+    given |= changes
+    rows = compare.rows(given.pop("optimizers"), given.pop("options"))
+    tune = given.pop("tune")
+    return study.Study(**given, rows=rows, tuning=study.Tuning(tune) if tune else None)
+
+
+def final(given, name, seed):
+    """The specification of a final run at the row's own lr."""
+    row = given.row(name)
+    return given.spec(row, row.lr(), seed=seed, purpose="final")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +44,7 @@ def done(tmp_path_factory):
 
 class TestWalk:
     def search(self, start, trials, quality):
-        walking = tune.walk(start, trials)
+        walking = search.walk(start, trials)
         tried = [next(walking)]
         try:
             while True:
@@ -61,9 +73,13 @@ class TestWalk:
         def end(metric, loss, status="finished", higher=True):
             return {"metric": metric, "valid_loss": loss, "status": status, "higher_is_better": higher}
 
-        good, tie, bad = tune.score([end(0.9, 0.1)]), tune.score([end(0.9, 0.2)]), tune.score([end(0.5, 0.0)])
-        assert good > tie > bad > tune.score([end(None, None, "diverged")]) == tune.WORST
-        assert tune.score([end(0.1, 0.1, higher=False)]) > tune.score([end(0.2, 0.1, higher=False)])
+        good, tie, bad = (
+            search.score([end(0.9, 0.1)]),
+            search.score([end(0.9, 0.2)]),
+            search.score([end(0.5, 0.0)]),
+        )
+        assert good > tie > bad > search.score([end(None, None, "diverged")]) == search.WORST
+        assert search.score([end(0.1, 0.1, higher=False)]) > search.score([end(0.2, 0.1, higher=False)])
 
 
 class TestStudy:
@@ -100,7 +116,7 @@ class TestStudy:
         assert adaxw.verdict.difference.mean == pytest.approx(
             sum(final["adaxw"][s] - final["sgdm"][s] for s in range(3)) / 3
         )
-        assert (adaxw.n, adaxw.trials, adaxw.diverged) == (3, 3, 0)
+        assert (adaxw.n, len(adaxw.trials), adaxw.diverged) == (3, 3, 0)
 
     def test_repeating_it_runs_nothing_and_says_the_same(self, done):
         root, result = done
@@ -119,7 +135,7 @@ class TestStudy:
     def test_the_rule_is_on_disk_before_the_first_run_and_cannot_change(self, tmp_path):
         written = []
 
-        class Watch(compare.Silent):
+        class Watch(driver.Silent):
             def running(self, spec, step, total, metric):
                 written.append(json.loads((tmp_path / "small" / "study.json").read_text()))
 
@@ -128,7 +144,10 @@ class TestStudy:
         assert written[0]["rule"] == {
             "confidence": 0.95, "margin": 0.1, "interval": "t", "least": 3, "correct_for": 1,
         }  # fmt: skip
-        assert written[0]["claims"] == [{"id": "adaxw>sgdm", "better": "adaxw", "than": "sgdm"}]
+        assert (written[0]["baseline"], [row["name"] for row in written[0]["rows"]]) == (
+            "sgdm",
+            ["sgdm", "adaxw"],
+        )
         with pytest.raises(LabError, match=r"study small: rule was .* choose another --study"):
             compare.compare(small(tune=0, seeds=1), tmp_path)
         with pytest.raises(LabError, match="epochs was 2 and cannot become 3"):
@@ -153,7 +172,7 @@ class TestStudy:
         full = small(options={"adaxw": {"betas": (0.9, 1e-3)}}).complete()
         again = study.Study.from_data(json.loads(json.dumps(full.data())))
         assert again.data() == full.data()
-        assert again.final("adaxw", {}, 0) == full.final("adaxw", {}, 0)
+        assert final(again, "adaxw", 0) == final(full, "adaxw", 0)
 
     @pytest.mark.parametrize(
         ("changes", "words"),
@@ -162,11 +181,11 @@ class TestStudy:
             ({"optimizers": ("adam", "adam")}, "named twice"),
             ({"options": {"adamw": {"lr": 1}}}, "unknown optimizer in --set 'adamw'; known are sgdm, adaxw"),
             ({"options": {"adaxw": {"beta": 1}}}, "beta"),
-            ({"seeds": 0}, "seeds=0: must be >= 1"),
-            ({"tune": -1}, "tune=-1: must be >= 0"),
+            ({"seeds": 0, "tune": 0}, "seeds=0: must be >= 1"),
+            ({"tune": -1}, "trials=-1: must be >= 1"),
             ({"baseline": "adam"}, "unknown baseline 'adam'; known are sgdm, adaxw"),
             ({"schedule": "cos"}, "unknown schedule 'cos'"),
-            ({"name": "a/b"}, "study='a/b': must be letters"),
+            ({"name": "a/b/c"}, "study='a/b/c': must be letters"),
             ({"epochs": -1}, "epochs=-1: must be a whole number >= 1"),
         ],
     )
@@ -213,8 +232,9 @@ def test_the_table_says_n_interval_and_verdict(done):
 
 def test_long_names_fold_and_no_number_is_cut(done):
     name = "some.module.of.mine:AnOptimizerOfMine"
-    result = replace(done[1], rows=[replace(row, optimizer=name) for row in done[1].rows])
-    result = replace(result, study=replace(result.study, baseline=name))
+    result = replace(done[1], rows=[replace(row, name=name) for row in done[1].rows])
+    named = tuple(replace(row, name=f"{name}@{i}") for i, row in enumerate(result.study.rows))
+    result = replace(result, study=replace(result.study, rows=named, baseline=f"{name}@0"))
     text = text_of(table.comparison(result), 80)
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
@@ -234,7 +254,8 @@ def test_long_names_fold_and_no_number_is_cut(done):
     ],
 )
 def test_the_caption_says_where_the_lr_is_from(done, options, expected):
-    result = replace(done[1], study=replace(done[1].study, tune=0, options=options))
+    rows = compare.rows(("sgdm", "adaxw"), options)
+    result = replace(done[1], study=replace(done[1].study, tuning=None, rows=rows))
     assert expected in " ".join(text_of(table.comparison(result)).split())
 
 
@@ -266,10 +287,10 @@ def test_equal_differences_are_remarked_on(done):
 class TestSharing:
     def test_a_run_that_another_process_holds_is_waited_for(self, tmp_path):
         given = small(tune=0, seeds=1)
-        held = store.RunFolder(tmp_path, given.complete().final("sgdm", {}, 0))
+        held = store.RunFolder(tmp_path, final(given.complete(), "sgdm", 0))
         ready, order = threading.Event(), []
 
-        class Watch(compare.Silent):
+        class Watch(driver.Silent):
             def finished(self, record):
                 order.append(record.spec["optimizer"])
 
@@ -289,14 +310,14 @@ class TestSharing:
         given = small(tune=0, seeds=1, optimizers=("sgdm",))
         stop = Stop()
         timer = threading.Timer(0.3, lambda: setattr(stop, "signum", 15))
-        with store.RunFolder(tmp_path, given.complete().final("sgdm", {}, 0)).lock():
+        with store.RunFolder(tmp_path, final(given.complete(), "sgdm", 0)).lock():
             timer.start()
             with pytest.raises(Interrupted, match="stopped between two runs"):
                 compare.compare(given, tmp_path, stop=stop)
 
     def test_two_processes_end_with_the_same_bits(self, done, tmp_path):
         given = small().complete()
-        with jobs.helpers(given, tmp_path, Settings(), 2):
+        with workers.helpers(given, tmp_path, Settings(), 2):
             result = compare.compare(given, tmp_path)
         alone = {r.name: r.done["model_sha256"] for r in done[1].records}
         assert {r.name: r.done["model_sha256"] for r in result.records} == alone
@@ -304,7 +325,7 @@ class TestSharing:
 
     def test_helpers_take_part(self, tmp_path):
         given = small().complete()
-        with jobs.helpers(given, tmp_path, Settings(), 2):
+        with workers.helpers(given, tmp_path, Settings(), 2):
             finish = time.monotonic() + 90
             while time.monotonic() < finish and len(list(tmp_path.rglob("done.json"))) < 12:
                 time.sleep(0.1)
@@ -313,7 +334,7 @@ class TestSharing:
     def test_jobs_refuse_nonsense(self, tmp_path):
         with (
             pytest.raises(LabError, match="jobs=0: must be >= 1"),
-            jobs.helpers(small(), tmp_path, Settings(), 0),
+            workers.helpers(small(), tmp_path, Settings(), 0),
         ):
             pass
 
@@ -326,7 +347,7 @@ class TestProgress:
         lines = capsys.readouterr().err.splitlines()
         assert lines[0] == "small: 2 optimizers x 3 seeds, 3 learning rates each, 12 runs"
         assert [line.split(",")[0] for line in lines[1:]] == [
-            "[3/12] sgdm tuned", "[6/12] sgdm done", "[9/12] adaxw tuned", "[12/12] adaxw done",
+            "[3/12] sgdm tuned", "[7/12] adaxw tuned", "[11/12] sgdm done", "[12/12] adaxw done",
         ]  # fmt: skip
 
     def test_quiet_is_quiet(self, done, capsys):
@@ -361,5 +382,5 @@ def test_a_locked_file_is_free_when_its_holder_is_gone(tmp_path):
 
 def test_run_labels():
     given = small().complete()
-    assert progress.label(given.trial("adaxw", 0.005, 0, 0)) == "tuning adaxw, lr 0.005"
-    assert progress.label(given.final("adaxw", {}, 2)) == "adaxw, seed 2"
+    assert progress.label(given.trials(given.row("adaxw"), 0.005, 0)[0]) == "tuning adaxw, lr 0.005"
+    assert progress.label(final(given, "adaxw", 2)) == "adaxw, seed 2"

@@ -5,23 +5,25 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-import subprocess
-import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
-from adaxlab import grid, optimizers, reproduce, schedule, spec, task, train
+from adaxlab import driver, optimizers, records, schedule, spec, study, task
 from adaxlab.data import enwik8
 from adaxlab.errors import Interrupted, LabError
-from adaxlab.gpt import studies
+from adaxlab.execute import process
 from adaxlab.gpt.model import Attention, Decoder, Swiglu, rotate
 from adaxlab.gpt.muon import MuonAdamW
 from adaxlab.language import tables
+from adaxlab.paper.gpt import GPT, MUON
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
+from adaxlab.summary import summarise
 from adaxlab.tasks.gpt import RandomWindows
 
 SIZES = {"layers": 2, "width": 32, "heads": 2, "inner": 48, "context": 24}
@@ -208,9 +210,9 @@ def asked(book, optimizer="adaxw", **more):
     return spec.make(**given, schedule={"name": "cosine", "warmup": 0.1, "final": 0.1}, **rest)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adaxw", "nosadam", "sgdm", studies.MUON])
+@pytest.mark.parametrize("optimizer", ["adamw", "adaxw", "nosadam", "sgdm", MUON])
 def test_a_few_steps_from_end_to_end(optimizer, book, tmp_path):
-    record = train.run(asked(book, optimizer), tmp_path / "runs")
+    record = process.run(asked(book, optimizer), tmp_path / "runs")
     assert record.done["steps"] == 18
     assert record.done["metric_name"] == "nats per byte"
     assert record.metrics[-1]["metric"] < record.metrics[0]["metric"] < math.log(256) + 0.1
@@ -262,9 +264,9 @@ def test_the_gradient_is_clipped(book):
     assert norm == pytest.approx(1e-2, rel=1e-3)
 
 
-@pytest.mark.parametrize("optimizer", ["adaxw", studies.MUON])
+@pytest.mark.parametrize("optimizer", ["adaxw", MUON])
 def test_resumed_within_an_epoch_it_ends_with_the_same_bits(optimizer, book, tmp_path):
-    whole = train.run(asked(book, optimizer), tmp_path / "a")
+    whole = process.run(asked(book, optimizer), tmp_path / "a")
     stop = Stop()
 
     def progress(step, total, metric):
@@ -272,8 +274,8 @@ def test_resumed_within_an_epoch_it_ends_with_the_same_bits(optimizer, book, tmp
             stop.signum = 15
 
     with pytest.raises(Interrupted):
-        train.run(asked(book, optimizer), tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
-    again = train.run(asked(book, optimizer), tmp_path / "b")
+        process.run(asked(book, optimizer), tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
+    again = process.run(asked(book, optimizer), tmp_path / "b")
     assert again.done["sessions"] == 2
     assert again.done["model_sha256"] == whole.done["model_sha256"]
 
@@ -300,148 +302,71 @@ def test_a_missing_file_is_said(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:betas")  # b2*T = 30 in 2,000 steps is b2 = 0.015
-def test_the_study_is_fair_and_can_be_made():
-    study = studies.GPT
-    assert {len(row.rates) for row in study.rows} == {6}
+def test_the_study_is_fair_and_can_be_made(book):
+    given = replace(GPT, task_options={**GPT.task_options, **SIZES, "data": str(book)})
+    assert {len(row.rates) for row in given.rows} == {6}
     total = 2000
-    factor = schedule.factor(study.schedule, total)
+    factor = schedule.factor(given.schedule, total)
     assert factor(199) == 1.0
     assert factor(total - 1) == pytest.approx(0.1, rel=1e-3)
-    for row in study.rows:
+    for row in given.rows:
         for lr in row.rates:
             for purpose, length in (("final", total), ("tune", 600)):
-                made = study.spec(row, lr, 100, seed=0, purpose=purpose)
+                made = given.spec(row, lr, seed=0, purpose=purpose)
                 assert made["epochs"] * 100 == length
                 assert made["options"]["weight_decay"] * lr == pytest.approx(1e-4, rel=1e-4)
-                optimizers.check_options(row.optimizer, made["options"])
+                optimizers.check_options(row.name, made["options"])
                 if row.b2_steps:
                     assert made["options"]["betas"][1] * length == pytest.approx(row.b2_steps, rel=1e-5)
-    assert {row.b2_steps for row in study.rows if row.optimizer.startswith("adaxw@b2T")} == {1, 3, 10, 30}
+    assert {row.b2_steps for row in given.rows if row.name.startswith("adaxw@b2T")} == {1, 3, 10, 30}
 
 
 @pytest.mark.parametrize(("epochs", "trials"), [(20, 6), (10, 3), (1, 1)])
 def test_a_shorter_study_has_shorter_trials(epochs, trials):
-    made = grid._changed(studies.GPT, {"epochs": epochs})
+    made = study.changed(GPT, epochs=epochs)
     assert (made.length("final"), made.length("tune")) == (epochs, trials)
 
 
-@pytest.mark.parametrize("epochs", [-1, 3])
-def test_trials_that_are_longer_than_the_runs_are_refused(epochs):
-    with pytest.raises(LabError, match=rf"tune_epochs={epochs}; must be 0 to epochs=2"):
-        grid.Grid("g", "gpt", (grid.Row("sgdm"),), "sgdm", 2, tune_epochs=epochs)
-
-
-def test_rows_with_unequal_budgets_are_refused():
-    with pytest.raises(LabError, match="sgdm has 2 rates, each must have 3"):
-        grid.Grid("g", "gpt", (grid.Row("sgdm", rates=(0.1, 1.0)),), "sgdm", 1, tune=3)
-
-
-@pytest.mark.parametrize(
-    ("losses", "target", "expected"),
-    [
-        ([3.0, 2.0, 1.0], 1.5, 250.0),
-        ([3.0, 2.0, 1.0], 2.0, 200.0),
-        ([1.0], 2.0, 100.0),
-        ([3.0, 2.5], 2.0, None),
-    ],
-)
-def test_steps_to_a_loss(losses, target, expected):
-    lines = [{"step": 100 * (i + 1), "metric": loss} for i, loss in enumerate(losses)]
-    assert grid.steps_to(lines, target) == expected
-
-
-def test_a_grid_of_rates_from_end_to_end(book, tmp_path):
-    """The best of the trials on the validation split goes to fresh seeds on the test split."""
+@pytest.mark.filterwarnings("ignore:betas")
+def test_rates_from_end_to_end(book, tmp_path):
+    """The best of the trials on the validation split goes to fresh seeds on the test split, and so to the page."""
     rows = (
-        grid.Row("adamw", {"betas": [0.9, 0.95]}, rates=(1e-5, 3e-3), lr_decay=1e-4),
-        grid.Row("adaxw@b2T=1", {}, rates=(3e-3, 1e-5), b2_steps=0.09, lr_decay=1e-4),
+        study.Row("adamw", options={"betas": [0.9, 0.95]}, rates=(1e-5, 3e-3), lr_decay=1e-4),
+        study.Row("adaxw@b2T=1", options={}, rates=(3e-3, 1e-5), b2_steps=0.09, lr_decay=1e-4),
     )
-    small = grid.Grid(
-        "gpt-test", "gpt", rows, "adamw", 2, tune=2, seeds=3, task_options=TINY, target=5.3,
-        schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
+    small = study.Study(
+        "gpt", rows, "gpt", epochs=2, batch_size=4, baseline="adamw", tuning=study.Tuning(2), target=5.3,
+        task_options={**TINY, "data": str(book)}, schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
     )  # fmt: skip
-    path = grid.runner({"small": small})(
-        "small", tmp_path / "runs", record=str(tmp_path / "r" / "gpt.json"), data=str(book), device="cpu"
-    )
-    content = grid.json.loads(path.read_text())
+    made = driver.carry_out(small, tmp_path / "runs")
+    found = summarise(small, made)
     splits = enwik8.as_bytes(book)
     whole = b"".join(splits[part].tobytes() for part in ("train", "valid", "test"))
-    assert content["data"] == hashlib.sha256(whole).hexdigest()
-    assert str(tmp_path) not in path.read_text()
-    adamw, adaxw = content["rows"]
-    for row in (adamw, adaxw):
-        assert row["options"]["lr"] == 3e-3
-        assert row["n"] == 3
-        assert row["trials"][1][1] < row["trials"][0][1]
-        assert row["low"] < row["mean"] < row["high"]
-        assert all(6 <= s <= 12 for s in row["steps_to"])
-    assert adaxw["options"]["betas"] == [0.9, 0.0075]
-    assert "verdict" not in adamw
-    lines = tables.transformer(content).splitlines()
+    assert {r.spec["data"] for r in made} == {hashlib.sha256(whole).hexdigest()}
+    for row in found.rows:
+        assert (row.lr, row.n, row.diverged) == (3e-3, 3, 0)
+        assert row.trials[3e-3] < row.trials[1e-5]
+        assert all(6 <= s <= 12 for s in row.steps_to)
+    adamw, adaxw = found.rows
+    assert adaxw.options["betas"] == [0.9, 0.0075]
+    assert adamw.verdict is None
+    lines = tables.transformer(found).splitlines()
     words = {"held": "better", "not held": "worse", "undecided": "undecided"}
-    assert (
-        f"| 3 | {adaxw['mean']:.4f} ({adaxw['low']:.4f} to {adaxw['high']:.4f}) | {words[adaxw['verdict']]}"
-        in lines[3]
-    )
+    seen = adaxw.estimate
+    shown = f"{seen.mean:.4f} ({seen.low:.4f} to {seen.high:.4f})"
+    assert f"| 3 | {shown} | {words[adaxw.verdict.outcome]}" in lines[3]
     assert "0.003 (edge), b2 0.0075" in lines[3]
-    assert f"{sum(adaxw['steps_to']) / 3:.0f} (3 of 3)" in lines[3]
+    assert f"{sum(adaxw.steps_to) / 3:.0f} (3 of 3)" in lines[3]
     assert tables.gpt_guide(tmp_path).startswith("*Not run yet (`adax reproduce gpt`).*")
-    (tmp_path / "records" / "gpt").mkdir(parents=True)
-    path.rename(tmp_path / "records" / "gpt" / "gpt.json")
-    guide = tables.gpt_guide(tmp_path).splitlines()
-    assert len(guide) == 4
-    assert guide[3].startswith(
-        f"| `adaxw@b2T=1` | 0.003 (edge), b2 0.0075 | 0.003 | 3 | {adaxw['mean']:.4f} ("
-    )
 
 
-def test_the_studies_are_known_and_load_when_they_are_asked_for(tmp_path):
-    assert {
-        "language",
-        "language/ptb",
-        "language/enwik8",
-        "language/late-wakers",
-        "language/zero-state",
-        "gpt",
-    } <= set(reproduce.STUDIES)
-    with pytest.raises(LabError, match="unknown override of study gpt 'colour'"):
-        reproduce.run("gpt", tmp_path, {"colour": 1})
-    code = (
-        "import sys, adaxlab.reproduce\n"
-        "assert not [m for m in sys.modules if m.startswith(('adaxlab.gpt', 'adaxlab.language', 'tyro'))]"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_on_a_bare_machine_an_error_is_one_line_and_the_end_of_the_time_is_said(
-    tmp_path, capsys, monkeypatch
-):
-    words = ["gpt", "gpt", "--data", str(tmp_path / "nowhere"), "--out", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", words)
-    assert grid.main(studies.run, studies.NAMES, "adaxlab.gpt") == 2
-    said = capsys.readouterr().err
-    assert said.startswith("adaxlab.gpt: ")
-    assert "no such file or folder" in said
-    assert said.count("\n") == 1
-    monkeypatch.setattr("sys.argv", words)
-    assert grid.main(lambda *args, **options: False, studies.NAMES, "adaxlab.gpt") == 3
-    assert "the same command goes on" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("took", "code", "done"), [(0.0, 0, ["one", "two"]), (9.0, 3, ["one"])])
-def test_several_studies_share_the_time(took, code, done, monkeypatch, tmp_path, capsys):
-    now, seen = [0.0], []
-
-    def study(name, out, *, seconds, **options):
-        assert out == str(tmp_path)
-        assert seconds == pytest.approx(5.0 - now[0])
-        seen.append(name)
-        now[0] += took
-        return tmp_path / f"{name}.json"
-
-    monkeypatch.setattr(grid.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr("sys.argv", ["x", "one", "two", "--out", str(tmp_path), "--seconds", "5"])
-    assert grid.main(study, ("one", "two"), "program") == code
-    assert seen == done
-    said = capsys.readouterr().err
-    assert ("time is up before two is complete" in said) == (code == 3)
+def test_the_committed_runs_are_those_that_the_study_asks_for(monkeypatch):
+    """Every record has the name that the study gives to its run, so that nothing is run twice."""
+    runs = records.load(Path(__file__).parents[2] / "records", "gpt")
+    monkeypatch.setattr(study, "_data_digest", lambda *given: runs[0].spec["data"])
+    monkeypatch.setattr(study, "_epoch_steps", lambda *given: 100)
+    monkeypatch.setattr(optimizers, "source_digest", lambda name: "59a6560e9bbf7da5" if ":" in name else None)
+    rates = driver.rates_of(GPT, runs)
+    asked = [s for row in GPT.rows for i, lr in enumerate(row.rates) for s in GPT.trials(row, lr, i)]
+    asked += [s for row in GPT.rows for s in GPT.finals(row, rates[row.name])]
+    assert {spec.digest(s) for s in asked} == {r.name for r in runs}

@@ -17,9 +17,10 @@ import torch.nn.functional as F
 from picture_sets import SMALL, resident, small
 from PIL import Image
 
-from adaxlab import spec, task, train
+from adaxlab import spec, task
 from adaxlab.cifar import order
 from adaxlab.errors import LabError
+from adaxlab.execute import process
 from adaxlab.imagenet import augment, book, cache
 from adaxlab.imagenet.feed import Feed, Mapped, Resident, hold_out
 from adaxlab.imagenet.ranks import Ranks
@@ -414,7 +415,7 @@ def test_the_task_in_the_labs_own_runner(folder, tmp_path):
         study="pictures", task="imagenet", task_options=options, optimizer="adaxw", options={}, epochs=2,
         batch_size=6, seed=0, schedule=task.load("imagenet", options).schedule,
     )  # fmt: skip
-    record = train.run(given, tmp_path)
+    record = process.run(given, tmp_path)
     assert record.done["status"] == "finished"
     assert record.done["metric_name"] == "accuracy"
     assert record.done["steps"] == 6

@@ -16,8 +16,9 @@ import torch
 from torch.nn import functional as F
 
 import adaxopt
-from adaxlab import spec, task, train
+from adaxlab import spec, task
 from adaxlab.errors import LabError
+from adaxlab.execute import process
 from adaxlab.language.model import Language
 from adaxlab.language.sampler import Sampler, inclusion, log_uniform
 from adaxlab.language.softmax import Output, sampled_loss
@@ -306,7 +307,7 @@ def test_perplexity_against_a_full_softmax_by_hand(tmp_path):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(made), "model", remember)
-        record = train.run(asked, tmp_path / "runs")
+        record = process.run(asked, tmp_path / "runs")
     model, ids = kept["model"].eval(), made.corpus().test
     rows = min(32, len(ids))
     columns = -(-len(ids) // rows)

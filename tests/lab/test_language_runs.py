@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import doctest
-import hashlib
 import importlib
 import itertools
 import json
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import text_sets
 import torch
 
-from adaxlab import grid, spec, task, train
+from adaxlab import driver, records, spec, study, summary, task
 from adaxlab.data import text
 from adaxlab.errors import Interrupted, LabError
-from adaxlab.language import beginnings, studies, tables, wakers
+from adaxlab.execute import process
+from adaxlab.language import beginnings, tables, wakers
+from adaxlab.paper.language import ENWIK8, PTB, ROWS
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
 
@@ -38,8 +40,8 @@ def asked(root, **more):
 
 def test_the_benchmarks_shards_from_end_to_end(tmp_path):
     root = text_sets.benchmark(tmp_path / "set", lines=40)
-    tuned = train.run(asked(root, purpose="tune"), tmp_path / "runs")
-    final = train.run(asked(root), tmp_path / "runs")
+    tuned = process.run(asked(root, purpose="tune"), tmp_path / "runs")
+    final = process.run(asked(root), tmp_path / "runs")
     assert (tuned.done["split"], final.done["split"]) == ("valid", "test")
     corpus = text.load(root)
     assert final.done["steps"] == 2 * -(-(len(corpus.train) // 4) // 5)
@@ -61,8 +63,8 @@ def carried(root):
 
 def test_a_text_in_parts_is_read_once(tmp_path):
     root = text_sets.benchmark(tmp_path / "set", lines=40)
-    halves = train.run(in_parts(root), tmp_path / "runs")
-    once = train.run({**asked(root), "epochs": 1}, tmp_path / "runs")
+    halves = process.run(in_parts(root), tmp_path / "runs")
+    once = process.run({**asked(root), "epochs": 1}, tmp_path / "runs")
     assert halves.done["steps"] == once.done["steps"] // 2 * 2
     first, second = (line["train_loss"] for line in halves.metrics)
     assert 2 * once.metrics[0]["train_loss"] == pytest.approx(first + second, rel=0.02)  # the same windows
@@ -71,7 +73,7 @@ def test_a_text_in_parts_is_read_once(tmp_path):
 @pytest.mark.parametrize(("asked", "stop_at"), [(asked, 7), (asked, 50), (in_parts, 30), (carried, 30)])
 def test_resumed_in_the_middle_of_a_text_it_ends_with_the_same_bits(asked, stop_at, tmp_path):
     root = text_sets.benchmark(tmp_path / "set", lines=40)
-    whole = train.run(asked(root), tmp_path / "a")
+    whole = process.run(asked(root), tmp_path / "a")
     stop, seen = Stop(), []
 
     def progress(step, total, metric):
@@ -80,9 +82,9 @@ def test_resumed_in_the_middle_of_a_text_it_ends_with_the_same_bits(asked, stop_
             stop.signum = 15
 
     with pytest.raises(Interrupted):
-        train.run(asked(root), tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
+        process.run(asked(root), tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
     assert stop_at <= seen[-1] < whole.done["steps"]
-    again = train.run(asked(root), tmp_path / "b")
+    again = process.run(asked(root), tmp_path / "b")
     assert again.done["sessions"] == 2
     assert again.done["model_sha256"] == whole.done["model_sha256"]
     assert again.done["metric"] == whole.done["metric"]
@@ -194,7 +196,7 @@ def test_the_two_measures_are_the_labs_own(tmp_path):
             study="s", task="language", task_options={**options, "eval_state": state}, optimizer="adam",
             options={"lr": 3e-2}, epochs=5, batch_size=4, seed=7, schedule=end,
         )  # fmt: skip
-        first[state] = train.run(asked, tmp_path / "runs").metrics[0]
+        first[state] = process.run(asked, tmp_path / "runs").metrics[0]
         assert beginnings.mean(found["rows"][state]) == pytest.approx(first[state]["metric"], rel=1e-5)
         assert found["steps"] == first[state]["step"]
     assert first["zero"]["train_loss"] == first["carried"]["train_loss"]
@@ -245,26 +247,51 @@ def test_both_states_are_recorded_and_shown(tmp_path):
 # -- studies ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_studies_are_fair_and_can_be_made():
-    for study in studies.GRIDS.values():
-        assert study.seeds == 3
-        assert study.rule.least == 3
-        for row in study.rows:
-            made = study.spec(row, row.options["lr"], 1000 // study.epochs, seed=0, purpose="tune")
+def test_the_studies_are_fair_and_can_be_made(monkeypatch):
+    monkeypatch.setattr(study, "_data_digest", lambda *given: "a1b2")
+    monkeypatch.setattr(study, "_epoch_steps", lambda *given: 200)
+    for given in (PTB, ENWIK8):
+        assert (given.seeds, given.rule.least, given.epochs) == (3, 3, 5)
+        for row in given.rows:
+            made = given.spec(row, row.options["lr"], seed=0, purpose="tune")
             assert made["schedule"]["final"] * made["options"]["lr"] == pytest.approx(1e-8)
             if row.b2_steps:
                 assert made["options"]["betas"][1] * 1000 == pytest.approx(row.b2_steps)
-    assert {row.task_options["sparse"] for row in studies.ROWS} == {True, False}
+    assert {row.task_options["sparse"] for row in ROWS} == {True, False}
+
+
+@pytest.mark.parametrize(("given", "steps"), [(PTB, 364), (ENWIK8, 215)])
+def test_the_committed_runs_are_those_that_the_study_asks_for(given, steps, monkeypatch):
+    runs = records.load(Path(__file__).parents[2] / "records", given.name)
+    monkeypatch.setattr(study, "_data_digest", lambda *asked: runs[0].spec["data"])
+    monkeypatch.setattr(study, "_epoch_steps", lambda *asked: steps)
+    rates = driver.rates_of(given, runs)
+    finals = {spec.digest(s) for row in given.rows for s in given.finals(row, rates[row.name])}
+    assert finals == {r.name for r in runs if r.spec["purpose"] == "final"}
 
 
 def test_the_largest_lr_that_does_not_break():
-    assert grid.largest_lr({1e-3: 1.1, 2e-3: 1.0, 4e-3: 1.24, 8e-3: 1.26}, 0.25) == 4e-3
-    assert grid.largest_lr({1e-3: 1.1, 2e-3: None}, 0.25) == 1e-3
-    assert grid.largest_lr({1e-3: None}, 0.25) is None
+    assert summary.largest_lr({1e-3: 1.1, 2e-3: 1.0, 4e-3: 1.24, 8e-3: 1.26}, 0.25) == 4e-3
+    assert summary.largest_lr({1e-3: 1.1, 2e-3: None}, 0.25) == 1e-3
+    assert summary.largest_lr({1e-3: None}, 0.25) is None
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "second", "expected"),
+    ("losses", "target", "expected"),
+    [
+        ([3.0, 2.0, 1.0], 1.5, 250.0),
+        ([3.0, 2.0, 1.0], 2.0, 200.0),
+        ([1.0], 2.0, 100.0),
+        ([3.0, 2.5], 2.0, None),
+    ],
+)
+def test_steps_to_a_loss(losses, target, expected):
+    lines = [{"step": 100 * (i + 1), "metric": loss} for i, loss in enumerate(losses)]
+    assert summary.steps_to(lines, target) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "second", "expected"),
     [
         ("sgdm", 0.0, "0.1 (edge)"),
         ("nosadam", 0.1, "0.1 (edge), c 0.1"),
@@ -272,64 +299,23 @@ def test_the_largest_lr_that_does_not_break():
         ("adaxlab.gpt.muon:MuonAdamW", 0.95, "0.1 (edge), b2 0.95"),
     ],
 )
-def test_a_rows_settings_in_the_methods_own_words(optimizer, second, expected):
-    row = {
-        "optimizer": optimizer,
-        "options": {"lr": 0.1, "betas": [0.9, second]},
-        "trials": [[0.01, 1.0], [0.1, 0.5]],
-    }
+def test_a_rows_settings_in_the_methods_own_words(name, second, expected):
+    row = summary.RowResult(
+        name, {"lr": 0.1, "betas": [0.9, second]}, 0.1, {0.01: 1.0, 0.1: 0.5}, {}, None, None, None, 0.0, 0.0
+    )
     assert tables._lr(row) == expected
 
 
 def test_enwik8_is_measured_as_its_page_says():
-    study = studies.ENWIK8
-    measure = {key: study.task_options[key] for key in ("eval_state", "eval_words", "parts", "limit")}
+    given = ENWIK8
+    measure = {key: given.task_options[key] for key in ("eval_state", "eval_words", "parts", "limit")}
     assert measure == {"eval_state": "carried", "eval_words": 200_000, "parts": 5, "limit": 2_750_000}
-    for row in study.rows:
-        assert len(row.rates) == study.tune == 5
+    for row in given.rows:
+        assert len(row.rates) == given.tuning.trials == 5
         assert row.options["lr"] in row.rates  # the paper's own
         steps = [math.log10(b / a) for a, b in itertools.pairwise(row.rates)]
         assert steps == pytest.approx([0.5] * 4, abs=2e-3)
-    assert "eval_state" not in studies.PTB.task_options
-
-
-def test_a_study_runs_to_its_record_and_resumes(tmp_path):
-    root = text_sets.benchmark(tmp_path / "set", lines=40)
-    rows = tuple(r for r in studies.ROWS if r.optimizer in ("adam", "adax@b2T=3"))
-    small = grid.Grid(
-        name="language-test", task="language", rows=rows, baseline="adam", epochs=1, tune=2, seeds=3, target=10.0,
-        task_options={**SMALL, "text": "folder", "data": str(root)}, schedule={"name": "linear"}, end_lr=1e-8,
-    )  # fmt: skip
-    how = Settings()
-    records = grid.carry_out(small, tmp_path / "runs", how)
-    assert len(records) == 2 * (2 + 3)
-    again = grid.carry_out(small, tmp_path / "runs", how)
-    assert [r.done for r in again] == [r.done for r in records]
-    path = grid.write(small, records, tmp_path / "record.json", how)
-    assert str(tmp_path) not in path.read_text()
-    found = text.load(root)
-    content = b"".join(part.astype("<i4").tobytes() for part in (found.train, found.valid, found.test))
-    digest = hashlib.sha256("\n".join(found.words).encode() + content).hexdigest()
-    assert json.loads(path.read_text())["data"] == digest
-    adam, adax = grid.summary(small, records)
-    assert (adam["n"], adax["n"]) == (3, 3)
-    best = min(adax["trials"], key=lambda pair: pair[1])[0]
-    assert adax["options"]["lr"] == best
-    differences = [a - b for a, b in zip(adam["values"], adax["values"], strict=True)]
-    assert adax["better_by"][0] == pytest.approx(sum(differences) / 3)
-    assert adax["verdict"] in ("held", "not held", "undecided")
-    shown = tables.words(json.loads(path.read_text())).splitlines()
-    assert f"| 3 | {math.exp(adax['mean']):.1f} ({math.exp(adax['low']):.1f} to" in shown[3]
-
-
-def test_time_that_is_up_is_said_and_the_study_goes_on(tmp_path):
-    root = text_sets.benchmark(tmp_path / "set", lines=40)
-    small = grid.Grid(
-        name="language-slow", task="language", rows=(studies.ROWS[0],), baseline="adam", epochs=400, tune=1, seeds=1,
-        task_options={**SMALL, "text": "folder", "data": str(root)},
-    )  # fmt: skip
-    assert grid.carry_out(small, tmp_path / "runs", Settings(), seconds=0.5) is None
-    assert list((tmp_path / "runs").rglob("checkpoint.pt"))
+    assert "eval_state" not in PTB.task_options
 
 
 def test_from_the_command_line(tmp_path):
@@ -368,12 +354,14 @@ def test_from_the_command_line(tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        "grid",
-        "handover",
+        "summary",
+        "study",
+        "spec",
+        "store",
+        "search",
         "data.enwik8",
         "language.sampler",
         "language.windows",
-        "language.tables",
         "language.beginnings",
         "markdown",
         "gpt.muon",

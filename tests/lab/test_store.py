@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab import files, spec, store, train
+from adaxlab import files, spec, store
 from adaxlab.errors import StoreError
+from adaxlab.execute import process
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 
@@ -27,7 +28,7 @@ def spec_of(**changes):
 def filled(tmp_path_factory):
     root = tmp_path_factory.mktemp("filled")
     for seed in range(3):
-        train.run(spec_of(seed=seed), root)
+        process.run(spec_of(seed=seed), root)
     return root
 
 
@@ -136,7 +137,7 @@ def test_a_damaged_folder_is_reported_by_path_and_left(how, words, root):
         (path / "done.json").unlink()  # as if it were unfinished: a run must not write into it
         before = snapshot(path)
     with pytest.raises(StoreError, match=str(path)):
-        train.run(spec_of(), root)
+        process.run(spec_of(), root)
     assert snapshot(path) == before
 
 
@@ -216,7 +217,7 @@ class TestWrites:
         folder = store.RunFolder(tmp_path, spec_of())
         folder.path.mkdir(parents=True)
         (folder.path / "spec.json.123.tmp").write_text('{"sch')
-        assert train.run(spec_of(), tmp_path).done["status"] == "finished"
+        assert process.run(spec_of(), tmp_path).done["status"] == "finished"
         assert not list(folder.path.glob("*.tmp"))
 
     def test_metrics_shorter_than_the_checkpoint_says(self, tmp_path):

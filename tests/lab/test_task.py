@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from adaxlab import batches, optimizers, spec, task, train
+from adaxlab import batches, optimizers, spec, task
 from adaxlab.errors import LabError, RunError
+from adaxlab.execute import process
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 
@@ -73,7 +74,7 @@ BROKEN = [
 @pytest.mark.parametrize(("name", "kind", "words"), BROKEN, ids=[row[0] for row in BROKEN])
 def test_a_broken_task_is_one_line(name, kind, words, tmp_path):
     with pytest.raises(LabError) as caught:
-        train.run(spec_of(name), tmp_path)
+        process.run(spec_of(name), tmp_path)
     assert type(caught.value) is kind
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -162,13 +163,13 @@ def test_order_depends_on_seed_and_epoch_alone():
 def test_batches_cannot_be_divided_for_tuning(tmp_path):
     given = spec_of("LoaderWithoutValid", purpose="tune", trial=0)
     with pytest.raises(LabError, match="let data\\(\\) give a 'valid' split"):
-        train.run(given, tmp_path)
+        process.run(given, tmp_path)
 
 
 class TestOptimizers:
     @pytest.mark.parametrize("name", optimizers.names())
     def test_every_method_of_the_zoo_trains(self, name, tmp_path):
-        record = train.run(spec_of(optimizer=name, epochs=1), tmp_path)
+        record = process.run(spec_of(optimizer=name, epochs=1), tmp_path)
         assert record.done["status"] == "finished"
 
     @pytest.mark.parametrize(
@@ -185,9 +186,9 @@ class TestOptimizers:
         assert type(built) is kind
 
     def test_a_second_name_takes_other_options(self, tmp_path):
-        plain = train.run(spec_of(optimizer="adaxw"), tmp_path)
-        same = train.run(spec_of(optimizer="adaxw@again"), tmp_path)
-        slow = train.run(spec_of(optimizer="adaxw@slow", options={"betas": [0.9, 0.5e-2]}), tmp_path)
+        plain = process.run(spec_of(optimizer="adaxw"), tmp_path)
+        same = process.run(spec_of(optimizer="adaxw@again"), tmp_path)
+        slow = process.run(spec_of(optimizer="adaxw@slow", options={"betas": [0.9, 0.5e-2]}), tmp_path)
         assert same.done["model_sha256"] == plain.done["model_sha256"] != slow.done["model_sha256"]
 
     def test_an_edited_optimizer_is_another_run(self, tmp_path):
@@ -198,7 +199,7 @@ class TestOptimizers:
         assert spec.digest(spec_of(optimizer=f"{file}:PlainSGD", options={"lr": 0.1})) != spec.digest(before)
 
     def test_the_users_own_file(self, tmp_path):
-        record = train.run(spec_of(optimizer=f"{TINY}:PlainSGD", options={"lr": 0.1}), tmp_path)
+        record = process.run(spec_of(optimizer=f"{TINY}:PlainSGD", options={"lr": 0.1}), tmp_path)
         assert record.done["status"] == "finished"
 
     @pytest.mark.parametrize(
@@ -241,11 +242,12 @@ def test_a_metric_of_the_wrong_shape_is_refused(tmp_path):
         "        out = model(x)\n"
         "        return torch.nn.functional.cross_entropy(out, y), out.argmax(1, keepdim=True) == y\n"
     )
-    from adaxlab import spec, train
+    from adaxlab import spec
     from adaxlab.errors import RunError
+    from adaxlab.execute import process
 
     given = spec.make(
         study="s", task=f"{file}:Wrong", optimizer="adamw", options={}, epochs=1, batch_size=8, seed=0
     )
     with pytest.raises(RunError, match=r"accuracy of the first batch has shape \(8, 8\).*8 examples"):
-        train.run(given, tmp_path / "runs")
+        process.run(given, tmp_path / "runs")

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from adaxlab import batches, loop, optimizers, schedule, spec, task, train
+from adaxlab import batches, loop, optimizers, schedule, spec, task
 from adaxlab.errors import Busy, Interrupted, LabError, StoreError
+from adaxlab.execute import process
 from adaxlab.settings import Settings, choose_device
 from adaxlab.signals import Stop, listening
 from adaxlab.store import RunFolder
@@ -70,7 +71,7 @@ def test_a_sampler_is_told_the_epoch(kind, tmp_path):
     given = spec_of("TinySampler", task_options={"kind": kind})
     seen = task.load(given["task"]).loss.__globals__["SEEN"]
     seen.clear()
-    whole = train.run(given, tmp_path / "a")
+    whole = process.run(given, tmp_path / "a")
     epochs = [seen[i : i + 3] for i in (0, 3, 6)]
     assert all(sorted(row for batch in epoch for row in batch) == list(range(48)) for epoch in epochs)
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
@@ -80,8 +81,8 @@ def test_a_sampler_is_told_the_epoch(kind, tmp_path):
         stop.signum = 15 if step >= 5 else None
 
     with pytest.raises(Interrupted):
-        train.run(given, tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
-    assert content(train.run(given, tmp_path / "b")) == content(whole)
+        process.run(given, tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
+    assert content(process.run(given, tmp_path / "b")) == content(whole)
     assert seen[-1] == seen[8]
 
 
@@ -99,7 +100,7 @@ def test_who_is_told_the_epoch_must_take_it_alone():
 @pytest.mark.parametrize("optimizer", ["adaxw", "sgdm", "torch:AdamW"])
 def test_the_loop_computes_what_a_plain_one_does(optimizer, tmp_path):
     given = spec_of(optimizer=optimizer)
-    record = train.run(given, tmp_path)
+    record = process.run(given, tmp_path)
     model, losses, loss, metric = plain_loop(given)
     assert record.done["model_sha256"] == loop.fingerprint(model)
     assert [line["train_loss"] for line in record.metrics] == losses
@@ -113,17 +114,17 @@ def test_the_loop_computes_what_a_plain_one_does(optimizer, tmp_path):
 def test_a_run_is_a_function_of_its_specification(tmp_path):
     torch.manual_seed(99)
     before = torch.get_rng_state()
-    first = train.run(spec_of(), tmp_path / "a")
+    first = process.run(spec_of(), tmp_path / "a")
     assert torch.equal(torch.get_rng_state(), before)  # given back
     torch.manual_seed(1)
-    assert content(train.run(spec_of(), tmp_path / "b")) == content(first)
-    other = train.run(spec_of(seed=5), tmp_path / "b")
+    assert content(process.run(spec_of(), tmp_path / "b")) == content(first)
+    other = process.run(spec_of(seed=5), tmp_path / "b")
     assert other.done["model_sha256"] != first.done["model_sha256"]
 
 
 def test_a_finished_run_is_read_not_repeated(tmp_path):
-    first = train.run(spec_of(), tmp_path)
-    again = train.run(spec_of(), tmp_path)
+    first = process.run(spec_of(), tmp_path)
+    again = process.run(spec_of(), tmp_path)
     assert again == first
     assert sorted(p.name for p in first.path.iterdir()) == [
         ".lock", "done.json", "env.json", "metrics.jsonl", "spec.json",
@@ -136,7 +137,7 @@ def test_a_finished_run_is_read_not_repeated(tmp_path):
 )
 def test_stopped_anywhere_it_ends_with_the_same_bits(name, at, between, tmp_path):
     """At a step, or `between` two epochs: after the evaluation that follows it."""
-    whole = train.run(spec_of(name), tmp_path / "whole")
+    whole = process.run(spec_of(name), tmp_path / "whole")
     stop, looks = Stop(), []
 
     def ask(step, total, metric):
@@ -146,32 +147,32 @@ def test_stopped_anywhere_it_ends_with_the_same_bits(name, at, between, tmp_path
 
     every_step = Settings(checkpoint_seconds=0)
     with pytest.raises(Interrupted) as caught:
-        train.run(spec_of(name), tmp_path / "parts", every_step, ask, stop)
+        process.run(spec_of(name), tmp_path / "parts", every_step, ask, stop)
     assert caught.value.exit_code == 143
     torch.manual_seed(123)  # whatever happens in between
-    resumed = train.run(spec_of(name), tmp_path / "parts")
+    resumed = process.run(spec_of(name), tmp_path / "parts")
     assert resumed.done["sessions"] == 2
     assert content(resumed) == content(whole)
 
 
 def test_metrics_written_after_the_checkpoint_are_cut_off(tmp_path):
-    whole = train.run(spec_of(), tmp_path / "whole")
+    whole = process.run(spec_of(), tmp_path / "whole")
     stop = Stop()
 
     def ask(step, total, metric):
         stop.signum = signal.SIGINT if step >= 8 else 0
 
     with pytest.raises(Interrupted):
-        train.run(spec_of(), tmp_path / "parts", Settings(checkpoint_seconds=0), ask, stop)
+        process.run(spec_of(), tmp_path / "parts", Settings(checkpoint_seconds=0), ask, stop)
     folder = RunFolder(tmp_path / "parts", spec_of())
     with open(folder.path / "metrics.jsonl", "a") as file:
         file.write('{"step": 12, "epoch": 2, "metric": 0.1}\n{"step": 18, "ep')
-    assert content(train.run(spec_of(), tmp_path / "parts")) == content(whole)
+    assert content(process.run(spec_of(), tmp_path / "parts")) == content(whole)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_a_run_that_resumes(signum, tmp_path):
-    whole = train.run(spec_of(), tmp_path / "whole")
+    whole = process.run(spec_of(), tmp_path / "whole")
 
     def ask(step, total, metric):
         if step == 9:
@@ -179,11 +180,11 @@ def test_a_signal_leaves_a_run_that_resumes(signum, tmp_path):
 
     before = signal.getsignal(signum)
     with pytest.raises(Interrupted) as caught:
-        train.run(spec_of(), tmp_path / "parts", Settings(checkpoint_seconds=0), ask)
+        process.run(spec_of(), tmp_path / "parts", Settings(checkpoint_seconds=0), ask)
     assert signal.getsignal(signum) is before
     assert caught.value.exit_code == 128 + signum
     assert "at step" in str(caught.value)
-    assert content(train.run(spec_of(), tmp_path / "parts")) == content(whole)
+    assert content(process.run(spec_of(), tmp_path / "parts")) == content(whole)
 
 
 def test_a_second_signal_acts_as_usual():
@@ -200,12 +201,12 @@ def test_a_second_signal_acts_as_usual():
 
 def test_two_processes_never_write_one_run(tmp_path):
     with RunFolder(tmp_path, spec_of()).lock(), pytest.raises(Busy, match="another process writes this run"):
-        train.run(spec_of(), tmp_path)
-    assert train.run(spec_of(), tmp_path).done["sessions"] == 1
+        process.run(spec_of(), tmp_path)
+    assert process.run(spec_of(), tmp_path).done["sessions"] == 1
 
 
 def test_diverged_is_a_result(tmp_path):
-    record = train.run(spec_of("Explodes", optimizer="sgdm", options={"lr": 1.0}), tmp_path)
+    record = process.run(spec_of("Explodes", optimizer="sgdm", options={"lr": 1.0}), tmp_path)
     assert record.done["status"] == "diverged"
     assert record.done["metric"] is None
     assert record.done["steps"] < 18  # stopped early
@@ -213,7 +214,7 @@ def test_diverged_is_a_result(tmp_path):
 
 
 def test_growth_without_nan_is_divergence_too(tmp_path):
-    record = train.run(spec_of("Explodes", optimizer="sgdm", options={"lr": 1e-3}, epochs=200), tmp_path)
+    record = process.run(spec_of("Explodes", optimizer="sgdm", options={"lr": 1e-3}, epochs=200), tmp_path)
     assert record.done["status"] == "diverged"
 
 
@@ -221,21 +222,21 @@ def test_a_damaged_checkpoint_is_reported_and_left(tmp_path):
     stop = Stop()
     stop.signum = signal.SIGTERM
     with pytest.raises(Interrupted):
-        train.run(spec_of(), tmp_path, stop=stop)
+        process.run(spec_of(), tmp_path, stop=stop)
     checkpoint = RunFolder(tmp_path, spec_of()).checkpoint
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     damaged = checkpoint.read_bytes()
     with pytest.raises(StoreError, match=r"checkpoint\.pt: cannot be resumed from") as caught:
-        train.run(spec_of(), tmp_path)
+        process.run(spec_of(), tmp_path)
     assert "\n" not in str(caught.value)
     assert checkpoint.read_bytes() == damaged
     checkpoint.unlink()
-    assert train.run(spec_of(), tmp_path).done["status"] == "finished"
+    assert process.run(spec_of(), tmp_path).done["status"] == "finished"
 
 
 def test_tuning_holds_out_a_fifth_and_final_runs_see_all(tmp_path):
-    tune = train.run(spec_of(purpose="tune", trial=0), tmp_path)
-    final = train.run(spec_of(), tmp_path)
+    tune = process.run(spec_of(purpose="tune", trial=0), tmp_path)
+    final = process.run(spec_of(), tmp_path)
     assert (tune.done["split"], final.done["split"]) == ("valid", "test")
     assert (tune.done["steps"], final.done["steps"]) == (3 * 5, 3 * 6)  # 72 and 90 rows in batches of 16
     keep, held = batches.holdout(90)
@@ -247,17 +248,17 @@ def test_a_run_goes_on_where_it_was_begun(tmp_path):
     stop = Stop()
     stop.signum = signal.SIGTERM
     with pytest.raises(Interrupted):
-        train.run(spec_of(), tmp_path, stop=stop)
+        process.run(spec_of(), tmp_path, stop=stop)
     env = RunFolder(tmp_path, spec_of()).path / "env.json"
     env.write_text(
         env.read_text().replace('"device": "cpu",\n "threads": 1', '"device": "cuda:0",\n "threads": 1')
     )
     with pytest.raises(LabError, match="was begun on cuda:0; go on with --device cuda:0"):
-        train.run(spec_of(), tmp_path)
+        process.run(spec_of(), tmp_path)
 
 
 def test_environment_is_recorded(tmp_path):
-    env = train.run(spec_of(), tmp_path).env
+    env = process.run(spec_of(), tmp_path).env
     assert env["versions"]["torch"] == torch.__version__
     assert env["threads"] == 1
     assert set(env) >= {"time", "versions", "hardware", "commit", "device"}
@@ -282,9 +283,9 @@ def test_on_a_gpu_it_trains_and_resumes(name, tmp_path):
 
     given = spec_of(name)
     with pytest.raises(Interrupted):
-        train.run(given, tmp_path / "parts", Settings("cuda", checkpoint_seconds=0), ask, stop)
-    parts = train.run(given, tmp_path / "parts", Settings("cuda"))
-    whole = train.run(given, tmp_path / "whole", Settings("cuda"))
+        process.run(given, tmp_path / "parts", Settings("cuda", checkpoint_seconds=0), ask, stop)
+    parts = process.run(given, tmp_path / "parts", Settings("cuda"))
+    whole = process.run(given, tmp_path / "whole", Settings("cuda"))
     assert parts.done["sessions"] == 2
     assert [line["train_loss"] for line in parts.metrics] == pytest.approx(
         [line["train_loss"] for line in whole.metrics], rel=1e-4

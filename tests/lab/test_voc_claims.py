@@ -14,9 +14,9 @@ import voc_sets
 from adaxlab import data
 from adaxlab.data import camvid, resnet50
 from adaxlab.errors import LabError
+from adaxlab.paper.voc import ADAMW, ADAXW, SGDM
 from adaxlab.store import RunRecord
 from adaxlab.voc import book, claims, rules, tables
-from adaxlab.voc.book import ADAMW, ADAXW, SGDM
 
 ROOT = Path(__file__).parents[2]
 

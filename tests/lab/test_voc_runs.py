@@ -12,15 +12,17 @@ import torch
 import voc_sets
 from torch._dynamo.utils import counters
 
-from adaxlab import optimizers, randomness, spec, store, train
+from adaxlab import driver, optimizers, randomness, records, spec, store
+from adaxlab import study as studies
 from adaxlab import task as tasks
 from adaxlab.errors import Interrupted, LabError
+from adaxlab.execute import process
 from adaxlab.loop import fingerprint
+from adaxlab.paper import catalogue
+from adaxlab.paper.voc import ADAMW, ADAXW, AMSGRADW, SGDM, STUDIES
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
-from adaxlab.voc import __main__ as command
-from adaxlab.voc import book, rules, studies, tables
-from adaxlab.voc.book import ADAMW, ADAXW, AMSGRADW, SGDM
+from adaxlab.voc import rules, tables
 from adaxlab.voc.pictures import VOID
 
 SMALL = {"backbone": "tiny", "batch": 2, "crop": 33, "steps": 4}
@@ -47,7 +49,7 @@ def asked(root, epochs=4, options=None, optimizer="adaxw", seed=3, **more):
 @pytest.mark.parametrize("layout", voc_sets.SETS)
 def test_both_layouts_from_end_to_end(layout, tmp_path):
     root = voc_sets.SETS[layout](tmp_path / "set")
-    record = train.run(asked(root, steps=6), tmp_path / "runs")
+    record = process.run(asked(root, steps=6), tmp_path / "runs")
     assert [line["step"] for line in record.metrics] == [6, 12, 18, 24]
     assert record.done["split"] == "test"
     assert record.done["metric_name"] == "mean IoU"
@@ -93,7 +95,7 @@ def test_groups_against_a_step_written_out(tmp_path):
     root = voc_sets.camvid(tmp_path / "set")
     lr, decay = 0.03, 0.05
     options = {"lr": lr, "momentum": 0.0, "weight_decay": decay}
-    record = train.run(
+    record = process.run(
         asked(root, epochs=1, optimizer="torch:SGD", options=options, steps=1), tmp_path / "runs"
     )
     task = tasks.load("voc", {**SMALL, "data": str(root), "steps": 1})
@@ -123,7 +125,7 @@ def test_groups_against_a_step_written_out(tmp_path):
 @pytest.mark.parametrize("stop_at", [2, 6])
 def test_resumed_it_ends_with_the_same_bits(stop_at, tmp_path):
     root = voc_sets.camvid(tmp_path / "set")
-    whole = train.run(asked(root, epochs=2), tmp_path / "a")
+    whole = process.run(asked(root, epochs=2), tmp_path / "a")
     stop, seen = Stop(), []
 
     def progress(step, total, metric):
@@ -132,9 +134,9 @@ def test_resumed_it_ends_with_the_same_bits(stop_at, tmp_path):
             stop.signum = 15
 
     with pytest.raises(Interrupted):
-        train.run(asked(root, epochs=2), tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
+        process.run(asked(root, epochs=2), tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
     assert stop_at <= seen[-1] < whole.done["steps"]
-    again = train.run(asked(root, epochs=2), tmp_path / "b")
+    again = process.run(asked(root, epochs=2), tmp_path / "b")
     assert again.done["sessions"] == 2
     assert again.done["model_sha256"] == whole.done["model_sha256"]
     assert again.done["metric"] == whole.done["metric"]
@@ -142,11 +144,11 @@ def test_resumed_it_ends_with_the_same_bits(stop_at, tmp_path):
 
 def test_pictures_kept_on_the_host_and_a_holdout_to_tune_on(tmp_path):
     root = voc_sets.voc(tmp_path / "set")
-    device, host = (train.run(asked(root, epochs=1, keep=keep), tmp_path) for keep in ("device", "host"))
+    device, host = (process.run(asked(root, epochs=1, keep=keep), tmp_path) for keep in ("device", "host"))
     assert device.done["model_sha256"] == host.done["model_sha256"]
     with pytest.raises(LabError, match="'valid'"):
-        train.run({**asked(root, epochs=1), "purpose": "tune"}, tmp_path)
-    tuned = train.run({**asked(root, epochs=1, holdout=0.34), "purpose": "tune"}, tmp_path)
+        process.run({**asked(root, epochs=1), "purpose": "tune"}, tmp_path)
+    tuned = process.run({**asked(root, epochs=1, holdout=0.34), "purpose": "tune"}, tmp_path)
     assert tuned.done["split"] == "valid"
     held = tasks.load("voc", {**SMALL, "data": str(root), "holdout": 0.34})
     splits = held.data()
@@ -189,90 +191,46 @@ def test_on_a_gpu_it_is_the_same_task(tmp_path):
         with torch.no_grad():
             found.append((task.loss(net, batch)[0].item(), task.loss(net, splits["test"][0])[0].item()))
     assert found[0] == pytest.approx(found[1], rel=2e-2)
-    record = train.run(asked(root, steps=6), tmp_path / "runs", Settings("cuda"))
+    record = process.run(asked(root, steps=6), tmp_path / "runs", Settings("cuda"))
     assert record.metrics[-1]["train_loss"] < 0.9 * record.metrics[0]["train_loss"]
 
 
 # -- studies ----------------------------------------------------------------------------------------------------------
 
 
+CAMVID, TUNING = STUDIES
+
+
 def test_the_studies_are_the_recipe_and_fair():
-    lrs = {row.optimizer: row.options["lr"] for row in book.STUDIES["camvid"].rows}
-    decays = {row.optimizer: row.options["weight_decay"] for row in book.STUDIES["camvid"].rows}
+    lrs = {row.name: row.options["lr"] for row in CAMVID.rows}
+    decays = {row.name: row.options["weight_decay"] for row in CAMVID.rows}
     assert (lrs[SGDM], lrs[ADAMW], lrs[AMSGRADW], lrs[ADAXW]) == (2.5e-4, 1e-6, 1e-6, 1e-5)
     assert (decays[SGDM], decays[ADAMW], decays[AMSGRADW], decays[ADAXW]) == (5e-4, 0.1, 0.1, 5e-2)
-    row = next(row for row in book.STUDIES["camvid"].rows if row.optimizer == ADAXW)
-    assert row.at(1e-5, 2000)["betas"] == [0.9, 1e-3]
-    for name, study in book.STUDIES.items():
+    assert CAMVID.row(ADAXW).at(1e-5, 2000)["betas"] == [0.9, 1e-3]
+    for study in STUDIES:
         assert (study.seeds, study.epochs, study.task_options["steps"]) == (3, 4, 500)
         assert study.schedule == {"name": "poly", "power": 0.9}
         for row in study.rows:
-            optimizers.check_options(row.optimizer, row.at(row.options["lr"], 2000))
-            if name == "tuning":
+            optimizers.check_options(row.name, row.at(row.options["lr"], 2000))
+            if study is TUNING:
                 assert len(row.rates) == 5
-                assert row.rates[2] == {SGDM: 2.5e-4, ADAMW: 3e-5, AMSGRADW: 3e-5, ADAXW: 1e-4}[row.optimizer]
+                assert row.rates[2] == {SGDM: 2.5e-4, ADAMW: 3e-5, AMSGRADW: 3e-5, ADAXW: 1e-4}[row.name]
                 ratios = [b / a for a, b in zip(row.rates, row.rates[1:], strict=False)]
                 assert ratios == pytest.approx([10**0.5] * 4, rel=0.06)
-    assert {claim.study for claim in rules.CLAIMS} == set(book.STUDIES)
     for claim in rules.CLAIMS:
-        assert {claim.a, claim.b} <= {row.optimizer for row in book.STUDIES[claim.study].rows}
+        rows = {row.name for row in catalogue.study(f"voc/{claim.study}").rows}
+        assert {claim.a, claim.b} <= rows
 
 
-def smaller(monkeypatch):
-    """The studies with two rows, and two rates where there are five."""
-    for name, tune in (("camvid", 0), ("tuning", 2)):
-        study = book.STUDIES[name]
-        rows = [row for row in study.rows if row.optimizer in (SGDM, ADAXW)]
-        rows = [dataclasses.replace(row, rates=row.rates[:tune]) for row in rows]
-        options = {**study.task_options, **SMALL, "steps": 2}
-        changed = dataclasses.replace(study, rows=tuple(rows), tune=tune, seeds=2, task_options=options)
-        monkeypatch.setitem(book.STUDIES, name, changed)
-
-
-def told(path):
-    """What a record says of its runs but for times, sessions and places."""
-    return {
-        (r.spec["optimizer"], r.spec["purpose"], r.spec["seed"], r.spec["options"]["lr"]): (
-            r.done["metric"],
-            r.done["model_sha256"],
-            [line["train_loss"] for line in r.metrics],
-        )
-        for r in store.read_export(path)
-    }
-
-
-def test_several_studies_in_one_command_in_one_go_and_in_pieces(tmp_path, monkeypatch, capsys):
-    """Cut by the clock again and again, the records are those of one go; they are where --out says, nowhere else."""
-    smaller(monkeypatch)
-    root = voc_sets.camvid(tmp_path / "set", counts=(3, 1, 1))
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    words = ["camvid", "tuning", "--data", str(root), "--weights", "scratch", "--device", "cpu"]
-    assert command.main([*words, "--out", str(tmp_path / "one")]) == 0
-    assert f"record: {tmp_path / 'one' / 'voc-tuning.jsonl'}" in capsys.readouterr().err
-
-    codes = []
-    while not codes or codes[-1] == 3:
-        codes.append(command.main([*words, "--out", str(tmp_path / "two"), "--seconds", "0.2"]))
-    assert codes[-1] == 0
-    assert len(codes) > 3
-    for name, count in (("camvid", 4), ("tuning", 8)):
-        whole, pieces = (told(tmp_path / out / f"voc-{name}.jsonl") for out in ("one", "two"))
-        assert len(whole) == count
-        assert whole == pieces
-    assert list(here.iterdir()) == []
-    record = str(tmp_path / "records" / "{}.jsonl")
-    assert command.main([*words, "--out", str(tmp_path / "one"), "--record", record]) == 0
-    assert told(tmp_path / "records" / "camvid.jsonl") == told(tmp_path / "one" / "voc-camvid.jsonl")
-    trial = [words[0], *words[2:], "--seeds", "1", "--set", "steps=1", "--record", record]
-    assert command.main([*trial, "--out", str(tmp_path / "one")]) == 0
-    found = {path.name for path in (tmp_path / "records").iterdir()}
-    assert found == {"camvid.jsonl", "tuning.jsonl", "camvid-seeds1-steps1.jsonl"}
-    assert command.main([*words, "--out", str(tmp_path / "one"), "--record", "r.jsonl"]) == 2
-    assert "record=r.jsonl: 2 studies have a record each; write {} where" in capsys.readouterr().err
-    with pytest.raises(LabError, match="no study is named"):
-        studies.run([])
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_the_committed_runs_are_those_that_the_study_asks_for(study, monkeypatch):
+    runs = records.load(ROOT / "records", study.name)
+    monkeypatch.setattr(studies, "_data_digest", lambda *asked: runs[0].spec["data"])
+    monkeypatch.setattr(studies, "_epoch_steps", lambda *asked: 500)
+    rates = driver.rates_of(study, runs) if study.tuning else {row.name: row.lr() for row in study.rows}
+    asked = [s for row in study.rows for s in study.finals(row, rates[row.name])]
+    asked += [s for row in study.rows for i, lr in enumerate(row.rates) for s in study.trials(row, lr, i)]
+    assert {spec.digest(s) for s in asked} == {r.name for r in runs}
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # the compiler's own imports
@@ -300,51 +258,23 @@ def test_compiled_it_is_the_same_network(tmp_path, monkeypatch):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_a_study_is_cut_goes_on_and_says_nothing_of_places(tmp_path, monkeypatch, capsys):
+def test_a_study_from_its_data_to_its_table(tmp_path):
+    """Two rows with two rates each; places on this machine are no part of a record."""
     root = voc_sets.camvid(tmp_path / "set", counts=(3, 1, 1))
-    monkeypatch.setitem(
-        book.STUDIES,
-        "tuning",
-        dataclasses.replace(
-            book.STUDIES["tuning"],
-            rows=tuple(
-                dataclasses.replace(r, rates=r.rates[:2])
-                for r in book.STUDIES["tuning"].rows
-                if r.optimizer in (SGDM, ADAXW)
-            ),
-            tune=2,
-        ),
+    rows = tuple(
+        dataclasses.replace(TUNING.row(name), rates=TUNING.row(name).rates[:2]) for name in (SGDM, ADAXW)
     )
-    path = tmp_path / "r.jsonl"
-    call = dict(
-        data=str(root), weights="scratch", device="cpu", record=str(path), seeds=2, **{**SMALL, "steps": 1}
-    )
-    assert studies.run("voc/tuning", tmp_path / "runs", seconds=1e-9, **call) is False
-    assert "time is up, 0 runs ended" in capsys.readouterr().err
-    assert not path.exists()
-    assert studies.run("voc/tuning", tmp_path / "runs", **call) == path
-    found = store.read_export(path)
-    purposes = [(r.spec["optimizer"], r.spec["purpose"]) for r in found]
-    assert {pair: purposes.count(pair) for pair in purposes} == {
-        (name, kind): 2 for name in (SGDM, ADAXW) for kind in ("tune", "final")
-    }
+    options = {**TUNING.task_options, **SMALL, "steps": 1, "data": str(root), "weights": ""}
+    small = dataclasses.replace(TUNING, rows=rows, tuning=studies.Tuning(2), seeds=2, task_options=options)
+    found = driver.carry_out(small, tmp_path / "runs")
+    path = store.export(found, tmp_path / "r.jsonl")
     assert str(tmp_path) not in path.read_text()
     assert all(len(r.metrics) == 4 for r in found)
     for name in (SGDM, ADAXW):
-        tried = {
-            r.spec["options"]["lr"]: r.done["metric"]
-            for r in found
-            if (r.spec["optimizer"], r.spec["purpose"]) == (name, "tune")
-        }
-        final = {
-            r.spec["options"]["lr"]
-            for r in found
-            if (r.spec["optimizer"], r.spec["purpose"]) == (name, "final")
-        }
-        assert len(final) == 1
-        assert tried[final.pop()] == max(tried.values())
-    shown = tables.show(studies.find("tuning"), found)
+        mine = [r for r in found if r.spec["optimizer"] == name]
+        tried = {r.spec["options"]["lr"]: r.done["metric"] for r in mine if r.spec["purpose"] == "tune"}
+        (final,) = {r.spec["options"]["lr"] for r in mine if r.spec["purpose"] == "final"}
+        assert tried[final] == max(tried.values())
+    shown = tables.show(small, store.read_export(path))
     for rate in (2.5e-5, 7.9e-5):
         assert f"{rate:g}: " in shown.splitlines()[2]
-    with pytest.raises(LabError, match="unknown study 'voc/coco'; known are voc/camvid, voc/tuning"):
-        studies.run("voc/coco")

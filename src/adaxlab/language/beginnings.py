@@ -22,7 +22,7 @@ from adaxlab.batches import to_device
 from adaxlab.errors import LabError
 from adaxlab.language.model import STATES
 from adaxlab.language.steps import take
-from adaxlab.language.studies import ENWIK8
+from adaxlab.paper.language import ENWIK8
 from adaxlab.settings import choose_device
 
 FAR = 5.0

@@ -11,7 +11,6 @@ method.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Callable, Mapping
@@ -19,8 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adaxlab import claims, stats
+from adaxlab import claims, records, stats
 from adaxlab.claims import LEAST, RECORDS
+from adaxlab.paper import catalogue
+from adaxlab.summary import summarise
 
 TEXTS = {"ptb": "Penn Treebank", "enwik8": "words of enwik8"}
 POOR = 0.1
@@ -130,12 +131,27 @@ def judge(claim: Claim, text: str, record: Mapping[str, Any] | None) -> dict[str
     return {**row, "ours": "; ".join(shown) + lost, "n": len(pairs), "verdict": worst}
 
 
+def _rows(text: str, runs: Any) -> dict[str, Any]:
+    rows = []
+    for row in summarise(catalogue.study(f"language/{text}"), runs).rows:
+        curves = {
+            str(r.spec["seed"]): [
+                [float(f"{m[k]:.6g}") for k in ("step", "train_loss", "metric")] for m in r.metrics
+            ]
+            if r.done and r.done["metric"] is not None
+            else []
+            for r in row.runs
+        }
+        rows.append({"optimizer": row.name, "curves": curves, "diverged": row.diverged})
+    return {"rows": rows}
+
+
 def all_claims(root: Path = RECORDS) -> list[dict[str, Any]]:
     """Every claim on every text, judged from `root`/language/*.json."""
     found = []
     for text in TEXTS:
-        path = root / "language" / f"{text}.json"
-        record = json.loads(path.read_text()) if path.is_file() else None
+        runs = records.load(root, f"language/{text}")
+        record = _rows(text, runs) if runs else None
         found += [judge(claim, text, record) for claim in CLAIMS]
     return found
 

@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adaxlab import drawn, gpu_step
-from adaxlab.gpt.studies import GPT
-from adaxlab.grid import Grid
-from adaxlab.handover import made_at, not_complete
+from adaxlab import drawn, gpu_step, records, spec
 from adaxlab.language import beginnings
 from adaxlab.language.model import STATES
-from adaxlab.language.studies import ENWIK8, PTB
 from adaxlab.markdown import read, table
+from adaxlab.paper.gpt import GPT
+from adaxlab.paper.language import ENWIK8, PTB
+from adaxlab.provenance import made_at, not_complete
+from adaxlab.study import Study
+from adaxlab.summary import Comparison, RowResult, summarise
 from adaxopt.zoo import METHODS
 
 Record = Mapping[str, Any]
@@ -22,66 +23,58 @@ WORDS = {"held": "better", "not held": "worse"}
 """A row's verdict on "better than the baseline", as a table says it; any other is undecided."""
 
 
-def edge(row: Mapping[str, Any]) -> bool:
-    """Whether the best lr is the smallest or the largest that was tried: the tuning did not enclose the best.
-
-    >>> edge({"options": {"lr": 0.1}, "trials": [[0.01, 2.0], [0.1, 1.0]]})
-    True
-    """
-    tried = [lr for lr, _ in row["trials"]]
-    return bool(row["options"]) and len(tried) > 1 and row["options"]["lr"] in (tried[0], tried[-1])
-
-
 def _range(mean: float, low: float | None, high: float | None, digits: int) -> str:
     return f"{mean:.{digits}f}" + ("" if low is None else f" ({low:.{digits}f} to {high:.{digits}f})")
 
 
-def _verdict(row: Record, baseline: str) -> str:
-    if row["optimizer"] == baseline:
+def _verdict(row: RowResult) -> str:
+    if row.verdict is None:
         return "baseline"
-    verdict = WORDS.get(row.get("verdict", ""), "undecided")
-    if row["diverged"]:
-        verdict = f"not better ({row['diverged']} diverged)"
-    if "better_by" not in row:
+    verdict = WORDS.get(row.verdict.outcome, "undecided")
+    if row.diverged:
+        verdict = f"not better ({row.diverged} diverged)"
+    if row.verdict.difference is None:
         return verdict
-    mean, low, high = row["better_by"]
-    return f"{verdict}: {mean:+.4f} ({low:+.4f} to {high:+.4f})"
+    seen = row.verdict.difference
+    return f"{verdict}: {seen.mean:+.4f} ({seen.low:+.4f} to {seen.high:+.4f})"
 
 
-def _lr(row: Record) -> str:
+def _lr(row: RowResult) -> str:
     """The lr and the second of betas, by the method's own word for it; none where there is no second moment."""
-    if not row["options"]:
+    if not row.options:
         return "not run"
-    mark = " (edge)" if edge(row) else ""
-    method = METHODS.get(row["optimizer"].partition("@")[0])
+    mark = " (edge)" if row.edge else ""
+    method = METHODS.get(row.name.partition("@")[0])
     if method and method.rule.memory is None:
-        return f"{row['options']['lr']:g}{mark}"
+        return f"{row.lr:g}{mark}"
     word = next((word for word, place in method.names.items() if place), "b2") if method else "b2"
-    return f"{row['options']['lr']:g}{mark}, {word} {row['options']['betas'][1]:g}"
+    return f"{row.lr:g}{mark}, {word} {row.options['betas'][1]:g}"
 
 
-def words(record: Record) -> str:
+def _n(row: RowResult) -> str:
+    return str(row.n - row.diverged)
+
+
+def words(found: Comparison) -> str:
     """Perplexity with interval (the exponential of the mean in nats), and the verdict in nats."""
-    baseline = record["grid"]["baseline"]
-    rows = []
-    for row in record["rows"]:
-        ends = [None if row.get(k) is None else math.exp(row[k]) for k in ("mean", "low", "high")]
-        perplexity = "diverged" if ends[0] is None else _range(ends[0], ends[1], ends[2], 1)
-        name, lr, n = f"`{row['optimizer']}`", _lr(row), str(row["n"])
-        rows.append((name, lr, n, perplexity, _verdict(row, baseline)))
-    head = ("", "lr, b2", "n", "perplexity (95%)", f"better than {baseline}, nats (95%)")
-    return table(head, rows) + f"\n\n{record['title']}. {record['grid']['note']}{_papers_own(record)}"
+    study, rows = found.study, []
+    for row in found.rows:
+        seen = row.estimate
+        ends = [math.exp(x) for x in (seen.mean, seen.low, seen.high)] if seen else []
+        perplexity = _range(ends[0], ends[1], ends[2], 1) if ends else "diverged"
+        rows.append((f"`{row.name}`", _lr(row), _n(row), perplexity, _verdict(row)))
+    head = ("", "lr, b2", "n", "perplexity (95%)", f"better than {study.baseline}, nats (95%)")
+    return table(head, rows) + f"\n\n{study.title}. {study.note}{_papers_own(found)}"
 
 
-def _papers_own(record: Record) -> str:
+def _papers_own(found: Comparison) -> str:
     """What became of the trials at the paper's own lr: validation perplexities, with the best where that is another."""
     said = []
-    for row, asked in zip(record["rows"], record["grid"]["rows"], strict=True):
-        lr, trials = asked["options"].get("lr"), dict(row["trials"])
-        if row["options"] and lr in trials:
-            found = row["options"]["lr"]
-            best = "the best" if found == lr else f"{_perplexity(trials[found])} at {found:g}"
-            said.append(f"`{row['optimizer']}` {_perplexity(trials[lr])} at {lr:g}, {best}")
+    for row in found.rows:
+        lr = found.study.row(row.name).options.get("lr")
+        if row.options and lr is not None and lr in row.trials:
+            best = "the best" if row.lr == lr else f"{_perplexity(row.trials[row.lr])} at {row.lr:g}"
+            said.append(f"`{row.name}` {_perplexity(row.trials[lr])} at {lr:g}, {best}")
     return (
         f" Validation perplexity at the paper's lr and at the best tried: {'; '.join(said)}." if said else ""
     )
@@ -110,37 +103,34 @@ def speeds(record: Record) -> str:
     )
 
 
-def _loss(row: Record) -> str:
-    return _range(row["mean"], row["low"], row["high"], 4) if row["n"] else "diverged"
+def _loss(row: RowResult) -> str:
+    seen = row.estimate
+    return _range(seen.mean, seen.low, seen.high, 4) if seen else "diverged"
 
 
-def _largest(row: Record) -> str:
-    return "none" if row["largest_lr"] is None else f"{row['largest_lr']:g}"
+def _largest(row: RowResult, study: Study) -> str:
+    found = row.largest_lr(study.broken)
+    return "none" if found is None else f"{found:g}"
 
 
-def transformer(record: Record) -> str:
+def transformer(found: Comparison) -> str:
     """Loss with interval, verdict, steps to the target, the largest lr that did not break."""
-    baseline, target = record["grid"]["baseline"], record["grid"]["target"]
-    rows = []
-    for row in record["rows"]:
-        steps = [s for s in row["steps_to"] if s is not None]
-        reached = (
-            f"{sum(steps) / len(steps):.0f} ({len(steps)} of {len(row['steps_to'])})" if steps else "never"
-        )
-        name = f"`{row['optimizer'].rpartition(':')[2]}`"
-        rows.append(
-            (name, _lr(row), str(row["n"]), _loss(row), _verdict(row, baseline), reached, _largest(row))
-        )
+    study, rows = found.study, []
+    for row in found.rows:
+        steps = [s for s in row.steps_to if s is not None]
+        reached = f"{sum(steps) / len(steps):.0f} ({len(steps)} of {len(row.steps_to)})" if steps else "never"
+        name = f"`{row.name.rpartition(':')[2]}`"
+        rows.append((name, _lr(row), _n(row), _loss(row), _verdict(row), reached, _largest(row, study)))
     head = (
         "",
         "lr, b2",
         "n",
         "nats per byte (95%)",
-        f"better than {baseline} (95%)",
-        f"steps to {target:g}",
+        f"better than {study.baseline} (95%)",
+        f"steps to {study.target:g}",
         "largest lr",
     )
-    return table(head, rows) + f"\n\n{record['title']}. {record['grid']['note']}"
+    return table(head, rows) + f"\n\n{study.title}. {study.note}"
 
 
 def late(record: Record) -> str:
@@ -160,22 +150,20 @@ def late(record: Record) -> str:
     )
 
 
-def _study(root: Path, name: str, study: Grid, show: Callable[[Record], str]) -> str:
-    """The table, where the runs were made, and the pictures, if the runs are there to draw them from."""
-    record = read(root, f"{name}.json")
-    if not record:
-        return not_complete(study, root, name.replace("gpt/", ""))
-    made = made_at(record.get("runs_made_at", ()))
-    pictures = f"\n\n{drawn.shown(study.name)}" if (root / "records" / f"{name}.jsonl").is_file() else ""
-    return show(record) + (f" {made}." if made else "") + pictures
+def _study(root: Path, study: Study, show: Callable[[Comparison], str]) -> str:
+    """The table, where the runs were made, and the figures."""
+    runs = records.load(root / "records", study.name)
+    if not runs:
+        return not_complete(study, root)
+    return f"{show(summarise(study, runs))} {made_at(runs)}.\n\n{drawn.shown(spec.folder(study.name))}"
 
 
 def ptb(root: Path) -> str:
-    return _study(root, "language/ptb", PTB, words)
+    return _study(root, PTB, words)
 
 
 def enwik8(root: Path) -> str:
-    return _study(root, "language/enwik8", ENWIK8, words)
+    return _study(root, ENWIK8, words)
 
 
 def speed(root: Path) -> str:
@@ -219,18 +207,19 @@ def zero_state(root: Path) -> str:
 
 
 def gpt(root: Path) -> str:
-    return _study(root, "gpt/gpt", GPT, transformer)
+    return _study(root, GPT, transformer)
 
 
 def gpt_guide(root: Path) -> str:
     """What the transformer says to who comes from AdamW: best lr, loss and the largest lr of the rows beside it."""
-    record = read(root, "gpt/gpt.json")
-    if not record:
-        return not_complete(GPT, root, "gpt")
-    rows = []
-    for row in record["rows"]:
-        if row["optimizer"].startswith(("adamw", "adaxw")):
-            rows.append((f"`{row['optimizer']}`", _lr(row), _largest(row), str(row["n"]), _loss(row)))
+    runs = records.load(root / "records", GPT.name)
+    if not runs:
+        return not_complete(GPT, root)
+    rows = [
+        (f"`{row.name}`", _lr(row), _largest(row, GPT), _n(row), _loss(row))
+        for row in summarise(GPT, runs).rows
+        if row.name.startswith(("adamw", "adaxw"))
+    ]
     head = ("", "best lr of six, b2", "largest lr within 0.25 nats of it", "n", "nats per byte (95%)")
     return table(head, rows)
 

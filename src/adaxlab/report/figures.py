@@ -16,16 +16,19 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from adaxlab import gpu_step, stats
 from adaxlab.drawn import NAMES
 from adaxlab.errors import LabError
-from adaxlab.handover import UNFINISHED
+from adaxlab.paper import catalogue
+from adaxlab.provenance import UNFINISHED
 from adaxlab.report.embed import as_dict, entitle, labels_in
 from adaxlab.report.names import titles
 from adaxlab.report.static import save_chart, save_charts
-from adaxlab.store import EXPORT, read_export
+from adaxlab.store import EXPORT, RunRecord, read_export
+from adaxlab.study import Study
 
 OWN = "adaxw"
 """What the tasks with pictures compare the others with, as their claims do."""
@@ -40,9 +43,8 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
     out: list[Path] = []
     for file in sorted(records.rglob("*.jsonl")):
         if file.parent.name != UNFINISHED and EXPORT in file.read_text().partition("\n")[0]:
-            out += save_charts(
-                read_export(file), folder, formats, ("light", "dark"), *_judged(file), only=NAMES
-            )
+            runs = read_export(file)
+            out += save_charts(runs, folder, formats, ("light", "dark"), *_judged(runs), only=NAMES)
     if (records / "cifar10").is_dir():
         from adaxlab.cifar.sections import PICTURES
         from adaxlab.report.cifar import load
@@ -74,11 +76,12 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
     return out
 
 
-def _judged(file: Path) -> tuple[str | None, stats.Rule | None]:
-    """What the study compares with and by which rule, as its record beside the runs has it; AdaX-W without one."""
-    record = file.with_suffix(".json")
-    grid = json.loads(record.read_text()).get("grid") if record.is_file() else None
-    return (grid["baseline"], stats.Rule(**grid["rule"])) if grid else (OWN, None)
+def _judged(runs: Sequence[RunRecord]) -> tuple[str | None, stats.Rule | None]:
+    """What the study compares with and by which rule: AdaX-W where it takes part, else the study's baseline."""
+    study = catalogue.studies().get(runs[0].spec["study"])
+    if not isinstance(study, Study) or OWN in [row.name for row in study.rows]:
+        return OWN, None
+    return study.baseline, study.rule
 
 
 def _trace(file: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from adaxlab.batches import holdout as hold_out
-from adaxlab.data import default_root, fetch
+from adaxlab.data import default_root, fetch, resnet50
 from adaxlab.errors import LabError, unknown
 from adaxlab.models.deeplab import BLOCKS, STYLES, DeepLab, deeplab
 from adaxlab.voc import folders, weights
@@ -60,6 +60,11 @@ def digest(folder: str, layout: str, on_error: str, file: str) -> str:
         whole.update(f"{name} {pictures.places()}".encode())
         whole.update(pictures.pixels.contiguous().numpy().tobytes())
     return whole.hexdigest()
+
+
+def _place(weights: str) -> str:
+    """Where a ResNet-50's weights lie: as named, or where `adax data get resnet50-weights` puts them."""
+    return str(default_root() / weights) if weights == resnet50.FOLDER else weights
 
 
 class Whole:
@@ -122,7 +127,7 @@ class Voc:
                 f"holdout={holdout!r}: must be in [0, 1), a share of the training pictures to tune on"
             )
         self.place = (str(data), layout, on_error)
-        self.weights, self.backbone = str(weights), backbone
+        self.weights, self.backbone = _place(str(weights)), backbone
         self.style = style if style != "auto" else _style(self.weights)
         self.steps, self.batch_size, self.crop = steps, batch, crop
         self.scales = (float(scales[0]), float(scales[1]))

@@ -35,13 +35,13 @@ def records(name: str, root: Path = RECORDS) -> list[RunRecord]:
 
 def finals(runs: Iterable[RunRecord], row: str) -> dict[int, RunRecord]:
     """A row's final runs by seed."""
-    chosen = (r for r in runs if r.spec["optimizer"] == row and r.spec["purpose"] == "final")
+    chosen = (r for r in runs if r.row == row and r.spec["purpose"] == "final")
     return {r.spec["seed"]: r for r in chosen}
 
 
 def trials(runs: Iterable[RunRecord], row: str) -> dict[float, float | None]:
     """IoU on the validation split by lr, of a row's tuning runs; None where it diverged."""
-    mine = (r for r in runs if r.spec["optimizer"] == row and r.spec["purpose"] == "tune")
+    mine = (r for r in runs if r.row == row and r.spec["purpose"] == "tune")
     return {r.spec["options"]["lr"]: iou(r) for r in mine}
 
 

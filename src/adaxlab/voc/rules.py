@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from adaxlab.claims import OURS, and_the_papers, notes
-from adaxlab.voc.book import ADAMW, ADAXW, AMSGRADW, SGDM
+from adaxlab.paper.voc import ADAMW, ADAXW, AMSGRADW, SGDM
 
 QUARTERS = 3
 """Quarters over which training loss is averaged; the last is left out, where all have settled."""

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adaxlab import drawn, markdown, stats
-from adaxlab.grid import Grid
-from adaxlab.handover import environments, made_at, not_complete
+from adaxlab.paper import catalogue
+from adaxlab.provenance import made_at, not_complete
 from adaxlab.report.names import title
 from adaxlab.store import RunRecord
-from adaxlab.voc.book import PAPER, STUDIES
+from adaxlab.study import Study
 from adaxlab.voc.claims import RECORDS, early_loss, finals, iou, records, trials
 
 
@@ -20,25 +20,25 @@ def table(name: str, root: Path) -> str:
     """A study's table from the committed records; what was not run says so."""
     found = records(name, root / "records")
     if not found:
-        return not_complete(STUDIES[name], root, f"voc/{name}")
-    return f"{show(STUDIES[name], found)}\n\n{drawn.shown(f'voc-{name}')}"
+        return not_complete(catalogue.study(f"voc/{name}"), root)
+    return f"{show(catalogue.study(f'voc/{name}'), found)}\n\n{drawn.shown(f'voc-{name}')}"
 
 
-def show(study: Grid, found: Sequence[RunRecord]) -> str:
+def show(study: Study, found: Sequence[RunRecord]) -> str:
     """A row a method: settings, n, IoU with interval, IoU at the quarters, training loss, the paper's."""
     steps = [line["step"] for line in next((r.metrics for r in found if r.metrics), [])]
-    tuned = ("rates tried, validation IoU of one seed",) if study.tune else ()
+    tuned = ("rates tried, validation IoU of one seed",) if study.tuning else ()
     head = ("", "lr, b2", *tuned, "n", "mean IoU, % (95%)", f"at {' / '.join(f'{s:,}' for s in steps)} steps")
     head = (*head, "training loss, first three quarters (the first)", "paper, on VOC2012")
     rows = []
     for row in study.rows:
-        mine = list(finals(found, row.optimizer).values())
-        paper = PAPER.get(row.optimizer)
+        mine = list(finals(found, row.name).values())
+        paper = row.paper
         beside = f"{paper[0]:.2f} ± {paper[1]:.2f}" if paper else ""
         cells = _cells(mine) if mine else ["not run", "0", "", "", ""]
-        if study.tune:
-            cells.insert(1, _trials(found, row.optimizer))
-        rows.append([title(row.optimizer), *cells, beside])
+        if study.tuning:
+            cells.insert(1, _trials(found, row.name))
+        rows.append([title(row.name), *cells, beside])
     return markdown.table(head, rows) + f"\n\n{study.title}. {study.note} {_caption(found)}"
 
 
@@ -82,7 +82,7 @@ def _trials(found: Sequence[RunRecord], row: str) -> str:
 
 
 def _caption(found: Sequence[RunRecord]) -> str:
-    return f"ResNet-50 from ImageNet, batch 10, crop 321, poly 0.9; {made_at(environments(found))}."
+    return f"ResNet-50 from ImageNet, batch 10, crop 321, poly 0.9; {made_at(found)}."
 
 
 def camvid(root: Path) -> str:

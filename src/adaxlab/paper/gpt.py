@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adaxlab import grid
-from adaxlab.grid import Grid, Row
+from adaxlab.study import Row, Study, Tuning
 
 RATES = (3e-4, 6e-4, 1.2e-3, 2.4e-3, 4.8e-3, 9.6e-3)
 SGD_RATES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -28,11 +27,11 @@ MUON = "adaxlab.gpt.muon:MuonAdamW"
 LR_DECAY = 1e-4
 
 
-def _row(optimizer: str, options: dict[str, Any], b2_steps: float | None = None) -> Row:
-    return Row(optimizer, options, rates=RATES, b2_steps=b2_steps, lr_decay=LR_DECAY)
+def _row(name: str, options: dict[str, Any], b2_steps: float | None = None) -> Row:
+    return Row(name, options=options, rates=RATES, b2_steps=b2_steps, lr_decay=LR_DECAY)
 
 
-GPT = Grid(
+GPT = Study(
     name="gpt",
     task="gpt",
     rows=(
@@ -42,19 +41,20 @@ GPT = Grid(
         _row("adaxw@clipped", {"clip_update": 1.0}, 1.0),
         _row("nosadam", {"decay": "decoupled"}),
         _row(MUON, {"betas": [0.9, 0.95]}),
-        Row("sgdm", {"decay": "decoupled"}, rates=SGD_RATES, lr_decay=LR_DECAY),
+        Row("sgdm", options={"decay": "decoupled"}, rates=SGD_RATES, lr_decay=LR_DECAY),
     ),
     baseline="adamw",
     epochs=20,
-    tune=len(RATES),
-    tune_epochs=6,
+    batch_size=32,
+    tuning=Tuning(len(RATES), epochs=6),
     task_options={"batch": 32, "eval_bytes": 2**19, "compile": True},
     schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
     target=1.25,
+    where="ours",
+    asks="a transformer, beside AdamW and Muon",
     title="Bytes of enwik8, 21 million parameters, 2,000 steps",
     note="adaxw@clipped bounds each coordinate's update to [-1, 1]*lr, at b2*T = 1.",
 )
 
-GRIDS = {"gpt": GPT}
-NAMES = tuple(GRIDS)
-run = grid.runner(GRIDS)
+TITLE = "A transformer (adax data get enwik8), a GPU"
+STUDIES = (GPT,)

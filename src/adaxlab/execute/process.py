@@ -1,16 +1,18 @@
-"""One run, from its specification to its record.
+"""Runs in this process, one after the other; `run` is one run, from its specification to its record.
 
     spec = make(study="mine", task="digits", optimizer="adaxw", options={}, epochs=5, batch_size=64, seed=0)
     record = run(spec, "runs")
 
-A finished run is read, not repeated. Killed at any moment, it goes on from its last checkpoint when `run` is called
+A finished run is read, not repeated. Killed at any moment, it resumes from its last checkpoint when `run` is called
 again, and ends with the same bits (on CPU).
 """
 
 from __future__ import annotations
 
+import functools
 import sysconfig
 import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,25 @@ import torch
 
 from adaxlab import environment, optimizers, randomness, signals
 from adaxlab import task as tasks
-from adaxlab.errors import LabError, RunError
+from adaxlab.errors import Busy, Interrupted, LabError, RunError
 from adaxlab.loop import Loop, OnProgress
 from adaxlab.settings import Settings, choose_device
 from adaxlab.store import RunFolder, RunRecord
 
-__all__ = ["OnProgress", "Settings", "run"]
+__all__ = ["OnProgress", "Settings", "execute", "run"]
+
+
+def execute(
+    specs: Sequence[dict[str, Any]], root: Path, settings: Settings, watcher: Any, stop: signals.Stop
+) -> Iterator[RunRecord]:
+    """The runs in their order; one that another process holds is left out."""
+    for spec in specs:
+        if stop.signum:
+            raise Interrupted("stopped between two runs", stop.signum)
+        try:
+            yield run(spec, root, settings, functools.partial(watcher.running, spec), stop)
+        except Busy:
+            continue
 
 
 def run(
@@ -40,7 +55,7 @@ def run(
     """
     settings = settings or Settings()
     folder = RunFolder(root, spec)
-    if folder.finished():
+    if folder.finished() or folder.borrow():
         return folder.record()
     if stop is None:
         with signals.listening() as stop:

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adaxlab.grid import Grid, Row
+from adaxlab.data import resnet50
+from adaxlab.study import Row, Study, Tuning
 
 STEPS = 500
 """Steps of a quarter; an evaluation follows each of the four."""
@@ -52,39 +53,49 @@ RATES = {
 
 def _row(name: str, tuned: bool) -> Row:
     rates = RATES[name] if tuned else ()
-    return Row(name, OPTIONS[name], rates=rates, b2_steps=PAPER_B2_STEPS if name == ADAXW else None)
+    b2_steps = PAPER_B2_STEPS if name == ADAXW else None
+    return Row(name, options=OPTIONS[name], rates=rates, b2_steps=b2_steps, paper=PAPER.get(name))
 
 
-def _grid(name: str, rows: tuple[Row, ...], **rest: Any) -> Grid:
-    return Grid(
-        name=f"voc-{name}",
+def _study(name: str, rows: tuple[Row, ...], **rest: Any) -> Study:
+    return Study(
+        name=f"voc/{name}",
         task="voc",
         rows=rows,
         baseline=SGDM,
         epochs=4,
+        batch_size=10,
         seeds=3,
-        task_options={"layout": "camvid", "backbone": "resnet50", "steps": STEPS},
+        task_options={
+            "layout": "camvid",
+            "backbone": "resnet50",
+            "steps": STEPS,
+            "weights": resnet50.FOLDER,
+        },
         schedule={"name": "poly", "power": 0.9},
+        where="table 3 *",
+        stand_in="PASCAL VOC2012",
         **rest,
     )
 
 
-STUDIES = {
-    "camvid": _grid(
+TITLE = "CamVid (adax data get camvid, resnet50-weights), a GPU"
+STUDIES = (
+    _study(
         "camvid",
         tuple(_row(name, False) for name in OPTIONS),
-        tune=0,
+        asks="segmentation at the paper's settings",
         title="CamVid at the paper's settings, a stand-in for PASCAL VOC2012",
         note="T = 2,000; b2*T = 2 for AdaX-W, as in the paper, and 0.2 in the row with b2 = 1e-4. At the "
         "paper's 1e-6 AdamW and AMSGrad(W) have not trained as far as the others (training loss); `voc/tuning` gives "
         "each method its own lr.",
     ),
-    "tuning": _grid(
+    _study(
         "tuning",
         tuple(_row(name, True) for name in RATES),
-        tune=5,
+        tuning=Tuning(5),
+        asks="five learning rates for each method",
         title="CamVid with five learning rates each, a stand-in for PASCAL VOC2012",
         note="T = 2,000; b2*T = 2 for AdaX-W.",
     ),
-}
-NAMES = tuple(f"voc/{name}" for name in STUDIES)
+)

@@ -29,7 +29,7 @@ def walk(start: float, trials: int) -> Generator[float, Score, float]:
     ...         lr = search.send((-abs(math.log10(lr / 0.04)), 0.0))     # the best is near 0.04
     ... except StopIteration as end:
     ...     tried, end.value
-    ([0.001, 0.01, 0.0001, 0.1, 0.0316], 0.0316)
+    ([0.001, 0.01, 0.1, 1.0, 0.0316], 0.0316)
     """
     scores: dict[float, Score] = {}
     place = 0.0
@@ -74,3 +74,12 @@ def score(done: Iterable[Mapping[str, Any]]) -> Score:
     sign = 1 if ends[0]["higher_is_better"] else -1
     n = len(ends)
     return sign * math.fsum(e["metric"] for e in ends) / n, -math.fsum(e["valid_loss"] for e in ends) / n
+
+
+def best(rates: Iterable[float], scores: Iterable[Score]) -> float:
+    """The learning rate with the highest score; of equals the first.
+
+    >>> best([1e-3, 1e-2], [(0.8, 0.0), (0.9, 0.0)])
+    0.01
+    """
+    return max(zip(rates, scores, strict=True), key=lambda pair: pair[1])[0]

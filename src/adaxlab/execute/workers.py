@@ -29,7 +29,7 @@ def helpers(study: Study, root: Path | str, settings: Settings, jobs: int) -> It
     try:
         for number in range(1, jobs):
             process = subprocess.Popen(
-                [sys.executable, "-m", "adaxlab.jobs", str(number)],
+                [sys.executable, "-m", "adaxlab.execute.workers", str(number)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -2,33 +2,31 @@
 
     adax compare digits --on ray,address=10.0.0.1:6379,cpus=2
 
-The plans are `compare`'s own (tuning waits for its trials, seeds go out together); a run is carried out on some node
-and comes back as its record. A node or worker that dies costs its runs their time: Ray starts them again, from their
-last checkpoint where the store is on a file system that every node sees (`shared=true`), else from the beginning.
-Either way the record is that of an undisturbed run.
+A run is carried out on some node and comes back as its record. A node or worker that dies costs its runs their time:
+Ray starts them again, from their last checkpoint where the store is on a file system that every node sees (`shared=true`),
+else from the beginning. Either way the record is that of an undisturbed run.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import adaxopt
-from adaxlab import compare as comparing
-from adaxlab import options, train
+from adaxlab import options
 from adaxlab import task as tasks
 from adaxlab.errors import Interrupted, LabError, RunError, unknown
+from adaxlab.execute import process
 from adaxlab.settings import Settings
-from adaxlab.signals import listening
+from adaxlab.signals import Stop
 from adaxlab.spec import digest
 from adaxlab.store import RunFolder, RunRecord
-from adaxlab.study import Study
 from adaxopt.extras import need
 
 
@@ -84,90 +82,59 @@ def carry_out(
         }
     try:
         with TemporaryDirectory(prefix="adax-") as own:
-            record = train.run(spec, root or own, Settings(**settings))
+            record = process.run(spec, root or own, Settings(**settings))
     except LabError as error:
         return {"error": str(error)}
     node = ray.get_runtime_context().get_node_id()
     return {"env": {**record.env, "node": node}, "metrics": record.metrics, "done": record.done}
 
 
-@dataclass
-class Flight:
-    """A plan, the runs that it waits for, and those that are back."""
+class Executor:
+    """The runs of a study as tasks of the cluster. What is in flight stays there between two calls."""
 
-    plan: comparing.Plan
-    specs: list[dict[str, Any]]
-    got: dict[int, RunRecord] = field(default_factory=dict)
-
-    def missing(self) -> list[int]:
-        return [i for i in range(len(self.specs)) if i not in self.got]
-
-    def next(self) -> bool:
-        """Hand the records to the plan and take its next runs; False at its end."""
-        try:
-            self.specs, self.got = self.plan.send([self.got[i] for i in range(len(self.specs))]), {}
-        except StopIteration:
-            return False
-        return True
-
-
-def compare(
-    study: Study,
-    root: Path | str,
-    settings: Settings,
-    cluster: Cluster,
-    watcher: comparing.Watcher | None = None,
-) -> comparing.Comparison:
-    """Run what is missing of the study on the cluster and summarise it, as `adaxlab.compare.compare` does here."""
-    study = study.complete()
-    watcher = watcher or comparing.Silent()
-    study.write(root)
-    watcher.start(study, len(study.optimizers) * (study.tune * study.tune_seeds + study.seeds))
-    records: list[RunRecord] = []
-    with listening() as stop, _connected(cluster) as ray:
-        remote = ray.remote(carry_out).options(
+    def __init__(self, ray: Any, cluster: Cluster) -> None:
+        self.ray, self.cluster = ray, cluster
+        self.remote = ray.remote(carry_out).options(
             num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=cluster.retries, name="adax run"
         )
-        place = str(Path(root).resolve()) if cluster.shared else None
-        flying: dict[Any, tuple[Flight, int]] = {}
+        self.flying: dict[Any, dict[str, Any]] = {}
 
-        def back(flight: Flight, i: int, record: RunRecord) -> None:
-            flight.got[i] = record
-            records.append(record)
-            watcher.finished(record)
+    def __call__(
+        self, specs: Sequence[dict[str, Any]], root: Path, settings: Settings, watcher: Any, stop: Stop
+    ) -> Iterator[RunRecord]:
+        """Submit what is not in the store and not in flight, and yield the records as they come back."""
+        place = str(root.resolve()) if self.cluster.shared else None
+        for spec in specs:
+            folder = RunFolder(root, spec)
+            if folder.finished() or folder.borrow():
+                yield folder.record()
+            elif spec not in self.flying.values():
+                task = self.remote.remote(spec, asdict(settings), place, adaxopt.__version__)
+                self.flying[task] = spec
+        while self.flying:
+            ready, _ = self.ray.wait(list(self.flying), timeout=0.2)
+            if stop.signum:
+                raise Interrupted("stopped; finished runs are in the store", stop.signum)
+            for task in ready:
+                spec = self.flying.pop(task)
+                yield _kept(root, spec, _result(self.ray, task, spec, self.cluster))
 
-        def send(flight: Flight) -> None:
-            """Submit what the flight waits for; what the store has already is not run again."""
-            while True:
-                for i in flight.missing():
-                    folder = RunFolder(root, flight.specs[i])
-                    if folder.finished():
-                        back(flight, i, folder.record())
-                    else:
-                        task = remote.remote(flight.specs[i], asdict(settings), place, adaxopt.__version__)
-                        flying[task] = (flight, i)
-                if flight.missing() or not flight.next():
-                    return
+    def cancel(self) -> None:
+        """Stop what is in flight."""
+        for task in self.flying:
+            self.ray.cancel(task, force=True)
+        self.flying.clear()
 
+
+@contextmanager
+def executor(cluster: Cluster) -> Iterator[Executor]:
+    """An executor on the cluster; what is in flight when the block ends is cancelled."""
+    with _connected(cluster) as ray:
+        made = Executor(ray, cluster)
         try:
-            for optimizer in study.optimizers:
-                plan = comparing.plan(study, optimizer)
-                send(Flight(plan, next(plan)))
-            while flying:
-                ready, _ = ray.wait(list(flying), timeout=0.2)
-                if stop.signum:
-                    raise Interrupted("stopped; finished runs are in the store", stop.signum)
-                for task in ready:
-                    flight, i = flying.pop(task)
-                    back(
-                        flight, i, _kept(root, flight.specs[i], _result(ray, task, flight.specs[i], cluster))
-                    )
-                    if not flight.missing() and flight.next():
-                        send(flight)
+            yield made
         finally:
-            for task in flying:
-                ray.cancel(task, force=True)
-    return comparing.summarise(study, records)
+            made.cancel()
 
 
 def _result(ray: Any, task: Any, spec: Mapping[str, Any], cluster: Cluster) -> dict[str, Any]:
@@ -189,21 +156,11 @@ def _result(ray: Any, task: Any, spec: Mapping[str, Any], cluster: Cluster) -> d
     return result
 
 
-def _kept(root: Path | str, spec: dict[str, Any], result: Mapping[str, Any]) -> RunRecord:
+def _kept(root: Path, spec: dict[str, Any], result: Mapping[str, Any]) -> RunRecord:
     """The run in the store of this machine (where a shared store has it already, as it stands)."""
     folder = RunFolder(root, spec)
     if not folder.finished():
-        with folder.lock():
-            folder.checkpoint.unlink(missing_ok=True)
-            folder.begin(dict(result["env"]))
-            lines = folder.metrics(0)
-            try:
-                for row in result["metrics"]:
-                    lines.add(row)
-                lines.sync()
-            finally:
-                lines.close()
-            folder.finish(dict(result["done"]))
+        folder.put(dict(result["env"]), result["metrics"], dict(result["done"]))
     return folder.record()
 
 

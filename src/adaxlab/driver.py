@@ -1,0 +1,208 @@
+"""Carry out a study: ask which runs are missing, have an executor make them, choose learning rates, ask again.
+
+    study -> specifications that can be run now -> executor -> records -> the next specifications -> ... -> records
+
+Work is shared through the store: a run that another process holds is left to it and looked at again later, so the same
+command in two terminals (or `--jobs`) divides the work and ends with the same result. Interrupted at any moment, the
+same call resumes.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from adaxlab import search
+from adaxlab.errors import Interrupted, LabError, unknown
+from adaxlab.execute import process
+from adaxlab.settings import Settings
+from adaxlab.signals import Stop, listening
+from adaxlab.store import RunRecord
+from adaxlab.study import Row, Study
+
+Spec = dict[str, Any]
+Plan = Generator[list[Spec], list[RunRecord], None]
+
+
+class Watcher(Protocol):
+    """Who is told how the work goes (see adaxlab.progress)."""
+
+    def start(self, study: Study, runs: int) -> None: ...
+
+    def running(self, spec: Mapping[str, Any], step: int, total: int, metric: float | None) -> None: ...
+
+    def finished(self, record: RunRecord) -> None: ...
+
+
+class Silent:
+    """Tells nobody."""
+
+    def start(self, study: Study, runs: int) -> None: ...
+
+    def running(self, spec: Mapping[str, Any], step: int, total: int, metric: float | None) -> None: ...
+
+    def finished(self, record: RunRecord) -> None: ...
+
+
+Executor = Callable[[Sequence[Spec], Path, Settings, Watcher, Stop], Iterator[RunRecord]]
+"""Yields the records of the runs as they end; runs that another process holds are left out."""
+
+
+def plan(study: Study, row: Row, chosen: float | None = None) -> Plan:
+    """Yield the runs that can be made now, take their records, until the row is complete.
+
+    `chosen` is the learning rate that another study chose for this row.
+    """
+    lr = row.lr() if chosen is None else chosen
+    if study.tuning and row.rates:
+        trials = [study.trials(row, rate, number) for number, rate in enumerate(row.rates)]
+        records = yield [spec for trial in trials for spec in trial]
+        n = study.tuning.seeds
+        scores = [_score(records[i : i + n]) for i in range(0, len(records), n)]
+        lr = search.best(row.rates, scores)
+    elif study.tuning:
+        walk = search.walk(lr, study.tuning.trials)
+        lr = next(walk)
+        for number in range(study.tuning.trials):
+            records = yield study.trials(row, lr, number)
+            try:
+                lr = walk.send(_score(records))
+            except StopIteration as end:
+                lr = end.value
+    if study.seeds:
+        yield study.finals(row, lr)
+
+
+def _score(records: Sequence[RunRecord]) -> search.Score:
+    return search.score([r.done for r in records if r.done])
+
+
+def rates_of(study: Study, records: Sequence[RunRecord]) -> dict[str, float]:
+    """Each row's best learning rate among the tuning runs of `records`: what a study that follows takes over."""
+    found: dict[str, float] = {}
+    for row in study.rows:
+        trials: dict[float, list[RunRecord]] = {}
+        for r in records:
+            if r.row == row.name and r.spec["purpose"] == "tune" and r.done:
+                trials.setdefault(r.spec["options"]["lr"], []).append(r)
+        missing = [lr for lr in row.rates if lr not in trials]
+        if missing or not trials:
+            at = f" at lr {', '.join(f'{lr:g}' for lr in missing)}" if missing else ""
+            raise LabError(
+                f"study {study.name}: {row.name} was not tuned{at}; run `adax reproduce {study.name}` first"
+            )
+        found[row.name] = search.best(trials, map(_score, trials.values()))
+    return found
+
+
+def carry_out(
+    study: Study,
+    root: Path | str = "runs",
+    settings: Settings | None = None,
+    watcher: Watcher | None = None,
+    stop: Stop | None = None,
+    *,
+    execute: Executor | None = None,
+    rates: Mapping[str, float] | None = None,
+    seconds: float = 0.0,
+    first: int = 0,
+) -> list[RunRecord] | None:
+    """All runs of the study, those that were missing made now; None when `seconds` (0: no limit) were over before.
+
+    `rates` are the learning rates that the study takes from another one; `first` is the row to begin with.
+    """
+    if stop is None:
+        with listening() as stop, _deadline(stop, seconds) as over:
+            try:
+                return carry_out(
+                    study, root, settings, watcher, stop, execute=execute, rates=rates, first=first
+                )
+            except Interrupted:
+                if over.is_set():
+                    return None
+                raise
+    watcher = watcher or Silent()
+    study.write(root)
+    watcher.start(study, study.runs())
+    shift = first % len(study.rows)
+    rows = study.rows[shift:] + study.rows[:shift]
+    plans = [plan(study, row, (rates or {}).get(row.name)) for row in rows]
+    with warnings.catch_warnings():
+        if any(row.b2_steps is not None for row in study.rows):
+            warnings.filterwarnings(
+                "ignore", message="betas"
+            )  # b2*T was chosen, so a short run has a large b2
+        return _drain(
+            plans, Path(root), settings or Settings(), watcher, stop, execute or executor(study.executor)
+        )
+
+
+def executor(name: str) -> Executor:
+    """The executor of that name."""
+    known: dict[str, Executor] = {"process": process.execute}
+    if name not in known:
+        raise unknown("executor", name, known)
+    return known[name]
+
+
+def _drain(
+    plans: Sequence[Plan], root: Path, settings: Settings, watcher: Watcher, stop: Stop, execute: Executor
+) -> list[RunRecord]:
+    """Carry all plans to their end: the first runs of every plan before the second ones, so that a study that is cut
+    short is balanced over its rows."""
+    everything: list[RunRecord] = []
+    specs = {i: next(each) for i, each in enumerate(plans)}
+    got: dict[int, dict[int, RunRecord]] = {i: {} for i in specs}
+    while specs:
+        queue = sorted((j, i) for i, asked in specs.items() for j in range(len(asked)) if j not in got[i])
+        moved = False
+        work = execute([specs[i][j] for j, i in queue], root, settings, watcher, stop)
+        for record in work:
+            moved = True
+            for j, i in queue:
+                if j not in got[i] and specs[i][j] == record.spec:
+                    got[i][j] = record
+                    watcher.finished(record)
+            if stop.signum:
+                raise Interrupted("stopped between two runs", stop.signum)
+            through = [i for i in specs if len(got[i]) == len(specs[i])]
+            for i in through:
+                records = [got[i][j] for j in range(len(specs[i]))]
+                everything += records
+                try:
+                    specs[i], got[i] = plans[i].send(records), {}
+                except StopIteration:
+                    del specs[i], got[i]
+            if through:
+                break  # ask again: there may be new runs that come first
+        if specs and not moved:
+            if stop.signum:
+                raise Interrupted("stopped between two runs", stop.signum)
+            time.sleep(0.2)
+    return everything
+
+
+@contextmanager
+def _deadline(stop: Stop, seconds: float) -> Iterator[threading.Event]:
+    """Ask the runs to stop when the time is up, as a signal does; the event tells the two apart."""
+    over = threading.Event()
+
+    def ring() -> None:
+        over.set()
+        stop.signum = signal.SIGTERM
+
+    clock = threading.Timer(seconds, ring) if seconds else None
+    if clock:
+        clock.daemon = True
+        clock.start()
+    try:
+        yield over
+    finally:
+        if clock:
+            clock.cancel()

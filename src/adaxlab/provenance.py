@@ -1,0 +1,55 @@
+"""Where the runs of a study were made, in words for pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from adaxlab import spec, store
+from adaxlab.store import RunRecord
+from adaxlab.study import Study
+
+UNFINISHED = "unfinished"
+"""The folder of records/ for runs of studies that are not complete."""
+
+
+def made_at(runs: Iterable[RunRecord]) -> str:
+    """Devices and versions, with the number of runs: '6 runs on NVIDIA H200, torch 2.11'."""
+    counts: dict[str, int] = {}
+    for run in sorted(runs, key=_place):
+        versions, hardware = run.env.get("versions", {}), run.env.get("hardware", {})
+        where = f"{hardware.get('device')}, torch {versions.get('torch')}"
+        counts[where] = counts.get(where, 0) + 1
+    return "; ".join(f"{count} runs on {where}" for where, count in counts.items())
+
+
+def _place(run: RunRecord) -> str:
+    versions, hardware = run.env.get("versions", {}), run.env.get("hardware", {})
+    return spec.canonical([run.env.get("commit"), hardware.get("device"), versions.get("torch")])
+
+
+def not_complete(study: Study, root: Path) -> str:
+    """What a page says of a study without a record; runs that ended meanwhile lie in records/unfinished/."""
+    name = f"records/{UNFINISHED}/{spec.folder(study.name)}.jsonl"
+    if not (root / name).is_file():
+        return f"*Not run yet (`adax reproduce {study.name}`).*"
+    ended = sum(_fits(study, run) for run in store.read_export(root / name))
+    return (
+        f"*Not complete: {ended} of {study.runs()} runs have ended ([they](../{name})); nothing is said before all "
+        "have.*"
+    )
+
+
+def _fits(study: Study, run: RunRecord) -> bool:
+    """Whether the study as it is now asks for such a run, as far as can be told without its data."""
+    given = run.spec
+    row = next((row for row in study.rows if row.name == run.row), None)
+    seeds = range(study.first_seed, study.first_seed + study.seeds)
+    if row is None or (given["purpose"] == "final" and given["seed"] not in seeds):
+        return False
+    wanted = json.loads(spec.canonical(spec.without_places(study.options_of(row))))
+    return (
+        given["epochs"] == study.length(given["purpose"])
+        and spec.without_places(given["task_options"]) == wanted
+    )

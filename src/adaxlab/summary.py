@@ -1,0 +1,158 @@
+"""What the runs of a study came to: one result per row, from the records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from adaxlab import stats
+from adaxlab.store import RunRecord
+from adaxlab.study import Row, Study
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """One row of the table: its trials, its final runs, and the verdict on "better than the baseline"."""
+
+    name: str
+    options: Mapping[str, Any] | None
+    """As in the final runs; None before any has ended."""
+    lr: float
+    trials: Mapping[float, float | None]
+    """The score of every learning rate tried, smallest first; None where the run diverged."""
+    values: Mapping[int, float | None]
+    """The final metric of every seed; None where the run diverged."""
+    estimate: stats.Estimate | None
+    verdict: stats.Verdict | None
+    train_loss: float | None
+    seconds: float
+    step_ms: float
+    steps_to: tuple[float | None, ...] = ()
+    """For each seed, the step at which the study's target was reached."""
+    runs: tuple[RunRecord, ...] = field(default=(), repr=False)
+
+    @property
+    def n(self) -> int:
+        """Runs that ended, diverged ones included."""
+        return len(self.values)
+
+    @property
+    def diverged(self) -> int:
+        return sum(value is None for value in self.values.values())
+
+    @property
+    def edge(self) -> bool:
+        """Whether the best lr is the smallest or the largest that was tried: tuning did not enclose the best."""
+        tried = list(self.trials)
+        return len(tried) > 1 and self.options is not None and self.lr in (tried[0], tried[-1])
+
+    def largest_lr(self, broken: float) -> float | None:
+        """The largest lr tried whose run is not broken: it ended at most `broken` above the best of the row."""
+        return largest_lr(self.trials, broken)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a study came to; `records` are its runs, tuning included."""
+
+    study: Study
+    records: list[RunRecord]
+    rows: list[RowResult]
+    metric_name: str
+    higher_is_better: bool
+
+    def row(self, name: str) -> RowResult:
+        return next(row for row in self.rows if row.name == name)
+
+
+def steps_to(metrics: Iterable[Mapping[str, Any]], target: float) -> float | None:
+    """The step at which the measured loss first is at or below `target`, by a line between two evaluations.
+
+    >>> steps_to([{"step": 100, "metric": 3.0}, {"step": 200, "metric": 1.0}], 1.5)
+    175.0
+    """
+    before: Mapping[str, Any] | None = None
+    for line in metrics:
+        if line["metric"] <= target:
+            if before is None:
+                return float(line["step"])
+            share = (before["metric"] - target) / (before["metric"] - line["metric"])
+            return float(before["step"] + share * (line["step"] - before["step"]))
+        before = line
+    return None
+
+
+def largest_lr(trials: Mapping[float, float | None], broken: float) -> float | None:
+    """The largest lr whose run is not broken: it ended at most `broken` above the best of the row.
+
+    >>> largest_lr({1e-3: 1.10, 2e-3: 1.05, 4e-3: 1.21, 8e-3: 2.9, 1.6e-2: None}, 0.25)
+    0.004
+    """
+    ended = [value for value in trials.values() if value is not None]
+    if not ended:
+        return None
+    return max(lr for lr, value in trials.items() if value is not None and value <= min(ended) + broken)
+
+
+def summarise(study: Study, records: Iterable[RunRecord]) -> Comparison:
+    """The results of a study from its records; those of rows or seeds that it does not ask for are left out."""
+    records = list(records)
+    ended = [r for r in records if r.done]
+    name = ended[0].done["metric_name"] if ended else ""  # type: ignore[index]
+    higher = ended[0].done["higher_is_better"] if ended else True  # type: ignore[index]
+    seeds = range(study.first_seed, study.first_seed + study.seeds)
+    finals: dict[str, dict[int, RunRecord]] = {row.name: {} for row in study.rows}
+    tried: dict[str, dict[float, list[RunRecord]]] = {row.name: {} for row in study.rows}
+    for r in ended:
+        row, seed = r.row, r.spec["seed"]
+        if row in finals and r.spec["purpose"] == "final" and seed in seeds:
+            finals[row][seed] = r
+        elif row in tried and r.spec["purpose"] == "tune":
+            tried[row].setdefault(r.spec["options"]["lr"], []).append(r)
+    values = {row: {seed: _metric(r) for seed, r in sorted(runs.items())} for row, runs in finals.items()}
+    rows = [_result(study, row, finals[row.name], tried[row.name], values, higher) for row in study.rows]
+    return Comparison(study, records, rows, name, higher)
+
+
+def _metric(record: RunRecord) -> float | None:
+    assert record.done is not None
+    return record.done["metric"] if record.done["status"] == "finished" else None
+
+
+def _result(
+    study: Study,
+    row: Row,
+    finals: Mapping[int, RunRecord],
+    tried: Mapping[float, list[RunRecord]],
+    values: Mapping[str, Mapping[int, float | None]],
+    higher: bool,
+) -> RowResult:
+    runs = [finals[seed] for seed in sorted(finals)]
+    done = [r.done for r in runs if r.done]
+    ended = [value for value in values[row.name].values() if value is not None]
+    losses = [d["train_loss"] for d in done if d.get("train_loss") is not None]
+    verdict = None
+    if study.baseline and row.name != study.baseline:
+        pairs = stats.paired(values[row.name], values[study.baseline], higher)
+        verdict = stats.verdict(pairs, study.rule, len(done) - len(ended))
+    options = runs[0].spec["options"] if runs else None
+    return RowResult(
+        name=row.name,
+        options=options,
+        lr=options["lr"] if options else row.lr(),
+        trials={lr: _mean([_metric(r) for r in tried[lr]]) for lr in sorted(tried)},
+        values=values[row.name],
+        estimate=stats.interval(ended, study.rule.confidence, study.rule.interval) if ended else None,
+        verdict=verdict,
+        train_loss=stats.mean(losses) if losses else None,
+        seconds=stats.mean([d["seconds"] for d in done]) if done else 0.0,
+        step_ms=1e3 * sum(d.get("step_seconds", 0.0) for d in done) / max(1, sum(d["steps"] for d in done)),
+        steps_to=tuple(steps_to(r.metrics, study.target) for r in runs) if study.target is not None else (),
+        runs=tuple(runs),
+    )
+
+
+def _mean(values: list[float | None]) -> float | None:
+    good = [value for value in values if value is not None]
+    return stats.mean(good) if len(good) == len(values) else None
