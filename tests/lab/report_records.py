@@ -62,10 +62,11 @@ def record(
         "higher_is_better": higher,
     }
     spec = {
-        "schema": 1,
+        "schema": 2,
         "study": study,
         "task": "digits",
         "task_options": {},
+        "row": optimizer,
         "optimizer": optimizer,
         "options": {"lr": lr, "weight_decay": 0.05, **dict(options)},
         "schedule": {"name": "cosine", "warmup": 0, "final": 0.0},
@@ -120,6 +121,7 @@ def cifar_line(row="adaxw", seed=0, optimizer="adaxw", lr=5e-3, final=92.0, stud
         "study": study,
         "row": row,
         "seed": seed,
+        "row": optimizer,
         "optimizer": optimizer,
         "options": {"lr": lr, **options},
         "recipe": {"model": "resnet20", "epochs": 3, "milestones": [1, 2], "gamma": 0.1, "batch": 128},

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from test_memories import run
 
 from adaxlab import best_lr
 from adaxlab.store import RunRecord, export
@@ -43,18 +44,21 @@ def test_one_row_a_task(tmp_path):
         for lr, score in scores.items()
     ]
     (tmp_path / "imagenet" / "tuning.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
-    rows = [
-        {"optimizer": "adam", "trials": [[1e-3, 5.0], [1e-2, 4.0], [1e-1, 6.0]]},
-        {"optimizer": "adax", "trials": [[1e-3, 4.5], [5e-3, 4.0], [1e-1, None]]},
+    trials = {"adam": {1e-3: 5.0, 1e-2: 4.0, 1e-1: 6.0}, "adax": {1e-3: 4.5, 5e-3: 4.0, 1e-1: None}}
+    trials["adax@b2T=3"] = {1e-3: 4.5, 5e-3: 4.0}
+    tuned = [
+        run("language/ptb", row, 0, end, "tune", lr)
+        for row, ends in trials.items()
+        for lr, end in ends.items()
     ]
-    (tmp_path / "language" / "ptb.json").write_text(json.dumps({"rows": rows}))
-    common = {"study": "t", "schema": 1, "task_options": {}}
+    export(tuned, tmp_path / "language" / "ptb.jsonl")
+    common = {"study": "voc/tuning", "schema": 2, "task_options": {}}
     runs = [
         RunRecord(
-            {**common, "optimizer": name, "options": {"lr": lr}, "purpose": purpose},
+            {**common, "row": name, "optimizer": name, "options": {"lr": lr}, "purpose": purpose},
             {},
             [],
-            {"schema": 1, "status": "finished" if iou else "diverged", "metric": iou},
+            {"schema": 2, "status": "finished" if iou else "diverged", "metric": iou},
             Path("t"),
         )
         for name, purpose, lr, iou in (
@@ -72,7 +76,7 @@ def test_one_row_a_task(tmp_path):
     assert "ResNet-18, b2·T = 0.78 | 2 and 3 | 0.01* | 0.015 | 1.5 |" in text
     assert "LSTM, b2·T = 35 | 3 each | 0.01 | 0.005 | 0.5 |" in text
     assert "ResNet-18, b2·T = 50 | 2 and 1 | 0.01* | 0.0001* | 0.01 |" in text
-    assert text.count("\n| [") == 4
+    assert text.count("\n| [") == 5
     assert text.endswith("at the edge of those tried.")
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab import cli, options, reproduce, store
+from adaxlab import cli, options, store
+from adaxlab.paper import catalogue
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 EXAMPLE = Path(__file__).parents[2] / "examples" / "two_spirals.py"
@@ -74,13 +75,13 @@ BAD = [
         "a=2: a was given before, as 1; give it once",
     ),
     (["compare", "digits", "--set", "adamw.lr=1", "adamw.lr=2"], "lr was given before, as 1; give it once"),
-    (["reproduce", "gpt", "--set", "seeds=two"], "--set seeds=two: must be a whole number"),
+    (["reproduce", "gpt", "--set", "layers=two"], "--task-option layers=two: must be a whole number"),
     (["reproduce", "imagenet/tiny", "--set", "seconds=soon"], "--set seconds=soon: must be a number"),
     (["reproduce", "imagenet/tiny", "--set", "graph=1"], "--set graph=1: must be true or false or none"),
-    (["reproduce", "voc/camvid", "--set", "seeds=1.5"], "--set seeds=1.5: must be a whole number"),
+    (["reproduce", "voc/camvid", "--set", "steps=1.5"], "--task-option steps=1.5: must be a whole number"),
     (["reproduce", "cifar10/table2", "--set", "data=2012"], "--set data=2012: must be a text"),
     (["reproduce", "language/late-wakers", "--set", "steps=35"], "steps=35: must be > 35, because b2*T = 35"),
-    (["reproduce", "gpt", "--set", "data=nowhere"], "nowhere: no such file or folder; name a file"),
+    (["reproduce", "gpt", "--data", "nowhere"], "nowhere: no such file or folder; name a file"),
     (["data", "get", "mnist"], "unknown data set 'mnist'; known are cifar10"),
 ]
 
@@ -227,12 +228,12 @@ class TestRuns:
 
         shutil.copytree(runs, tmp_path / "runs")
         victim = next((tmp_path / "runs").rglob("spec.json"))
-        victim.write_text(victim.read_text().replace('"schema": 1', '"schema": 2'))
+        victim.write_text(victim.read_text().replace('"schema": 2', '"schema": 1'))
         assert len(self.listed(capsys, str(tmp_path / "runs"))) == 3
         assert cli.main(["runs", "list", str(tmp_path / "runs")]) == 0
         err = capsys.readouterr().err
         assert str(victim.parent) in err
-        assert "schema 2" in err
+        assert "schema 1" in err
 
 
 def test_report_is_written(runs, tmp_path, capsys):
@@ -318,5 +319,5 @@ def test_reproduce_alone_lists_every_study_on_a_line(capsys, monkeypatch):
     assert cli.main(["reproduce"]) == 0
     said = capsys.readouterr().out
     listed = [line.split()[0] for line in said.splitlines() if line.startswith("  ")]
-    assert sorted(listed) == sorted(set(reproduce.STUDIES) - {"language"})  # a second name of language/ptb
+    assert sorted(listed) == sorted(catalogue.studies())
     assert all(len(line.rstrip()) <= 80 for line in said.splitlines())

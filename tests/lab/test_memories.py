@@ -7,11 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab import memories
+from adaxlab import memories, spec, store
+from adaxlab import records as committed
 from adaxlab.cifar.drive import records
 from adaxlab.voc import claims as segmentation
 
 RECORDS = Path(__file__).parents[2] / "records"
+
+
+def run(study, row, seed, metric, purpose="final", lr=1e-3):
+    """A run that ended so; None: it diverged."""
+    done = {"status": "finished" if metric is not None else "diverged", "metric": metric, "train_loss": 1.0}
+    done |= {"metric_name": "loss", "higher_is_better": False, "steps": 2, "seconds": 1.0, "schema": 2}
+    given = spec.make(
+        study=study, task="digits", row=row, optimizer="adax", options={"lr": lr}, epochs=1, batch_size=1, seed=seed,
+        purpose=purpose, trial=None,
+    )  # fmt: skip
+    given["task_options"] = {"row": row}  # another run than that of the other rows
+    return store.RunRecord(given, {}, [], done, Path())
 
 
 def put(root, name, text):
@@ -47,13 +60,12 @@ def test_two_memories_on_the_same_seeds(tmp_path, long, said):
 
 
 def test_of_losses_the_lower_is_better(tmp_path):
-    def row(name, *ends):
-        curves = {str(seed): [[1, 9.0, 9.0], [2, 8.0, end]] for seed, end in enumerate(ends)}
-        return {"optimizer": name, "curves": curves}
-
-    rows = [row("adax@b2T=3", 4.0, 4.1, 4.2), row("adax", 4.2, 4.31, 4.39, 5.0)]
-    rows[0]["curves"]["3"] = None  # diverged
-    put(tmp_path, "language/ptb.json", json.dumps({"rows": rows}))
+    runs = [
+        run("language/ptb", name, seed, end)
+        for name, ends in (("adax@b2T=3", (4.0, 4.1, 4.2)), ("adax", (4.2, 4.31, 4.39)))
+        for seed, end in enumerate(ends)
+    ]
+    store.export(runs, tmp_path / "records" / "language" / "ptb.jsonl")
     assert "| 3 | 35 | 3 | -0.200 (-0.225 to -0.175) nats | shorter |" in memories.table(tmp_path)
 
 
@@ -68,10 +80,12 @@ def b2_steps():
     for run in segmentation.records("camvid", RECORDS):
         if run.spec["optimizer"].startswith("adaxw"):
             yield run.spec["options"]["betas"][1] * run.metrics[-1]["step"]
-    for name in ("gpt/gpt", "language/ptb", "language/enwik8"):
-        for row in json.loads((RECORDS / f"{name}.json").read_text())["rows"]:
-            if row["optimizer"].startswith(("adaxw@b2T", "adax@b2T")) or row["optimizer"] == "adax":
-                yield row["options"]["betas"][1] * row["curves"]["0"][-1][0]
+    for name in ("gpt", "language/ptb", "language/enwik8"):
+        for r in committed.load(RECORDS, name):
+            if r.spec["purpose"] == "final" and (
+                r.row.startswith(("adaxw@b2T", "adax@b2T")) or r.row == "adax"
+            ):
+                yield r.spec["options"]["betas"][1] * r.done["steps"]
 
 
 def test_the_products_are_those_of_the_runs():

@@ -354,26 +354,28 @@ def test_unfinished_and_bare_records(tmp_path):
 def test_the_command_on_the_page_makes_the_same_runs(tune):
     """Parsed by the real command line, it gives the specifications that the records hold."""
     tyro = pytest.importorskip("tyro")
-    from adaxlab import options
+    from adaxlab import compare, options
     from adaxlab.commands import Compare
-    from adaxlab.study import Study
+    from adaxlab.study import Study, Tuning
 
+    given = {"adaxw": {"weight_decay": 0.1, "betas": [0.8, 1e-3]}, "sgdm": {} if tune else {"lr": 0.05}}
     asked = Study(
         task="digits",
-        optimizers=("sgdm", "adaxw"),
+        rows=compare.rows(("sgdm", "adaxw"), given),
         seeds=2,
-        tune=tune,
+        tuning=Tuning(tune) if tune else None,
         name="s",
-        options={"adaxw": {"weight_decay": 0.1, "betas": [0.8, 1e-3]}, "sgdm": {} if tune else {"lr": 0.05}},
         epochs=7,
         batch_size=32,
         schedule={"name": "step", "milestones": [0.4, 0.9], "gamma": 0.2},
     ).complete()
-    best = {"lr": 0.0123} if tune else {}
-    specs = [asked.final(o, best, s) for o in asked.optimizers for s in range(2)]
-    specs += [
-        asked.trial(o, lr, i, 0) for o in asked.optimizers for i, lr in enumerate((0.1, 0.2, 0.3)[:tune])
-    ]
+
+    def finals(study):
+        return [s for row in study.rows for s in study.finals(row, 0.0123 if tune else row.lr())]
+
+    specs = finals(asked)
+    rates = (0.1, 0.2, 0.3)[:tune]
+    specs += [s for row in asked.rows for i, lr in enumerate(rates) for s in asked.trials(row, lr, i)]
     runs = [RunRecord(spec, {}, [], None, Path("x")) for spec in specs]
     [line] = command.commands(series.studies(runs)[0])
     words = shlex.split(line)
@@ -381,18 +383,17 @@ def test_the_command_on_the_page_makes_the_same_runs(tune):
     parsed = tyro.cli(Compare, args=words[2:])
     again = Study(
         task=parsed.task,
-        optimizers=parsed.optimizers,
+        rows=compare.rows(parsed.optimizers, options.per_optimizer(parsed.set)),
         seeds=parsed.seeds,
-        tune=parsed.tune,
+        tuning=Tuning(parsed.tune) if parsed.tune else None,
         name="s",
         task_options=options.pairs(parsed.task_option),
-        options=options.per_optimizer(parsed.set),
         epochs=parsed.epochs,
         batch_size=parsed.batch_size,
         schedule=options.schedule(parsed.schedule),
     ).complete()
-    assert [again.final(o, best, s) for o in again.optimizers for s in range(2)] == specs[:4]
-    assert (again.seeds, again.tune) == (2, tune)
+    assert finals(again) == specs[:4]
+    assert (again.seeds, again.tuning) == (2, asked.tuning)
 
 
 def test_variants_have_a_command_each():

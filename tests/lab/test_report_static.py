@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import xml.etree.ElementTree as xml
 from pathlib import Path
@@ -17,6 +16,7 @@ from report_records import LEVELS, own_figure, study
 
 from adaxlab import store
 from adaxlab.errors import LabError
+from adaxlab.paper import catalogue
 from adaxlab.report import (
     figures,
     palette,
@@ -25,7 +25,9 @@ from adaxlab.report import (
 )
 from adaxlab.report.names import TITLES, titles
 from adaxlab.report.page import render
+from adaxlab.stats import Rule
 from adaxlab.store import RunRecord
+from adaxlab.study import Row, Study
 
 
 def test_static_pictures(tmp_path):
@@ -69,7 +71,7 @@ def test_pictures_of_the_documentation_are_a_function_of_the_records(tmp_path, c
     records.mkdir()
     named = [RunRecord({**r.spec, "study": "gpt"}, r.env, r.metrics, r.done, r.path) for r in study(seeds=2)]
     store.export(named, records / "gpt.jsonl")
-    other = [RunRecord({**r.spec, "study": "voc-camvid"}, r.env, r.metrics, r.done, r.path) for r in named]
+    other = [RunRecord({**r.spec, "study": "voc/camvid"}, r.env, r.metrics, r.done, r.path) for r in named]
     store.export(other, records / "unfinished" / "voc-camvid.jsonl")
     (records / "other.jsonl").write_text("{}\n")
     given = ["--records", str(records), "--out", str(images)]
@@ -88,13 +90,15 @@ def test_pictures_of_the_documentation_are_a_function_of_the_records(tmp_path, c
     assert "no such folder" in capsys.readouterr().err
 
 
-def test_a_picture_compares_with_what_its_record_does(tmp_path):
+def test_a_picture_compares_with_what_its_study_does(tmp_path, monkeypatch):
     named = [RunRecord({**r.spec, "study": "gpt"}, r.env, r.metrics, r.done, r.path) for r in study(seeds=3)]
     labels = {r.spec["optimizer"] for r in named}
     store.export(named, tmp_path / "gpt.jsonl")
     for baseline in labels:
-        rule = {"confidence": 0.8, "margin": 0.0, "interval": "t", "least": 3, "correct_for": 1}
-        (tmp_path / "gpt.json").write_text(json.dumps({"grid": {"baseline": baseline, "rule": rule}}))
+        asked = Study(
+            "gpt", (Row(baseline), Row("rmsprop")), "gpt", baseline=baseline, rule=Rule(confidence=0.8)
+        )
+        monkeypatch.setattr(catalogue, "studies", lambda asked=asked: {"gpt": asked})
         assert figures.main(["--records", str(tmp_path), "--out", str(tmp_path / "images")]) == 0
         drawn = (tmp_path / "images" / "gpt-difference.svg").read_text()
         assert f"Compared with {titles([baseline])[baseline]} on the same seeds" in drawn

@@ -3,8 +3,8 @@
     adax compare digits --on ray,address=10.0.0.1:6379,cpus=2
 
 A run is carried out on some node and comes back as its record. A node or worker that dies costs its runs their time:
-Ray starts them again, from their last checkpoint where the store is on a file system that every node sees (`shared=true`),
-else from the beginning. Either way the record is that of an undisturbed run.
+Ray starts them again, from their last checkpoint where the store is on a file system that every node sees
+(`shared=true`), else from the beginning. Either way the record is that of an undisturbed run.
 """
 
 from __future__ import annotations

@@ -79,9 +79,9 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
 def _judged(runs: Sequence[RunRecord]) -> tuple[str | None, stats.Rule | None]:
     """What the study compares with and by which rule: AdaX-W where it takes part, else the study's baseline."""
     study = catalogue.studies().get(runs[0].spec["study"])
-    if not isinstance(study, Study) or OWN in [row.name for row in study.rows]:
+    if not isinstance(study, Study):
         return OWN, None
-    return study.baseline, study.rule
+    return OWN if OWN in [row.name for row in study.rows] else study.baseline, study.rule
 
 
 def _trace(file: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:
