@@ -128,19 +128,19 @@ def carry_out(
                     return None
                 raise
     watcher = watcher or Silent()
-    study.write(root)
-    watcher.start(study, study.runs())
     shift = first % len(study.rows)
     rows = study.rows[shift:] + study.rows[:shift]
     plans = [plan(study, row, (rates or {}).get(row.name)) for row in rows]
+    asked = [next(each) for each in plans]  # what is wrong with the data is said before anything is written
+    study.write(root)
+    watcher.start(study, study.runs())
     with warnings.catch_warnings():
         if any(row.b2_steps is not None for row in study.rows):
             warnings.filterwarnings(
                 "ignore", message="betas"
             )  # b2*T was chosen, so a short run has a large b2
-        return _drain(
-            plans, Path(root), settings or Settings(), watcher, stop, execute or executor(study.executor)
-        )
+        how = settings or Settings()
+        return _drain(plans, asked, Path(root), how, watcher, stop, execute or executor(study.executor))
 
 
 def executor(name: str) -> Executor:
@@ -152,12 +152,18 @@ def executor(name: str) -> Executor:
 
 
 def _drain(
-    plans: Sequence[Plan], root: Path, settings: Settings, watcher: Watcher, stop: Stop, execute: Executor
+    plans: Sequence[Plan],
+    asked: Sequence[list[Spec]],
+    root: Path,
+    settings: Settings,
+    watcher: Watcher,
+    stop: Stop,
+    execute: Executor,
 ) -> list[RunRecord]:
     """Carry all plans to their end: the first runs of every plan before the second ones, so that a study that is cut
     short is balanced over its rows."""
     everything: list[RunRecord] = []
-    specs = {i: next(each) for i, each in enumerate(plans)}
+    specs = dict(enumerate(asked))
     got: dict[int, dict[int, RunRecord]] = {i: {} for i in specs}
     while specs:
         queue = sorted((j, i) for i, asked in specs.items() for j in range(len(asked)) if j not in got[i])

@@ -121,7 +121,6 @@ def cifar_line(row="adaxw", seed=0, optimizer="adaxw", lr=5e-3, final=92.0, stud
         "study": study,
         "row": row,
         "seed": seed,
-        "row": optimizer,
         "optimizer": optimizer,
         "options": {"lr": lr, **options},
         "recipe": {"model": "resnet20", "epochs": 3, "milestones": [1, 2], "gamma": 0.1, "batch": 128},
