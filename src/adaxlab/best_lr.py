@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from adaxlab import markdown
-from adaxlab import records as committed
-from adaxlab.cifar.claims import diverged
 from adaxlab.cifar.drive import records
 from adaxlab.imagenet.book import scores
-from adaxlab.imagenet.rules import failed
+from adaxlab.judge import runs_of
+from adaxlab.measures import MEASURES
 from adaxlab.paper import catalogue
 from adaxlab.paper.voc import ADAMW, ADAXW
+from adaxlab.records import failed, load
 from adaxlab.summary import summarise
-from adaxlab.voc import claims as segmentation
 
 Scores = Mapping[float, float | None]
 
@@ -73,17 +73,15 @@ def _cell(lr: float | None, edge: bool) -> str:
 def _all(root: Path) -> Iterator[Line]:
     yield from _small(root / "first_lr.json")
     yield from _pictures(
-        root / "cifar10" / "tuning.jsonl", "[CIFAR-10](cifar10.md#tuning), ResNet-20, b2 = 1e-4", diverged
+        root / "cifar10" / "tuning.jsonl", "[CIFAR-10](cifar10.md#tuning), ResNet-20, b2 = 1e-4"
     )
     yield from _pictures(
         root / "imagenet" / "tuning.jsonl",
         "[Tiny-ImageNet](imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike), ResNet-18, b2·T = 0.78",
-        failed,
     )
     yield from _pictures(
         root / "imagenet" / "tuning.jsonl",
         "[Tiny-ImageNet](imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike), ResNet-18, b2·T = 50",
-        failed,
         "adaxw-b2T50",
     )
     yield _segmentation(root)
@@ -109,10 +107,8 @@ def _small(path: Path) -> Iterator[Line]:
         )
 
 
-def _pictures(
-    path: Path, task: str, lost: Callable[[Mapping[str, Any]], bool], ours: str = "adaxw"
-) -> Iterator[Line]:
-    lines = records(path)
+def _pictures(path: Path, task: str, ours: str = "adaxw") -> Iterator[Line]:
+    lines, lost = records(path), partial(failed, family=path.parent.name)
     adam, adax = (
         {lr: None if score == -math.inf else score for lr, score in scores(lines, method, lost).items()}
         for method in ("adamw", ours)
@@ -121,15 +117,18 @@ def _pictures(
 
 
 def _segmentation(root: Path) -> Line:
-    runs = segmentation.records("tuning", root)
-    adam, adax = (segmentation.trials(runs, row) for row in (ADAMW, ADAXW))
+    runs, study = load(root, "voc/tuning"), "voc/tuning"
+    adam, adax = (
+        {run.spec["options"]["lr"]: MEASURES["IoU"].of(run) for run in runs_of(runs, study, row, "tune")}
+        for row in (ADAMW, ADAXW)
+    )
     return Line(
         "[CamVid](voc.md#with-equal-tuning-budgets-a-stand-in), ResNet-50, b2·T = 2", True, adam, adax
     )
 
 
 def _grid(root: Path, name: str, task: str, adam: str, adax: str) -> Iterator[Line]:
-    runs = committed.load(root, name)
+    runs = load(root, name)
     if runs:
         found = summarise(catalogue.study(name), runs)
         yield Line(task, False, found.row(adam).trials, found.row(adax).trials)

@@ -1,149 +1,90 @@
-"""What every part of the paper's experiments does with its claims: verdicts on intervals, and the committed file.
+"""Every claim of the experiments, judged from records: `adax claims`.
 
-A claim is judged by an interval and a rule that was written before the run:
+    verdicts("cifar10/table2", records)    the rows of one study's claims
+    judged(Path("records"))                the rows of all, by family: what records/claims/*.json hold
 
-    above m      the whole interval is above m: held; below m: not held
-    below m      the whole interval is below m: held; above m: not held
-    no-loss m    the whole interval is above -m: held; below -m: not held
-    within m     the whole interval is within +-m: held; outside: not held
-    ratio m      the whole interval is within 1 +- m: held; outside: not held
-
-and anything else is undecided.
+The claims of the theory are computed with its records (`theory/`) and share the row (`claim.row`).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from adaxlab import stats
+from adaxlab import claims_page, files
+from adaxlab.cifar import rules as cifar
+from adaxlab.claim import VERDICTS, Claim, not_run
+from adaxlab.claims_page import NOT_RUN
+from adaxlab.errors import unknown
+from adaxlab.imagenet import rules as imagenet
+from adaxlab.judge import judge, judge_files
+from adaxlab.language import rules as language
+from adaxlab.store import RunRecord
+from adaxlab.voc import rules as voc
 
 RECORDS = Path("records")
-OURS = "(ours)"
-"""What a claim has in the place of the paper's number when it is a comparison of ours."""
-LEAST = 3
-"""Fewer seeds decide nothing."""
+FAMILIES: dict[str, tuple[Claim, ...]] = {
+    "cifar10": cifar.CLAIMS,
+    "imagenet": imagenet.CLAIMS,
+    "language": language.CLAIMS,
+    "voc": voc.CLAIMS,
+}
 
 
-class Sentence(Protocol):
-    """What every part's claims have; `a` and `b` are rows of the study, b empty where a stands alone."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def a(self) -> str: ...
-    @property
-    def b(self) -> str: ...
-    @property
-    def note(self) -> str: ...
+def claims_of(study: str) -> list[Claim]:
+    """The claims that rest on a study (`cifar10/table2`), or on any study of a family (`cifar10`)."""
+    found = (claim for claims in FAMILIES.values() for claim in claims)
+    return [claim for claim in found if study in (claim.study, claim.study.partition("/")[0])]
 
 
-def notes(*parts: str) -> str:
-    """Those that say something, as one."""
-    return "; ".join(filter(None, parts))
+def verdicts(study: str, records: Iterable[RunRecord]) -> list[dict[str, Any]]:
+    """The claims of a study (or of a family), judged from run records."""
+    records = list(records)
+    return [judge(claim, records) for claim in claims_of(study)]
 
 
-def and_the_papers(note: str, at: str, paper: str) -> str:
-    """The note of a comparison of ours, with the paper's number at its own settings, where it has one.
-
-    >>> and_the_papers("b2*T = 50", "paper", "+2.95"), and_the_papers("", "paper", "no number in the text")
-    ('b2*T = 50; paper: +2.95', '')
-    """
-    return notes(note, "" if "no number" in paper else f"{at}: {paper}")
+def judged(root: Path = RECORDS) -> dict[str, list[dict[str, Any]]]:
+    """Every claim of the experiments by family, judged from the files under `root`."""
+    return {family: judge_files(claims, root) for family, claims in FAMILIES.items()}
 
 
-def not_run(claim: Sentence, id: str, section: str, study: str, rule: str, paper: str) -> dict[str, Any]:
-    """The claim as a row of records/claims/*.json, before anything is known."""
-    rows = f" (a: {claim.a}, b: {claim.b})" if claim.b else ""
-    return {
-        "id": id,
-        "section": section,
-        "claim": claim.text,
-        "paper": paper,
-        "ours": f"not run (study {study})",
-        "n": 0,
-        "rule": rule + rows,
-        "verdict": "undecided",
-        "note": claim.note,
-    }
+def rows_of(root: Path, study: str = "") -> list[dict[str, Any]]:
+    """The judged claims of all records under `root`, or of a study or family, the theory's among them."""
+    theory = {path.stem: files.read_json(path)["claims"] for path in sorted((root / "theory").glob("*.json"))}
+    if study in theory:
+        return theory[study]
+    if study:
+        if not claims_of(study):
+            known = sorted({claim.study for claims in FAMILIES.values() for claim in claims} | set(theory))
+            raise unknown("study with claims", study, known)
+        return judge_files(claims_of(study), root)
+    parts = [*theory.values(), *judged(root).values()]
+    return [row for part in parts for row in part]
 
 
-def outcome(rule: str, margin: float, low: float, high: float) -> str:
-    """The verdict on an interval.
-
-    >>> outcome("above", 0, 0.1, 2.0), outcome("no-loss", 0.5, -0.6, 0.2), outcome("within", 1, 1.5, 2.0)
-    ('held', 'undecided', 'not held')
-    """
-    inside, outside = {
-        "above": (low > margin, high < margin),
-        "below": (high < margin, low > margin),
-        "no-loss": (low > -margin, high < -margin),
-        "within": (low > -margin and high < margin, low > margin or high < -margin),
-        "ratio": (low > 1 - margin and high < 1 + margin, low > 1 + margin or high < 1 - margin),
-    }[rule]
-    return "held" if inside else "not held" if outside else "undecided"
-
-
-def without_pairs(
-    rule: str, margin: float, verdict: str, a: Sequence[float], b: Sequence[float], digits: int = 2
-) -> str:
-    """What to put beside a verdict on pairs where Welch's interval (`stats.unpaired`) would give another; else nothing.
-
-    >>> without_pairs("above", 0, "held", [1.0, 2.0, 3.0], [0.0, 1.0, 2.0])
-    '; without pairing by seed [-1.27, +3.27], which would be undecided'
-    """
-    low, high = stats.unpaired(a, b)
-    other = outcome(rule, margin, low, high)
-    if other == verdict:
-        return ""
-    return f"; without pairing by seed [{low:+.{digits}f}, {high:+.{digits}f}], which would be {other}"
-
-
-def in_rounds(margin: float, a: Sequence[float], b: Sequence[float]) -> dict[str, Any]:
-    """`ratio` on milliseconds of steps that were measured round by round, in turn; {} if one of them was not.
-
-    >>> in_rounds(0.05, [3.0, 3.0], [3.0, 3.0])
-    {'ours': '2 rounds, fewer than 3 decide nothing', 'n': 2}
-    """
-    if not a or not b:
-        return {}
-    pairs = list(zip(a, b, strict=False))  # of unequal lengths the rounds that both have
-    if len(pairs) < LEAST:
-        return {"ours": f"{len(pairs)} rounds, fewer than {LEAST} decide nothing", "n": len(pairs)}
-    left, right = (stats.mean([pair[i] for pair in pairs]) for i in (0, 1))
-    seen = stats.t_interval([x / y for x, y in pairs])
-    return {
-        "ours": f"mean {left:.2f} ms / {right:.2f} ms; a/b of a round {seen.mean:.3f} "
-        f"[{seen.low:.3f}, {seen.high:.3f}], rounds",
-        "n": seen.n,
-        "verdict": outcome("ratio", margin, seen.low, seen.high),
-    }
-
-
-def command(
-    name: str,
-    module: str,
-    judged: Callable[[Path], list[dict[str, Any]]],
-    arguments: list[str] | None = None,
-) -> int:
-    """`python -m MODULE [--check]`: write records/claims/NAME.json, or fail where it is not what the records give."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {module}", description=f"Judge the claims of {name} from the records."
+def show(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The verdicts as text, those of one kind together."""
+    groups: dict[str, list[str]] = {verdict: [] for verdict in (*VERDICTS.values(), NOT_RUN)}
+    for row in rows:
+        seen = f"{row['ours']} (n = {row['n']:,})" if row["n"] else row["ours"]
+        text = f"  {row['id']}: {row['claim']}\n      {seen}"
+        groups[NOT_RUN if not_run(row) else row["verdict"]].append(text)
+    return "\n".join(
+        f"{verdict}: {len(part)}\n" + "\n".join(part) for verdict, part in groups.items() if part
     )
-    parser.add_argument("--records", type=Path, default=RECORDS)
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args(arguments)
-    path = options.records / "claims" / f"{name}.json"
-    text = json.dumps(judged(options.records), indent=1) + "\n"
-    if options.check:
-        same = path.is_file() and path.read_text() == text
-        if not same:
-            print(f"{path}: is not what the records give; run python -m {module}", file=sys.stderr)
-        return 0 if same else 1
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return 0
+
+
+def update(root: Path = RECORDS, check: bool = False) -> list[Path]:
+    """Write `root`/claims/*.json and docs/claims.md beside `root`; the files that were stale. `check` writes none."""
+    rows, page = judged(root), root.parent / "docs" / "claims.md"
+    texts = {
+        root / "claims" / f"{name}.json": json.dumps(part, indent=1) + "\n" for name, part in rows.items()
+    }
+    texts[page] = claims_page.page(root, [row for part in rows.values() for row in part])
+    stale = [path for path, text in texts.items() if not path.is_file() or path.read_text() != text]
+    for path in [] if check else stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, texts[path].encode())
+    return stale

@@ -316,6 +316,35 @@ class Reproduce:
             finish(result, self.request.out)
         elif isinstance(result, Path):
             show(f"record: {result}")
+        if not isinstance(result, bool):
+            print(reproduce.verdicts(self.name, result, Path(self.request.out)))
+
+
+@dataclass
+class Claims:
+    """Judge the paper's claims from the records, print the verdicts, and write docs/claims.md and records/claims."""
+
+    check: bool = False
+    """write nothing; fail if a written file is not what the records give"""
+    records: str = "records"
+    """the folder of records; docs/ is beside it"""
+    study: str = ""
+    """only print the verdicts of a study (cifar10/table2) or of a family (cifar10)"""
+
+    def run(self) -> None:
+        from adaxlab import claims
+
+        root = Path(self.records)
+        if not root.is_dir():
+            raise LabError(f"{root}: no such folder; give the repository's records/ with --records")
+        if self.check:
+            stale = claims.update(root, check=True)
+            if stale:
+                raise StoreError(f"stale: {', '.join(map(str, stale))}; `adax claims` writes them anew")
+            return
+        print(claims.show(claims.rows_of(root, self.study)))
+        if not self.study:
+            claims.update(root)
 
 
 @dataclass
@@ -376,6 +405,7 @@ Command = (
     | Annotated[Runs, subcommand("runs")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Reproduce, subcommand("reproduce")]
+    | Annotated[Claims, subcommand("claims")]
     | Annotated[Data, subcommand("data")]
 )
 

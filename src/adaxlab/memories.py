@@ -5,22 +5,20 @@ A row compares two memories on the same seeds; each has its own lr where the stu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from adaxlab import claims, markdown, stats
-from adaxlab import records as committed
-from adaxlab.cifar.claims import diverged
-from adaxlab.cifar.drive import records
-from adaxlab.imagenet.rules import failed
+from adaxlab import markdown, stats
+from adaxlab.judge import LEAST, by_seed, outcome, runs_of
+from adaxlab.measures import ended, final_percent
 from adaxlab.paper import catalogue
+from adaxlab.records import load
 from adaxlab.summary import summarise
-from adaxlab.voc import claims as segmentation
 
 Scores = Mapping[int, float | None]
 """Of a seed; None for a run that diverged."""
-WORDS = {"held": "longer", "not held": "shorter", "undecided": "not told apart"}
+WORDS = {True: "longer", False: "shorter", None: "not told apart"}
 
 
 class Pair(NamedTuple):
@@ -39,11 +37,11 @@ def table(root: Path) -> str:
     rows = []
     for pair in _all(root):
         found = list(stats.paired(pair.b, pair.a, pair.higher).values())
-        if len(found) >= claims.LEAST:
+        if len(found) >= LEAST:
             seen = stats.t_interval(found)
             unit, digits = ("points", 2) if pair.higher else ("nats", 3)
             mean, low, high = (f"{x:+.{digits}f}" for x in (seen.mean, seen.low, seen.high))
-            told = WORDS[claims.outcome("above", 0.0, seen.low, seen.high)]
+            told = WORDS[outcome("better", 0.0, seen.low, seen.high)]
             rows.append((pair.task, pair.short, pair.long, seen.n, f"{mean} ({low} to {high}) {unit}", told))
     if not rows:
         return "*Not run yet (`adax reproduce` lists the studies).*"
@@ -56,16 +54,12 @@ def _all(root: Path) -> Iterator[Pair]:
         ("0.7", "7", "adaxw b2 1e-05", "adaxw b2 0.0001"),
         ("7", "71", "adaxw b2 0.0001", "adaxw b2 0.001"),
     ):
-        lines = records(root / "records" / "cifar10" / "beta2.jsonl")
-        scores = _pictures(lines, names, diverged)
+        scores = _scores(root, "cifar10/beta2", names)
         yield Pair("[CIFAR-10](cifar10.md#beta2), ResNet-20", short, long, True, *scores)
     for study, words in {"tiny": "the paper's lr", "tuned": "each its lr"}.items():
-        lines = records(root / "records" / "imagenet" / f"{study}.jsonl")
-        scores = _pictures(lines, ["adaxw", "adaxw-b2T50"], failed)
+        scores = _scores(root, f"imagenet/{study}", ["adaxw", "adaxw-b2T50"])
         yield Pair(f"[Tiny-ImageNet](imagenet.md), ResNet-18, {words}", "0.78", "50", True, *scores)
-    runs = segmentation.records("camvid", root / "records")
-    a, b = (segmentation.finals(runs, row) for row in ("adaxw@b2=1e-4", "adaxw"))
-    scores = [{seed: segmentation.iou(run) for seed, run in part.items()} for part in (a, b)]
+    scores = _scores(root, "voc/camvid", ["adaxw@b2=1e-4", "adaxw"])
     yield Pair("[CamVid](voc.md), the paper's lr", "0.2", "2", True, *scores)
     for short, long in (("1", "3"), ("3", "10"), ("10", "30")):
         scores = _losses(root, "gpt", [f"adaxw@b2T={short}", f"adaxw@b2T={long}"])
@@ -75,16 +69,12 @@ def _all(root: Path) -> Iterator[Pair]:
         yield Pair(f"[{of}](language.md), LSTM, sparse, each its lr", "3", "35", False, *scores)
 
 
-def _pictures(
-    lines: list[dict[str, Any]], names: list[str], lost: Callable[[Mapping[str, Any]], bool]
-) -> list[Scores]:
-    return [
-        {r["seed"]: None if lost(r) else r["test_accuracy"] for r in lines if r["row"] == name}
-        for name in names
-    ]
+def _scores(root: Path, study: str, names: list[str]) -> list[Scores]:
+    runs, of = load(root / "records", study), ended(final_percent)
+    return [{s: of(run) for s, run in by_seed(runs_of(runs, study, name)).items()} for name in names]
 
 
 def _losses(root: Path, study: str, names: list[str]) -> list[Scores]:
-    runs = committed.load(root / "records", study)
+    runs = load(root / "records", study)
     found = summarise(catalogue.study(study), runs)
     return [found.row(name).values for name in names]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import gpu_step, memories, sparse_step, stats
-from adaxlab.claims import OURS
+from adaxlab.claim import OURS, anchor, not_run
 from adaxlab.drawn import picture
 from adaxlab.imagenet import tables as picture_tables
 from adaxlab.language import tables as text_tables
@@ -126,8 +126,7 @@ def claims(root: Path) -> str:
     by_id = {claim["id"]: claim for claim in found}
     found = [claim for claim in found if claim["paper"] != OURS]
     for claim in found:
-        waiting = str(claim["ours"]).startswith("not run")
-        verdict = "not run yet" if waiting else claim["verdict"]
+        verdict = "not run yet" if not_run(claim) else claim["verdict"]
         counts[verdict] = counts.get(verdict, 0) + 1
     shown = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda c: -c[1]))
     where = "[docs/claims.md](docs/claims.md)"
@@ -140,10 +139,10 @@ def _headlines(by_id: dict[str, dict[str, Any]]) -> list[Row]:
     rows: list[Row] = []
     for key, about in HEADLINES.items():
         claim = by_id.get(key)
-        if claim is None or str(claim["ours"]).startswith("not run"):
+        if claim is None or not_run(claim):
             continue
         seen = f"{claim['ours']} (n = {claim['n']})" if claim["n"] else claim["ours"]
-        link = f"[{claim['verdict']}](docs/claims.md#claim-{key.replace('.', '-').lower()})"
+        link = f"[{claim['verdict']}](docs/claims.md#{anchor(key)})"
         rows.append((about, claim["claim"].rstrip("."), seen, link))
     return rows
 

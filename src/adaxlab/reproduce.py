@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab import driver, kinds, options, progress, records, store
+from adaxlab import claims, driver, kinds, options, progress, records, spec, store
 from adaxlab.errors import LabError, unknown
 from adaxlab.execute import workers
 from adaxlab.paper import catalogue
@@ -92,9 +93,31 @@ def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Compa
 def followed(study: Study, out: Path) -> dict[str, float]:
     """The learning rates that the study takes from the one it follows: its runs in `out`, else the committed ones."""
     before = catalogue.study(study.follows)
-    folder = out / before.name.replace("/", "-")
+    folder = out / spec.folder(before.name)
     made = store.load_runs(folder) if folder.is_dir() else records.load(records.FOLDER, before.name)
     return driver.rates_of(before, made)
+
+
+def verdicts(name: str, result: Comparison | Path, out: Path) -> str:
+    """The verdicts on the study's claims, as text; empty where it has none.
+
+    A claim may compare with a row of another study: its runs are taken from `out`, else from the committed records.
+    """
+    if isinstance(result, Path):
+        content = json.loads(result.read_text()) if result.suffix == ".json" else {}
+        return claims.show(content.get("claims", []))
+    asked = claims.claims_of(name)
+    made = [replace(run, spec={**run.spec, "study": name}) for run in result.records]
+    for other in sorted({study for claim in asked for study in claim.studies} - {name}):
+        folder = out / spec.folder(other)
+        made += store.load_runs(folder) if folder.is_dir() else records.load(records.FOLDER, other)
+    changed = (
+        ""
+        if result.study.name == name
+        else f"With other settings than the study's own ({result.study.name}):\n"
+    )
+    text = claims.show(claims.verdicts(name, made))
+    return f"{changed}{text}" if text else ""
 
 
 def _compute(found: Computation, request: Request, more: Mapping[str, Any]) -> Any:
@@ -128,10 +151,11 @@ def main(arguments: list[str] | None = None, show: Callable[[str], None] = print
     clock = progress.Countdown(given.pop("seconds"))
     try:
         for name in names:
-            if clock.over() or run(name, Request(**given, seconds=clock.left()), more) is False:
+            made = False if clock.over() else run(name, Request(**given, seconds=clock.left()), more)
+            if isinstance(made, bool):
                 print(f"time is up before {name} is complete; the same command resumes", file=sys.stderr)
                 return 3
-            show(f"{name}: complete")
+            show(f"{name}: complete\n{verdicts(name, made, Path(given['out']))}")
     except LabError as error:
         print(f"adax reproduce: {error}", file=sys.stderr)
         return error.exit_code

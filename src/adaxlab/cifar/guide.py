@@ -8,7 +8,7 @@ from adaxlab import stats
 from adaxlab.cifar import tables
 from adaxlab.cifar.book import STUDIES
 from adaxlab.cifar.drive import records
-from adaxlab.claims import LEAST
+from adaxlab.judge import LEAST
 
 VARIED = {"lr": "lr", "beta1": "b1", "beta2": "b2", "epsilon": "eps"}
 """Studies that vary one setting of AdaX-W, and what it is called."""

@@ -7,9 +7,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from adaxlab.cifar import claims, tables
+from adaxlab.cifar import tables
+from adaxlab.cifar.rules import CLAIMS
+from adaxlab.claim import not_run
 from adaxlab.data import fetch
 from adaxlab.errors import LabError
+from adaxlab.judge import judge_files
 
 LEAD = (
     "The paper's CIFAR-10 experiments, run again. SGDM, AdamW and AMSGrad(W) are PyTorch's, AdaX-W is this library's. "
@@ -29,12 +32,8 @@ def write(records: Path, out: Path) -> Path:
     missing = tables.not_run(records)
     lead = LEAD + (f" Not run yet: {', '.join(missing)}." if missing else "")
     rows = [
-        {
-            **row,
-            "text": row["claim"],
-            "verdict": "not run" if row["ours"].startswith("not run") else row["verdict"],
-        }
-        for row in claims.all_claims(records)
+        {**row, "text": row["claim"], "verdict": "not run" if not_run(row) else row["verdict"]}
+        for row in judge_files(CLAIMS, records)
     ]
     return write_report(runs, out, title="CIFAR-10", claims=rows, lead=lead)
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from adaxlab.cifar import tables
 from adaxlab.cifar.book import STUDIES, Study
-from adaxlab.cifar.claims import all_claims
 from adaxlab.cifar.drive import records
+from adaxlab.cifar.rules import CLAIMS
+from adaxlab.claim import OURS, anchor
+from adaxlab.judge import judge_files
 from adaxlab.markdown import table
 
 PICTURES: Mapping[str, tuple[str, ...]] = {
@@ -67,9 +69,9 @@ def section(study: Study, root: Path, picture: Picture) -> str:
 
 def claims(study: Study, root: Path) -> str:
     """What the study says of each claim that rests on it, with links to the rules."""
-    rows = all_claims(root, study.name)
+    rows = judge_files([claim for claim in CLAIMS if claim.study == f"cifar10/{study.name}"], root)
     return "\n".join(
-        f"- [{row['id']}](claims.md#claim-{row['id'].lower().replace('.', '-')}): {_sentence(row)}: "
+        f"- [{row['id']}](claims.md#{anchor(row['id'])}): {_sentence(row)}: "
         f"**{row['verdict']}**, {row['ours']} (n = {row['n']})"
         for row in rows
     )
@@ -77,7 +79,7 @@ def claims(study: Study, root: Path) -> str:
 
 def _sentence(row: Mapping[str, Any]) -> str:
     """The claim with what its note adds; ours are told from the paper's."""
-    notes = ["ours"] * (row["paper"] == "(ours)") + [row["note"]] * bool(row["note"])
+    notes = ["ours"] * (row["paper"] == OURS) + [row["note"]] * bool(row["note"])
     return row["claim"] + (f" ({'; '.join(notes)})" if notes else "")
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from adaxlab import stats
 from adaxlab.cifar.adopt import whole
 from adaxlab.cifar.book import STUDIES, TUNED, Row, Study
-from adaxlab.cifar.claim import UNTIL
-from adaxlab.cifar.claims import diverged
 from adaxlab.cifar.drive import records
+from adaxlab.records import failed
 from adaxlab.report import names
 
 Lines = Sequence[Mapping[str, Any]]
+UNTIL = 99
+"""Epochs before the first drop of the learning rate."""
+diverged = partial(failed, family="cifar10")
 TITLES = {
     **names.TITLES,
     "sgdm-5e-4": "SGDM, L2 5e-4 (released code)",

@@ -10,11 +10,12 @@ from typing import Any
 
 from adaxlab.cifar.drive import records
 from adaxlab.cifar.page import command
+from adaxlab.claim import not_run
 from adaxlab.errors import LabError
-from adaxlab.imagenet import claims
 from adaxlab.imagenet.book import STAND_INS, STUDIES
 from adaxlab.imagenet.recipe import Recipe
-from adaxlab.imagenet.rules import failed
+from adaxlab.imagenet.rules import CLAIMS, failed
+from adaxlab.judge import judge_files
 from adaxlab.report.cifar import method
 from adaxlab.schedule import factor
 from adaxlab.store import RunRecord
@@ -92,8 +93,8 @@ def write(root: Path, out: Path) -> Path:
     missing = [name for name in STAND_INS if not records(root / "imagenet" / f"{name}.jsonl")]
     lead = LEAD + (f" Not run yet: {', '.join(missing)}." if missing else "")
     rows = [
-        {**row, "text": row["claim"], "verdict": "not run" if row["n"] == 0 else row["verdict"]}
-        for row in claims.all_claims(root)
+        {**row, "text": row["claim"], "verdict": "not run" if not_run(row) else row["verdict"]}
+        for row in judge_files(CLAIMS, root)
     ]
     return write_report(runs, out, title="ImageNet (stand-in: Tiny-ImageNet)", claims=rows, lead=lead)
 

@@ -1,73 +1,41 @@
 """The sentences on ImageNet that the stand-in can touch, and the rule for each: written before the runs.
 
-Accuracies are top-1 in percent; `final` is the last epoch's on the validation pictures, and no epoch is chosen by its
-accuracy. Rows of one seed share initial weights, order and crops, so differences are taken seed by seed and judged by
-Student's paired 95% interval. The paper's own numbers (69.90 and so on) are of another data set and are no claims
-here: only the order of the methods and their speed are.
+Accuracies are top-1 in percent; no epoch is chosen by its accuracy. Rows of one seed share initial weights, order and
+crops. The paper's own numbers (69.90 and so on) are of another data set and are no claims here: only the order of the
+methods and their speed are. `claim.py` has the rules, `measures.py` what is measured: here
 
-    measure     final       top-1 on the validation pictures after the last epoch
-                trained     training accuracy (under augmentation) of the last epoch
-                early       training accuracy, averaged over the first 30% of the epochs (before the first drop of lr)
-                late        final, less the accuracy when 70% of the epochs are over (10% after the second drop of lr)
-                step        time of a training step, methods in turn on a device that nothing else uses
-    rule        above m     a - b: held if the whole interval is above m, not held if it is below m
-                within m    a - b: held if the whole interval is within +-m, not held if it is outside
-                no-loss m   a - b: held if the whole interval is above -m, not held if it is below -m
-                below m     a alone: held if the whole interval is below m, not held if it is above m
-                ratio m     a / b: held if the whole interval is within 1 +- m, not held if it is outside
+    top-1            on the validation pictures after the last epoch
+    last training    training accuracy (under augmentation) of the last epoch
+    early training   training accuracy, averaged over the first 30% of the epochs (before the first drop of lr)
+    late gain        top-1, less the accuracy when 70% of the epochs are over (10% after the second drop of lr)
+    training step    time of a training step, methods in turn on a device that nothing else uses
 
-Fewer than 3 seeds decide nothing. A failed run (loss no number, or an accuracy of 2% or less; chance is 0.5%) cannot
-hold a claim of its method.
+A failed run has a loss that is no number, or an accuracy of 2% or less (chance is 0.5%).
 
-What changed after this was first written: the measure `seconds` (time of a run) became `step` before any run, because
-the runs of a study may share a device; tuning got its sixth, largest rate after the first five were seen, when three
-methods were best at the upper edge, and after four runs of `tuned`: it changed no choice. No rule and no margin was
-changed after data.
+What changed after this was first written: the time of a run became that of a step before any run, because the runs of
+a study may share a device; tuning got its sixth, largest rate after the first five were seen, when three methods were
+best at the upper edge, and after four runs of `tuned`: it changed no choice. No rule and no margin was changed after
+data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
-from adaxlab.claims import OURS, and_the_papers, notes
+from adaxlab import records
+from adaxlab.claim import Claim, about, notes
 
-FLOOR = 2.0
-"""A final accuracy that is no more than this is a run that failed."""
-EARLY, LATER = 0.3, 0.7
-"""Shares of the run: before the first drop of lr, and well after the second."""
-Measure = Literal["final", "trained", "early", "late", "step"]
-Rule = Literal["above", "within", "no-loss", "below", "ratio"]
-
-
-def failed(record: Mapping[str, Any]) -> bool:
-    """Loss no number at some epoch, or an accuracy that is little more than chance."""
-    return None in record["curve"]["train_loss"] or record["test_accuracy"] <= FLOOR
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of the paper (or a comparison of ours: `paper="(ours)"`), the study that judges it and the rule."""
-
-    id: str
-    where: str
-    text: str
-    study: str
-    measure: Measure
-    rule: Rule
-    a: str
-    b: str = ""
-    margin: float = 0.0
-    paper: str = ""
-    note: str = ""
-
-
+failed = partial(records.failed, family="imagenet")
+"""Whether a line of records/imagenet tells of a run that failed."""
 T2 = "Section 5.1, ImageNet (stand-in: Tiny-ImageNet, ResNet-18)"
+RUNTIME = "Appendix, runtime on ImageNet (stand-in: Tiny-ImageNet)"
 T50 = "Appendix, ResNet-50 on ImageNet (stand-in: Tiny-ImageNet)"
 SHORT = "b2 = 1e-4, so b2*T = 0.78"
 LONG = "b2*T = 50, as in the paper's 500,000 steps, instead of b2 = 1e-4"
 TUNED = "each method at the best of its learning rates (study tuning)"
+MUCH = "much: by more than 1 point"
 BEYOND = "Beyond the paper: Tiny-ImageNet, ResNet-18"
 PAPER_LR = (
     "the paper's lr: larger rates suit every method better here (study tuning), see imagenet.tuned.* for the same at "
@@ -81,8 +49,8 @@ def _ours(claims: tuple[Claim, ...], what: str) -> tuple[Claim, ...]:
         replace(
             claim,
             where=f"{BEYOND}, {what}",
-            paper=OURS,
-            note=and_the_papers(claim.note, "paper, at its own settings", claim.paper),
+            ours=True,
+            note=notes(claim.note, f"paper, at its own settings: {claim.says}" if claim.paper else ""),
         )
         for claim in claims
     )
@@ -90,216 +58,133 @@ def _ours(claims: tuple[Claim, ...], what: str) -> tuple[Claim, ...]:
 
 def _at_paper_lr(claim: Claim) -> Claim:
     """With the note on the paper's lr, where an accuracy of the study `tiny` is judged."""
-    about = claim.study == "tiny" and claim.measure != "step"
-    return replace(claim, note=notes(claim.note, PAPER_LR)) if about else claim
+    return replace(claim, note=notes(claim.note, PAPER_LR)) if claim.study == "imagenet/tiny" else claim
+
+
+def _on(study: str, where: str = T2) -> tuple[Callable[..., Claim], ...]:
+    """Makers of claims on a study: final accuracy, accuracy in training early and at the end, each above another's."""
+    measures = ("top-1", "early training", "last training")
+    return tuple(about(f"imagenet/{study}", where, "better", measure) for measure in measures)
 
 
 def _order(study: str, prefix: str, adax: str, note: str) -> tuple[Claim, ...]:
     """The comparisons of final accuracies in Table 2 that AdaX-W is part of."""
+    top, early, _ = _on(study)
+    no_loss = about(f"imagenet/{study}", T2, "not_worse", "top-1", margin=0.5, paper="-0.03 on ImageNet")
     return (
-        Claim(
-            f"{prefix}.adaxw-over-adamw",
-            T2,
+        top(
+            f"{prefix}adaxw-over-adamw",
             "AdaX-W ends above AdamW",
-            study,
-            "final",
-            "above",
             adax,
             "adamw",
             paper="+2.95 on ImageNet",
             note=note,
         ),
-        Claim(
-            f"{prefix}.adaxw-over-amsgradw",
-            T2,
+        top(
+            f"{prefix}adaxw-over-amsgradw",
             "AdaX-W ends above AMSGrad(W)",
-            study,
-            "final",
-            "above",
             adax,
             "amsgradw",
             paper="+3.23 on ImageNet",
             note=note,
         ),
-        Claim(
-            f"{prefix}.adaxw-no-loss",
-            T2,
+        no_loss(
+            f"{prefix}adaxw-no-loss",
             "AdaX-W loses no test accuracy against SGDM",
-            study,
-            "final",
-            "no-loss",
             adax,
             "sgdm",
-            margin=0.5,
-            paper="-0.03 on ImageNet",
             note=notes(note, "no loss: not more than 0.5 points"),
         ),
-        Claim(
-            f"{prefix}.adaxw-faster-sgdm",
-            T2,
-            "AdaX-W converges faster than SGDM",
-            study,
-            "early",
-            "above",
-            adax,
-            "sgdm",
-            paper="no number in the text",
-            note=note,
-        ),
+        early(f"{prefix}adaxw-faster-sgdm", "AdaX-W converges faster than SGDM", adax, "sgdm", note=note),
     )
 
 
+top, early, last = _on("tiny")
+top50, early50, last50 = _on("tiny-resnet50", T50)
+
 SENTENCES: tuple[Claim, ...] = (
-    *_order("tiny", "imagenet", "adaxw", SHORT),
-    *_ours(_order("tiny", "imagenet.b2T50", "adaxw-b2T50", LONG), "b2*T = 50"),
-    Claim(
-        "imagenet.sgdm-over-adamw",
-        T2,
+    *_order("tiny", "", "adaxw", SHORT),
+    *_ours(_order("tiny", "b2T50.", "adaxw-b2T50", LONG), "b2*T = 50"),
+    top(
+        "sgdm-over-adamw",
         "AdamW's final accuracy is below SGDM's",
-        "tiny",
-        "final",
-        "above",
         "sgdm",
         "adamw",
         paper="+2.98 on ImageNet",
     ),
-    Claim(
-        "imagenet.adamw-over-amsgradw",
-        T2,
+    top(
+        "adamw-over-amsgradw",
         "AMSGrad performs even worse than AdamW",
-        "tiny",
-        "final",
-        "above",
         "adamw",
         "amsgradw",
         paper="+0.28 on ImageNet",
     ),
-    Claim(
-        "imagenet.adamw-fast-start",
-        T2,
-        "AdamW is fast at the beginning",
-        "tiny",
-        "early",
-        "above",
-        "adamw",
-        "sgdm",
-        paper="no number in the text",
-        note="faster than SGDM",
-    ),
-    Claim(
-        "imagenet.adamw-stagnates",
-        T2,
+    early("adamw-fast-start", "AdamW is fast at the beginning", "adamw", "sgdm", note="faster than SGDM"),
+    about("imagenet/tiny", T2, "below", "late gain", margin=0.5)(
+        "adamw-stagnates",
         "AdamW's test accuracy stagnates after the second decrease of lr",
-        "tiny",
-        "late",
-        "below",
         "adamw",
-        margin=0.5,
-        paper="no number in the text",
         note="stagnates: gains less than 0.5 points after 70% of the run",
     ),
-    Claim(
-        "imagenet.amsgrad-trains-higher",
-        T2,
+    last(
+        "amsgrad-trains-higher",
         "AMSGrad has a much higher training accuracy than SGDM",
-        "tiny",
-        "trained",
-        "above",
         "amsgradw",
         "sgdm",
         margin=1.0,
-        paper="no number in the text",
-        note="much: by more than 1 point",
+        note=MUCH,
     ),
-    Claim(
-        "imagenet.runtime",
-        "Appendix, runtime on ImageNet (stand-in: Tiny-ImageNet)",
+    about("imagenet/speed", RUNTIME, "ratio", "training step", margin=0.05)(
+        "runtime",
         "AdaX-W takes about as long as AdamW",
-        "tiny",
-        "step",
-        "ratio",
         "adaxw",
         "adamw",
-        margin=0.05,
         paper="50.74 h against 50.10 h",
         note="within 5%",
     ),
-    *_ours(_order("tuned", "imagenet.tuned", "adaxw", TUNED), "tuned alike"),
-    Claim(
-        "imagenet.r50.sgdm-over-adamw",
-        T50,
+    *_ours(_order("tuned", "tuned.", "adaxw", TUNED), "tuned alike"),
+    top50(
+        "r50.sgdm-over-adamw",
         "AdamW's final accuracy is much lower than SGDM's",
-        "tiny-resnet50",
-        "final",
-        "above",
         "sgdm",
         "adamw",
         margin=1.0,
         paper="+8.85 on ImageNet",
-        note="much: by more than 1 point",
+        note=MUCH,
     ),
-    Claim(
-        "imagenet.r50.amsgrad-no-gain",
-        T50,
+    about("imagenet/tiny-resnet50", T50, "similar", "top-1", margin=1.0)(
+        "r50.amsgrad-no-gain",
         "AMSGrad does not improve AdamW by a significant margin",
-        "tiny-resnet50",
-        "final",
-        "within",
         "amsgradw",
         "adamw",
-        margin=1.0,
         paper="+0.49 on ImageNet",
         note="within 1 point",
     ),
-    Claim(
-        "imagenet.r50.adaxw-below-sgdm",
-        T50,
+    top50(
+        "r50.adaxw-below-sgdm",
         "AdaX-W does not catch up with SGDM at the end",
-        "tiny-resnet50",
-        "final",
-        "above",
         "sgdm",
         "adaxw",
         paper="+1.54 on ImageNet",
         note=SHORT,
     ),
-    Claim(
-        "imagenet.r50.adaxw-over-adamw",
-        T50,
+    top50(
+        "r50.adaxw-over-adamw",
         "AdaX-W is much better than AdamW",
-        "tiny-resnet50",
-        "final",
-        "above",
         "adaxw",
         "adamw",
         margin=1.0,
         paper="+7.31 on ImageNet",
-        note=f"{SHORT}; much: by more than 1 point",
+        note=f"{SHORT}; {MUCH}",
     ),
-    Claim(
-        "imagenet.r50.adaxw-fast",
-        T50,
-        "AdaX-W converges fast",
-        "tiny-resnet50",
-        "early",
-        "above",
-        "adaxw",
-        "sgdm",
-        paper="no number in the text",
-        note=f"{SHORT}; faster than SGDM",
-    ),
-    Claim(
-        "imagenet.r50.adaxw-trains-higher",
-        T50,
+    early50("r50.adaxw-fast", "AdaX-W converges fast", "adaxw", "sgdm", note=f"{SHORT}; faster than SGDM"),
+    last50(
+        "r50.adaxw-trains-higher",
         "AdaX-W has a much higher training accuracy",
-        "tiny-resnet50",
-        "trained",
-        "above",
         "adaxw",
         "adamw",
         margin=1.0,
-        paper="no number in the text",
-        note=f"{SHORT}; than AdamW, which the sentence is about; much: by more than 1 point",
+        note=f"{SHORT}; than AdamW, which the sentence is about; {MUCH}",
     ),
 )
 CLAIMS = tuple(_at_paper_lr(claim) for claim in SENTENCES)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab.cifar.book import STUDIES
-from adaxlab.cifar.claims import diverged
 from adaxlab.errors import StoreError
+from adaxlab.records import failed
 from adaxlab.store import RunRecord
 
 STEPS = 391
@@ -71,7 +71,7 @@ def _run(line: Mapping[str, Any]) -> RunRecord:
             zip(curve["train_loss"], curve["train_accuracy"], curve["test_accuracy"], strict=True)
         )
     ]
-    lost = diverged(line)
+    lost = failed(line, "cifar10")
     done = {
         "status": "diverged" if lost else "finished",
         "metric": None if lost else line["test_accuracy"],

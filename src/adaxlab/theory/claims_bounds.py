@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adaxlab.theory.claims import claim
+from adaxlab.claim import row as claim
 from adaxlab.theory.record import g
 
 SECTION_4 = "Section 4: AdaX"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adaxlab.theory.claims import claim
+from adaxlab.claim import row as claim
 from adaxlab.theory.record import g
 from adaxopt.memory import growing_log_norm
 from adaxopt.zoo import METHODS

@@ -10,8 +10,8 @@ writes into `runs/synthetic/`
     images/theory-*.svg|png   the figures, on light and dark paper
     report.html               the same as one page that works offline
 
-and shows the verdicts. `python -m adaxlab.theory.cli --update` computes all three and renews records/theory,
-docs/images and docs/claims.md; `--redraw` makes the last two from the records that are there.
+and shows the verdicts. `python -m adaxlab.theory.cli --update` computes all three and renews records/theory
+and docs/images; `--redraw` renews the figures alone. `adax claims` then writes docs/claims.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 from adaxlab import files
 from adaxlab.errors import LabError, unknown
-from adaxlab.theory import claims, foundations, reddi, synthetic
+from adaxlab.theory import foundations, reddi, synthetic
 from adaxlab.theory.record import Tick
 
 STUDIES: dict[str, tuple[Callable[..., dict[str, Any]], dict[str, Any]]] = {
@@ -166,12 +166,12 @@ def _progress(title: str, wanted: bool | None) -> Iterator[Tick]:
 
 
 def redraw() -> int:
-    """docs/images/theory-*.svg and docs/claims.md from the committed records."""
+    """docs/images/theory-*.svg from the committed records."""
     from adaxlab.theory.figures import for_record, save
 
     for path in sorted(RECORDS.glob("*.json")):
         save(for_record(files.read_json(path)), IMAGES, formats=("svg",))
-    return claims.main([])
+    return 0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -179,10 +179,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(STUDIES)}; all if none")
     parser.add_argument("--out", type=Path, default=Path("runs"))
     parser.add_argument("--quick", action="store_true", help="reduced sizes, a few seconds")
-    parser.add_argument(
-        "--update", action="store_true", help="renew records/theory, docs/images, docs/claims.md"
-    )
-    parser.add_argument("--redraw", action="store_true", help="renew docs/images and docs/claims.md only")
+    parser.add_argument("--update", action="store_true", help="renew records/theory and docs/images")
+    parser.add_argument("--redraw", action="store_true", help="renew docs/images only")
     options = parser.parse_args(arguments)
     try:
         for name in [] if options.redraw else options.names or STUDIES:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 import adaxopt
-from adaxlab.theory.claims import order
 from adaxlab.theory.problems import Array
 
 SCHEMA = 1
@@ -28,6 +28,14 @@ def record(
     versions = {"adaxopt": adaxopt.__version__, "numpy": np.__version__, "python": platform.python_version()}
     head = {"schema": SCHEMA, "name": name, "what": what, "versions": versions}
     return {**head, **_rounded({**body, **more, "claims": sorted(claims, key=order)})}
+
+
+def order(row: Mapping[str, Any]) -> tuple[float, str, list[int], str]:
+    """Section, then the kind of claim, its numbers, and the letter that marks a variant of it."""
+    section = re.search(r"Section (\d+)", row["section"])
+    letters, numbers, variant = re.fullmatch(r"([A-Z]+)([\d.]*)([a-z]*)", row["id"]).groups()  # type: ignore[union-attr]
+    kind = {"S": "0", "P": "1", "L": "2", "T": "3", "C": "4", "F": "5"}.get(letters, letters)
+    return float(section[1]) if section else 90.0, kind, [int(n) for n in numbers.split(".") if n], variant
 
 
 def _rounded(value: Any) -> Any:

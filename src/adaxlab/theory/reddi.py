@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from adaxlab.claim import row as claim
 from adaxlab.stats import t_interval
-from adaxlab.theory.claims import claim
 from adaxlab.theory.problems import Alternating, Rare
 from adaxlab.theory.record import Tick, g, places, record, silent
 from adaxlab.theory.simulate import Setting, updates, walk

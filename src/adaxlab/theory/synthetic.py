@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from adaxlab.claim import row as claim
 from adaxlab.theory import closed, theorems
-from adaxlab.theory.claims import claim
 from adaxlab.theory.problems import Fading
 from adaxlab.theory.record import Tick, g, places, record, silent
 from adaxlab.theory.simulate import Setting, path, updates

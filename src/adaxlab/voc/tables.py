@@ -8,17 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adaxlab import drawn, markdown, stats
+from adaxlab.measures import MEASURES
 from adaxlab.paper import catalogue
 from adaxlab.provenance import made_at, not_complete
+from adaxlab.records import load
 from adaxlab.report.names import title
 from adaxlab.store import RunRecord
 from adaxlab.study import Study
-from adaxlab.voc.claims import RECORDS, early_loss, finals, iou, records, trials
+
+iou, early_loss = MEASURES["IoU"].of, MEASURES["early loss"].of
 
 
 def table(name: str, root: Path) -> str:
     """A study's table from the committed records; what was not run says so."""
-    found = records(name, root / "records")
+    found = load(root / "records", f"voc/{name}")
     if not found:
         return not_complete(catalogue.study(f"voc/{name}"), root)
     return f"{show(catalogue.study(f'voc/{name}'), found)}\n\n{drawn.shown(f'voc-{name}')}"
@@ -32,7 +35,7 @@ def show(study: Study, found: Sequence[RunRecord]) -> str:
     head = (*head, "training loss, first three quarters (the first)", "paper, on VOC2012")
     rows = []
     for row in study.rows:
-        mine = list(finals(found, row.name).values())
+        mine = _mine(found, row.name, "final")
         paper = row.paper
         beside = f"{paper[0]:.2f} ± {paper[1]:.2f}" if paper else ""
         cells = _cells(mine) if mine else ["not run", "0", "", "", ""]
@@ -69,9 +72,13 @@ def _losses(ended: Sequence[RunRecord]) -> str:
     return f"{stats.mean(early):.3f} ({first:.3f})"
 
 
+def _mine(found: Sequence[RunRecord], row: str, purpose: str) -> list[RunRecord]:
+    return [run for run in found if (run.spec["optimizer"], run.spec["purpose"]) == (row, purpose)]
+
+
 def _trials(found: Sequence[RunRecord], row: str) -> str:
     """The rates with their IoU on the validation split; the best at the first or last is marked."""
-    tried = trials(found, row)
+    tried = {run.spec["options"]["lr"]: iou(run) for run in _mine(found, row, "tune")}
     shown = [
         f"{lr:g}: {'diverged' if value is None else f'{value:.1f}'}" for lr, value in sorted(tried.items())
     ]
@@ -95,7 +102,7 @@ def tuning(root: Path) -> str:
 
 def speed(root: Path) -> str:
     """Milliseconds of a step, row by row, from records/voc/speed.json."""
-    path = root / RECORDS / "voc" / "speed.json"
+    path = root / "records" / "voc" / "speed.json"
     if not path.is_file():
         return "*Not measured yet (`python benchmarks/voc.py`).*"
     record = json.loads(path.read_text())

@@ -1,19 +1,15 @@
-"""The claims on ImageNet: verdicts from records made by hand, tables, and the committed files."""
+"""Tables and page of ImageNet, from records made by hand."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pytest
 
-from adaxlab.imagenet import book, claims, page, studies, tables
+from adaxlab.imagenet import book, page, studies, tables
 from adaxlab.imagenet.recipe import Recipe
-from adaxlab.imagenet.rules import CLAIMS, PAPER_LR, Claim, failed
 from adaxlab.study import TUNE_SEED
-
-ROOT = Path(__file__).parents[2]
 
 
 def line(row, seed, test, trained=80.0, early=40.0, seconds=100.0, loss=1.0):
@@ -50,133 +46,6 @@ def runs(row, *tests, **rest):
 
 
 HIGH, LOW = (60.0, 60.2, 59.9), (57.0, 57.3, 56.8)
-
-
-def about(measure, rule, margin=0.0, b="b"):
-    return Claim("x", "here", "a is so", "tiny", measure, rule, "a", b, margin)
-
-
-@pytest.mark.parametrize(
-    ("claim", "a", "b", "verdict", "ours"),
-    [
-        (about("final", "above"), runs("a", *HIGH), runs("b", *LOW), "held", "60.03 - 57.03 = +3.00 [+2.75, +3.25]"),
-        (about("final", "above"), runs("a", *LOW), runs("b", *HIGH), "not held", "-3.00"),
-        (about("final", "above", 3.0), runs("a", *HIGH), runs("b", *LOW), "undecided", "+3.00"),
-        (about("final", "no-loss", 0.5), runs("a", *HIGH), runs("b", *HIGH), "held", "+0.00"),
-        (about("final", "no-loss", 0.5), runs("a", *LOW), runs("b", *HIGH), "not held", "-3.00"),
-        (about("final", "within", 1.0), runs("a", *HIGH), runs("b", *LOW), "not held", "+3.00"),
-        (about("early", "above"), runs("a", *LOW, early=50.0), runs("b", *HIGH), "held", "50.00 - 40.00 = +10.00"),
-        (about("trained", "above", 1.0), runs("a", *LOW, trained=80.5), runs("b", *HIGH), "not held", "+0.50"),
-        (about("late", "below", 0.5, b=""), runs("a", *LOW), [], "not held", "+2.00 [+2.00, +2.00]"),
-        (about("final", "above"), runs("a", *HIGH[:2]), runs("b", *LOW), "undecided", "2 usable seeds"),
-        (about("final", "above"), runs("a", 0.5, *HIGH), runs("b", *LOW, 57.0), "not held", "1 of 4 runs of a failed"),
-        (about("final", "above"), runs("a", *HIGH), runs("b", 0.5, *LOW[1:]), "undecided", "2 usable seeds; 1 of 3"),
-        (about("final", "above"), runs("a", *HIGH, loss=None), runs("b", *LOW), "not held", "3 of 3 runs of a failed"),
-        (about("final", "above"), [], runs("b", *LOW), "undecided", "not run (study imagenet/tiny)"),
-    ],
-)  # fmt: skip
-def test_verdicts(claim, a, b, verdict, ours):
-    judged = claims.judge(claim, [*a, *b])
-    assert judged["verdict"] == verdict
-    assert ours in judged["ours"]
-    assert judged["n"] == (
-        0 if not a else len({r["seed"] for r in a} & {r["seed"] for r in b or a}) - _lost(a, b)
-    )
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "verdict", "ours"),
-    [
-        (
-            [3.09] * 3,
-            [3.0] * 3,
-            "held",
-            "mean 3.09 ms / 3.00 ms; a/b of a round 1.030 [1.030, 1.030], rounds",
-        ),
-        ([3.6, 7.2, 3.6], [3.0, 6.0, 3.0], "not held", "a round 1.200 [1.200, 1.200]"),
-        ([3.0, 3.3, 3.0, 3.3], [3.0] * 4, "undecided", "a round 1.050 ["),
-        ([3.09, 3.09, 3.09, 9.0], [3.0, 3.0, 3.0], "held", "mean 3.09 ms / 3.00 ms"),
-        ([3.0, 3.0], [3.0, 3.0], "undecided", "2 rounds, fewer than 3 decide nothing"),
-        ([3.0] * 9, [3.0], "undecided", "1 rounds, fewer than 3 decide nothing"),
-        ([3.0] * 9, [], "undecided", "not run (python -m adaxlab.imagenet speed)"),
-    ],
-)
-def test_time_is_judged_by_rounds_in_turn(tmp_path, a, b, verdict, ours):
-    (tmp_path / "imagenet").mkdir()
-    (tmp_path / "imagenet" / "speed.json").write_text(
-        json.dumps({"in_turn": {"study": "tiny", "ms": {"a": a, "b": b}}})
-    )
-    judged = claims.judge(about("step", "ratio", 0.05), [], claims.rounds(tmp_path))
-    assert judged["verdict"] == verdict
-    assert ours in judged["ours"]
-    assert judged["n"] == min(len(a), len(b))
-
-
-def test_a_measure_that_is_no_runs_is_refused():
-    with pytest.raises(
-        ValueError, match="measure='step': not a run's; known are final, trained, early, late"
-    ):
-        claims.measured("step", line("a", 0, 60.0))
-
-
-def test_where_pairs_alone_decide_the_other_interval_stands_beside():
-    """Seeds far apart, methods close on each; Welch's interval by hand from variances of 100 and 99.6016."""
-    a, b = runs("a", 50.0, 60.0, 70.0), runs("b", 49.0, 59.04, 68.96)
-    judged = claims.judge(about("final", "above"), [*a, *b])
-    assert judged["verdict"] == "held"
-    half = 2.776445 * ((100 + 99.6016) / 3) ** 0.5
-    wanted = f"; without pairing by seed [{1 - half:+.2f}, {1 + half:+.2f}], which would be undecided"
-    assert judged["ours"] == "60.00 - 59.00 = +1.00 [+0.90, +1.10]" + wanted
-    far = claims.judge(about("final", "above"), [*runs("a", *HIGH), *runs("b", *LOW)])
-    assert "without pairing" not in far["ours"]
-
-
-def _lost(a, b):
-    """Seeds that are not counted: those of failed runs, as long as enough are left to judge by."""
-    bad = {r["seed"] for r in [*a, *b] if failed(r)}
-    seeds = {r["seed"] for r in a} & {r["seed"] for r in b or a}
-    return len(bad & seeds) if len(seeds - bad) >= 3 else 0
-
-
-def test_claims_speak_of_rows_that_exist():
-    assert len({c.id for c in CLAIMS}) == len(CLAIMS)
-    for claim in CLAIMS:
-        names = {row.name for row in book.STUDIES[claim.study].rows}
-        assert claim.a in names, claim.id
-        assert not claim.b or claim.b in names, claim.id
-        assert claim.paper, claim.id
-        assert (claim.b == "") == (claim.rule == "below")
-
-
-def test_comparisons_of_ours_are_not_counted_as_the_papers_and_notes_say_which_lr():
-    for claim in CLAIMS:
-        ours = claim.id.startswith(("imagenet.tuned.", "imagenet.b2T50."))
-        assert (claim.paper == "(ours)") == ours, claim.id
-        assert claim.where.startswith("Beyond the paper") == ours, claim.id
-        assert (PAPER_LR in claim.note) == (claim.study == "tiny" and claim.measure != "step"), claim.id
-        assert claim.note.count("; ;") == 0
-        assert not claim.note.startswith(";")
-
-
-def test_the_papers_differences_are_those_of_its_tables():
-    """Recomputed from the tables' means, in hundredths; of our own comparisons, the one in the note."""
-    values = {"tiny": dict(sgdm=69.90, adamw=66.92, amsgradw=66.64, adaxw=69.87)}
-    values["tiny-resnet50"] = dict(sgdm=77.12, adamw=68.27, amsgradw=68.76, adaxw=75.58)
-    checked = 0
-    for claim in CLAIMS:
-        own = f"; {claim.note}; ".partition("; paper, at its own settings: ")[2].partition("; ")[0]
-        said = own if claim.paper == "(ours)" else claim.paper
-        if said.endswith("on ImageNet"):
-            table = values["tiny" if claim.study == "tuned" else claim.study]
-            difference = table[claim.a.removesuffix("-b2T50")] - table[claim.b]
-            assert said == f"{difference:+.2f} on ImageNet", claim.id
-            checked += 1
-    assert checked == 15
-
-
-def test_the_committed_claims_are_what_the_records_give():
-    committed = json.loads((ROOT / "records" / "claims" / "imagenet.json").read_text())
-    assert committed == claims.all_claims(ROOT / "records")
 
 
 def test_a_table_from_records(tmp_path):

@@ -1,4 +1,4 @@
-"""CIFAR-10's claims, tables and page, from records made by hand and from the committed ones."""
+"""CIFAR-10's tables and page, from the committed records."""
 
 from __future__ import annotations
 
@@ -9,194 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from adaxlab.cifar import claims, drive, guide, tables
+from adaxlab.cifar import drive, guide, tables
 from adaxlab.cifar.book import STUDIES, TABLE2
-from adaxlab.cifar.claim import Claim
-from adaxlab.cifar.later import LATER
 from adaxlab.cifar.rules import CLAIMS
 
 RECORDS = Path(__file__).parents[2] / "records"
 CPU = torch.device("cpu")
-
-
-# -- claims ---------------------------------------------------------------------------------------------------------
-
-
-def line(row, seed, accuracy, train=50.0, loss=0.1, **extra):
-    curve = {
-        "train_loss": [loss] * 120,
-        "train_accuracy": [train] * 99 + [99.0] * 21,
-        "test_accuracy": [accuracy] * 120,
-    }
-    common = {"together": 1, "recipe": {"epochs": 120}, "curve": curve}
-    return {"row": row, "seed": seed, "test_accuracy": accuracy, **common, **extra}
-
-
-def lines(**rows):
-    return [line(row, seed, value) for row, values in rows.items() for seed, value in enumerate(values)]
-
-
-def many(**rows):
-    """Three seeds a row; each row's function gives what is special about a seed."""
-    return [line(row, seed, 92.0, **special(seed)) for row, special in rows.items() for seed in range(3)]
-
-
-def early(value):
-    """A trace that is `value` near iteration 1000 and something else elsewhere."""
-    return {"trace": {"iteration": [1, 990, 5000], "value": [1.0, value, 1.0]}}
-
-
-A, LOW, SAME = [92.5, 92.4, 92.6], [91.5, 91.6, 91.55], [92.45, 92.45, 92.6]
-CASES = {
-    "better, held": ("better", 0.0, lines(a=A, b=LOW), "held", 3),
-    "better, not held": ("better", 0.0, lines(a=LOW, b=A), "not held", 3),
-    "better, open": ("better", 0.0, lines(a=A, b=SAME), "undecided", 3),
-    "two seeds decide nothing": ("better", 0.0, lines(a=A[:2], b=LOW[:2]), "undecided", 2),
-    "paired by seed": ("better", 0.0, lines(a=[90.2, 92.2, 94.2], b=[90.0, 92.01, 94.01]), "held", 3),
-    "b was not run": ("better", 0.0, lines(a=A), "undecided", 0),
-    "a diverged": ("better", 0.0, lines(a=[*A, 10.0], b=[*LOW, 91.0]), "not held", 3),
-    "a diverged more often": ("better", 0.0, lines(a=[92.5, 92.4, 10.0], b=LOW), "not held", 2),
-    "a diverged always": ("better", 0.0, lines(a=[10.0] * 3, b=LOW), "not held", 0),
-    "a diverged, and was run twice": ("better", 0.0, lines(a=[10.0, 92.5], b=LOW[:2]), "undecided", 1),
-    "b diverged always": ("better", 0.0, lines(a=A, b=[10.0] * 3), "undecided", 0),
-    "value, diverged always": ("value", 0.0, lines(a=[10.0] * 3), "not held", 0),
-    "similar, held": ("similar", 0.3, lines(a=A, b=SAME), "held", 3),
-    "similar, not held": ("similar", 0.3, lines(a=A, b=LOW), "not held", 3),
-    "similar, open": ("similar", 0.05, lines(a=A, b=SAME), "undecided", 3),
-    "not worse, held": ("not-worse", 0.3, lines(a=SAME, b=A), "held", 3),
-    "not worse, for it is better": ("not-worse", 0.3, lines(a=A, b=LOW), "held", 3),
-    "not worse, not held": ("not-worse", 0.3, lines(a=LOW, b=A), "not held", 3),
-    "not worse, open": ("not-worse", 0.05, lines(a=SAME, b=A), "undecided", 3),
-    "value, held": ("value", 0.0, lines(a=A), "held", 3),
-    "value, not held": ("value", 0.0, lines(a=LOW), "not held", 3),
-    "value, diverged": ("value", 0.0, lines(a=[*A, 10.0]), "not held", 3),
-    "faster, held": (
-        "faster",
-        0.0,
-        many(a=lambda s: {"train": 80 + s}, b=lambda s: {"train": 70 + s / 2}),
-        "held",
-        3,
-    ),
-    "below, held": ("below", 4e-4, many(a=lambda s: early(2e-4 + s * 1e-6)), "held", 3),
-    "below, not held": ("below", 4e-4, many(a=lambda s: early(5e-4 + s * 1e-6)), "not held", 3),
-    "as-fast, held": (
-        "as-fast",
-        0.05,
-        many(a=lambda s: {"seconds": 100 + s}, b=lambda s: {"seconds": 101 + s}),
-        "held",
-        3,
-    ),
-    "as-fast, one time of runs that trained together": (
-        "as-fast",
-        0.05,
-        many(a=lambda s: {"seconds": 100, "together": 3}, b=lambda s: {"seconds": 101, "together": 3}),
-        "undecided",
-        1,
-    ),
-    "as-fast, two stacks of three seeds": (
-        "as-fast",
-        0.05,
-        [line(row, s, 92.0, seconds=100 + s // 3, together=3) for row in ("a", "b") for s in range(6)],
-        "undecided",
-        2,
-    ),
-    "as-fast, by the epoch": (
-        "as-fast",
-        0.05,
-        many(
-            a=lambda s: {"seconds": 130, "epoch_seconds": 1 + s / 99},
-            b=lambda s: {"epoch_seconds": 1 + s / 98},
-        ),
-        "held",
-        3,
-    ),
-    "as-fast, not held": (
-        "as-fast",
-        0.05,
-        many(a=lambda s: {"seconds": 120 + s}, b=lambda s: {"seconds": 100 + s}),
-        "not held",
-        3,
-    ),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_verdicts(case):
-    rule, margin, found, verdict, n = CASES[case]
-    b = "" if rule in ("value", "below") else "b"
-    claim = Claim(
-        "x", "Section 5", "text", "table2", rule, "a", b, margin, (92.5, 0.1) if rule == "value" else None
-    )
-    judged = claims.judge(claim, found)
-    assert (judged["verdict"], judged["n"]) == (verdict, n)
-    assert set(judged) == {"id", "section", "claim", "paper", "ours", "n", "rule", "verdict", "note"}
-    assert judged["rule"].endswith(" (a: a, b: b)") == bool(b)
-
-
-@pytest.mark.parametrize(
-    ("rule", "margin", "a", "b", "said"),
-    [
-        # seeds far apart, a always a little above b: held by pairs, open without them
-        ("better", 0.0, [90.2, 92.2, 94.2], [90.0, 92.01, 94.01], "which would be undecided"),
-        ("better", 0.0, A, LOW, ""),
-        # two rows alike whose seeds do not go together: the other way round
-        ("similar", 0.3, [92.0, 92.1, 92.2, 92.3], [92.3, 92.2, 92.1, 92.0], "which would be held"),
-    ],
-)
-def test_what_the_pairs_decide_alone_is_said(rule, margin, a, b, said):
-    judged = claims.judge(Claim("x", "", "", "table2", rule, "a", "b", margin), lines(a=a, b=b))
-    if not said:
-        assert "without pairing" not in judged["ours"]
-        return
-    assert judged["ours"].endswith(said)
-    # Welch's interval, written out: the degrees of freedom are n_a + n_b - 2 where variances are equal
-    n, t = len(a), {3: 2.7764451, 4: 2.4469119}[len(a)]
-    va, vb = np.var(a, ddof=1), np.var(b, ddof=1)
-    assert va == pytest.approx(vb, rel=0.02)
-    half, middle = t * ((va + vb) / n) ** 0.5, np.mean(a) - np.mean(b)
-    assert f"[{middle - half:+.2f}, {middle + half:+.2f}]" in judged["ours"]
-
-
-def test_a_claim_may_name_a_row_of_another_study(tmp_path):
-    (tmp_path / "cifar10").mkdir()
-    for study, values in (("table2", LOW), ("tuned", A)):
-        text = "".join(json.dumps(r) + "\n" for r in lines(adamw=values, adaxw=[50.0] * 3))
-        (tmp_path / "cifar10" / f"{study}.jsonl").write_text(text)
-    claim = Claim("x", "", "", "tuned", "better", "table2: adamw", "adamw")
-    judged = claims.judge(claim, claims.lines_for(claim, tmp_path))
-    assert (judged["verdict"], judged["n"]) == ("not held", 3)
-    assert judged["ours"].startswith("91.55 - 92.50 = -0.95")
-
-
-def test_claims_that_came_later_say_so():
-    assert all("asked for" in claim.note for claim in LATER)
-
-
-def trace(row, seed, early, late):
-    return line(row, seed, 92.0, trace={"iteration": [1, 1000, 70000], "value": [1.0, early, late]})
-
-
-@pytest.mark.parametrize(("late", "verdict"), [(5e-4, "held"), (1e-4, "not held")])
-def test_larger_must_hold_at_both_times(late, verdict):
-    rows = (("a", 9e-4, late), ("b", 2e-4, 2e-4))
-    found = [trace(row, s, v * (1 + s / 50), w * (1 + s / 60)) for row, v, w in rows for s in range(3)]
-    claim = Claim("x", "Section 5", "text", "trace", "larger", "a", "b")
-    assert claims.judge(claim, found)["verdict"] == verdict
-
-
-def test_committed_claims_are_those_of_the_records():
-    assert claims.main(["--records", str(RECORDS), "--check"]) == 0
-
-
-def test_the_check_can_fail(tmp_path, capsys):
-    assert claims.main(["--records", str(tmp_path)]) == 0
-    assert claims.main(["--records", str(tmp_path), "--check"]) == 0
-    (tmp_path / "claims" / "cifar10.json").write_text("[]\n")
-    assert claims.main(["--records", str(tmp_path), "--check"]) == 1
-    assert "not what the records give" in capsys.readouterr().err
-
-
-# -- records and pages ----------------------------------------------------------------------------------------------
 
 
 def test_the_main_table_is_complete():
@@ -259,7 +77,7 @@ def test_the_documentation_shows_every_study_that_was_run():
             assert float(cells[-3 if study.alone else -2]) == pytest.approx(
                 sum(losses) / len(losses), abs=6e-5
             )
-        for claim in (c for c in CLAIMS if c.study == name):
+        for claim in (c for c in CLAIMS if c.study == f"cifar10/{name}"):
             anchor = "claim-" + claim.id.replace(".", "-")
             assert f"[{claim.id}](claims.md#{anchor})" in part
             assert f'<a id="{anchor}">' in linked

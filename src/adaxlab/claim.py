@@ -1,0 +1,154 @@
+"""What a claim is, and what a judged claim is: data only.
+
+A claim is a sentence of the paper (or a comparison of ours), the study whose runs judge it, and a rule that was written
+before those runs. `measure` names what is taken from each run (`measures.py`); of several, all must agree. `a` and `b`
+are rows of the study; `STUDY: ROW` is a row of another study of the same family.
+
+    better         a is better than b by more than the margin
+    not_worse      a is not worse than b by more than the margin
+    similar        a and b differ by no more than the margin
+    equals_paper   a's value and the paper's overlap
+    below          a's value is below the margin
+    larger         a/b is above 1
+    ratio          a/b is within 1 +- margin
+    paper_ratio    a/b is within a factor of the margin of the paper's: settings that were chosen, not samples
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Rule = Literal[
+    "better", "not_worse", "similar", "equals_paper", "below", "larger", "ratio", "paper_ratio"
+]  # fmt: skip
+KEYS = ("id", "section", "claim", "paper", "ours", "n", "rule", "verdict", "note")
+VERDICTS = {True: "held", False: "not held", None: "undecided"}
+"""The words for what a rule says of the data."""
+OURS = "(ours)"
+"""What a row has in the place of the paper's number when the comparison is ours."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence with the rule that judges it; `ours` marks what the paper does not say."""
+
+    id: str
+    text: str
+    where: str
+    study: str
+    rule: Rule
+    measure: str | tuple[str, ...]
+    a: str
+    b: str = ""
+    margin: float = 0.0
+    paper: float | tuple[float, float] | str | None = None
+    """A difference, (mean, margin of error), (setting of a, setting of b), or words."""
+    ours: bool = False
+    note: str = ""
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return (self.measure,) if isinstance(self.measure, str) else self.measure
+
+    @property
+    def studies(self) -> tuple[str, ...]:
+        """The studies whose runs it needs."""
+        return (self.study, *(resolve(self.study, name)[0] for name in (self.a, self.b) if name))
+
+    @property
+    def says(self) -> str:
+        """The paper's number in words.
+
+        >>> Claim("x", "", "", "", "better", "accuracy", "a", "b", paper=0.46).says
+        '+0.46'
+        """
+        if self.ours:
+            return OURS
+        if isinstance(self.paper, tuple):
+            if self.rule == "paper_ratio":
+                return " against ".join(re.sub("e-0", "e-", f"{x:g}") for x in self.paper)
+            return "{:.2f} +- {:.2f}".format(*self.paper)
+        if isinstance(self.paper, float):
+            return f"{self.paper:+.2f}"
+        return self.paper or "no number in the text"
+
+
+def about(
+    study: str, where: str, rule: Rule, measure: str | tuple[str, ...], **common: Any
+) -> Callable[..., Claim]:
+    """A maker of claims `(id, text, a, b, **more)` on one study under one rule; ids begin with the family's name."""
+
+    def make(id: str, text: str, a: str, b: str = "", **more: Any) -> Claim:
+        name = f"{study.partition('/')[0]}.{id}"
+        return Claim(name, text, where, study, rule, measure, a, b, **{**common, **more})
+
+    return make
+
+
+def resolve(study: str, name: str) -> tuple[str, str]:
+    """The study and the row that a claim on `study` means by a name.
+
+    >>> resolve("cifar10/tuned", "adamw"), resolve("cifar10/tuned", "table2: adamw")
+    (('cifar10/tuned', 'adamw'), ('cifar10/table2', 'adamw'))
+    """
+    other, _, row = name.rpartition(": ")
+    return (f"{study.rpartition('/')[0]}/{other}" if other else study), row
+
+
+def notes(*parts: str) -> str:
+    """The parts that are not empty, as one note."""
+    return "; ".join(filter(None, parts))
+
+
+def row(
+    id: str,
+    section: str,
+    claim: str,
+    *,
+    paper: str,
+    ours: str,
+    rule: str,
+    held: bool | None,
+    n: int | None = None,
+    note: str = "",
+) -> dict[str, Any]:
+    """A judged claim. `held` is the rule's outcome, None is undecided; `n` counts what was sampled or enumerated."""
+    verdict = VERDICTS[None if held is None else bool(held)]
+    return dict(zip(KEYS, (id, section, claim, paper, ours, n, rule, verdict, note), strict=True))
+
+
+def not_run(row: Mapping[str, Any]) -> bool:
+    """Whether there is nothing to judge the claim by yet."""
+    return row["n"] == 0 and str(row["ours"]).startswith("not run")
+
+
+def anchor(id: str) -> str:
+    """Where docs/claims.md has the claim.
+
+    >>> anchor("cifar10.table2.adamW")
+    'claim-cifar10-table2-adamw'
+    """
+    return "claim-" + id.lower().replace(".", "-")
+
+
+def check(rows: Iterable[Mapping[str, Any]], source: str) -> None:
+    """Every row has the keys and a known verdict; ids are unique."""
+    rows = list(rows)
+    for each in rows:
+        missing = [key for key in KEYS if key not in each]
+        if missing:
+            raise ValueError(
+                f"{source}: claim {each.get('id', '?')!r} lacks {', '.join(missing)}; needed are {', '.join(KEYS)}"
+            )
+        if each["verdict"] not in VERDICTS.values():
+            allowed = ", ".join(VERDICTS.values())
+            raise ValueError(
+                f"{source}: claim {each['id']!r} has verdict={each['verdict']!r}; allowed are {allowed}"
+            )
+    twice = [id for id, count in Counter(each["id"] for each in rows).items() if count > 1]
+    if twice:
+        raise ValueError(f"{source}: the ids {', '.join(twice)} occur twice; every claim needs its own")

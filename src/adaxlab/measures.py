@@ -1,0 +1,249 @@
+"""Measures: what is taken from a run to judge a claim, and how it is shown.
+
+`of` gives a number from a run record, or None for a run that diverged. A share of 1 is shown in percent. The other
+fields are words: `rules` has the sentence of each rule that the measure is judged by, the rest says how numbers are
+written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adaxlab import stats
+from adaxlab.store import RunRecord
+
+Of = Callable[[RunRecord], float | None]
+Shared = Callable[[RunRecord], Hashable | None]
+
+
+@dataclass(frozen=True)
+class Measure:
+    of: Of
+    rules: Mapping[str, str]
+    """The sentence of a rule; `{margin}` stands for the claim's."""
+    frame: str = "{}"
+    """Around the sentences of all measures of a claim."""
+    higher_is_better: bool = True
+    level: str = ".2f"
+    """The format of a value."""
+    ratio: str = ".3g"
+    """The format of a ratio."""
+    head: str = "{a} - {b} = "
+    """Before a comparison; also has {rows}."""
+    tail: str = ""
+    """After the interval."""
+    beside: Callable[[float, float], str] | None = None
+    """Said after the interval, from the two means, where the claim has no other measure."""
+    few: str = "; fewer than 3 seeds decide nothing"
+    lost_decide: int | None = None
+    """With fewer than 3 pairs: so many runs of `a` without a value decide against the claim (None: they do not)."""
+    shared: Shared | None = None
+    """A key of runs that have one value together, which counts once."""
+
+
+def percent(share: float) -> float:
+    """A share in percent, without the digits that the binary fraction adds.
+
+    >>> 100 * 0.57, percent(0.57)
+    (56.99999999999999, 57.0)
+    """
+    return round(100 * share, 6)
+
+
+def ended(of: Callable[[RunRecord], float]) -> Of:
+    """The measure of a run that ended well; None of one that diverged."""
+    return lambda run: of(run) if run.status == "finished" else None
+
+
+def final(run: RunRecord) -> float:
+    """The metric of the last evaluation."""
+    assert run.done is not None
+    return run.done["metric"]
+
+
+def final_percent(run: RunRecord) -> float:
+    return percent(final(run))
+
+
+def trained(first: int, last: int | float) -> Callable[[RunRecord], float]:
+    """The training metric in percent, averaged over the epochs first..last; a `last` below 1 is a share of the run."""
+
+    def of(run: RunRecord) -> float:
+        until = max(1, math.floor(last * run.spec["epochs"])) if last < 1 else int(last)
+        part = [line["train_metric"] for line in run.metrics[first - 1 : until]]
+        return stats.mean([percent(value) for value in part])
+
+    return of
+
+
+def trained_last(run: RunRecord) -> float:
+    return percent(run.metrics[-1]["train_metric"])
+
+
+def late_gain(share: float) -> Callable[[RunRecord], float]:
+    """The final metric less the one when a share of the epochs is over, in percent."""
+
+    def of(run: RunRecord) -> float:
+        before = run.metrics[max(1, round(share * run.spec["epochs"])) - 1]["metric"]
+        return percent(run.metrics[-1]["metric"]) - percent(before)
+
+    return of
+
+
+def early_loss(run: RunRecord) -> float:
+    """The training loss, averaged over the first three quarters of the evaluations."""
+    return stats.mean([line["train_loss"] for line in run.metrics[: 3 * len(run.metrics) // 4]])
+
+
+def train_loss(index: int) -> Callable[[RunRecord], float]:
+    return lambda run: run.metrics[index]["train_loss"]
+
+
+def trace_at(iteration: int) -> Of:
+    """The mean of sqrt(v-hat) at the recorded iteration nearest to the one asked for; -1 is the last."""
+
+    def of(run: RunRecord) -> float | None:
+        assert run.done is not None
+        trace = run.done.get("trace")
+        if not trace:
+            return None
+        steps, values = trace["iteration"], trace["value"]
+        if iteration < 0:
+            return values[-1]
+        return values[min(range(len(steps)), key=lambda i: abs(steps[i] - iteration))]
+
+    return of
+
+
+def epoch_seconds(run: RunRecord) -> float:
+    """Seconds an epoch: the median without the first, or, in records that have none, the mean with it."""
+    assert run.done is not None
+    return run.done.get("epoch_seconds") or run.done["seconds"] / run.spec["epochs"]
+
+
+def stack(run: RunRecord) -> Hashable | None:
+    """The stack that the run trained in; None if it trained alone."""
+    assert run.done is not None
+    together = run.done.get("together", 1)
+    return (together, run.done["seconds"]) if together > 1 else None
+
+
+def step_ms(run: RunRecord) -> float:
+    """Milliseconds of a step in one round of a speed record."""
+    assert run.done is not None
+    return run.done["step_ms"]
+
+
+def lr(run: RunRecord) -> float:
+    return run.spec["options"]["lr"]
+
+
+def perplexities(a: float, b: float) -> str:
+    return f" (perplexities {math.exp(a):.1f} and {math.exp(b):.1f})"
+
+
+def _about(what: str, rules: Mapping[str, str]) -> dict[str, str]:
+    """The sentences of the rules with the measure's name in them."""
+    return {rule: text.replace("WHAT", what) for rule, text in rules.items()}
+
+
+PLAIN = {
+    "better": "the paired 95% interval of (a - b)WHAT is above 0: held; below: not held; else undecided",
+    "not_worse": "the paired 95% interval of (a - b)WHAT is above -{margin}: held; below it: not held; else undecided",
+    "similar": "the paired 95% interval of (a - b)WHAT is within +-{margin}: held; outside: not held; else undecided",
+    "equals_paper": "our 95% interval meets the paper's mean +- margin: held; misses it: not held",
+}
+NAMED = {
+    "better": "WHAT, paired 95% interval of (a - b): above {margin:g} held, below not held, else undecided",
+    "similar": "WHAT, paired 95% interval of (a - b): within +-{margin:g} held, outside not held, else undecided",
+    "not_worse": "WHAT, paired 95% interval of (a - b): above -{margin:g} held, below not held, else undecided",
+    "below": "WHAT, 95% interval: below {margin:g} held, above not held, else undecided",
+    "ratio": "WHAT, 95% interval of a/b: within 1 +- {margin:g} held, outside not held, else undecided",
+}
+TRACE = {
+    "below": "the 95% interval of the trace (mean of sqrt(v-hat)) at iteration 1000 is below {margin}: held; above: "
+    "not held; else undecided",
+    "larger": "the paired 95% intervals of the traces' ratio a/b (means of sqrt(v-hat)) are above 1, at iteration "
+    "1000 and at the last: held; one of them below: not held; else undecided",
+}
+WITHIN = "is within 1 +- {margin}: held; outside: not held; else undecided"
+ROUNDS: dict[str, Any] = dict(head="mean {a} ms / {b} ms; a/b of a round ", ratio=".3f", tail=", rounds")
+BETTER_BY = "{a} and {b}; better by "
+
+
+def _nats(name: str, words: str, of: Callable[[RunRecord], float], **more: Any) -> Measure:
+    """A loss in nats per word, to five decimals, as the tables of the study have it."""
+    frame = "paired 95% intervals: {} held, below not held, else undecided"
+    rules = {"better": f"{words}: above {{margin:g}}"}
+    return Measure(
+        ended(lambda run: round(of(run), 5)), rules, frame=frame, level=".4f", head=f"{name} ", **more
+    )
+
+
+MEASURES: dict[str, Measure] = {
+    # CIFAR-10
+    "accuracy": Measure(ended(final_percent), _about("", PLAIN), lost_decide=1),
+    "early accuracy": Measure(
+        ended(trained(1, 99)),
+        {
+            "better": "training accuracy averaged over epochs 1..99, paired 95% interval of (a - b), as 'better'"
+        },
+        lost_decide=1,
+    ),
+    "trace": Measure(trace_at(1000), TRACE, level=".2e", head="iteration 1000: {rows} = "),
+    "last trace": Measure(trace_at(-1), TRACE, level=".2e", head="the last: {rows} = "),
+    "epoch seconds": Measure(
+        epoch_seconds,
+        {"ratio": f"the 95% interval of a's seconds over b's {WITHIN}"},
+        head="seconds: {rows} = ",
+        few="",
+        shared=stack,
+    ),
+    # ImageNet
+    "top-1": Measure(ended(final_percent), _about("top-1 after the last epoch", NAMED), lost_decide=3),
+    "last training": Measure(
+        ended(trained_last), _about("training accuracy of the last epoch", NAMED), lost_decide=3
+    ),
+    "early training": Measure(
+        ended(trained(1, 0.3)),
+        _about("training accuracy averaged over the first 30% of the epochs", NAMED),
+        lost_decide=3,
+    ),
+    "late gain": Measure(
+        ended(late_gain(0.7)),
+        _about("top-1 after the last epoch less that when 70% of the epochs are over", NAMED),
+        level="+.2f",
+        lost_decide=3,
+    ),
+    "training step": Measure(step_ms, _about("time of a training step, rounds in turn", NAMED), **ROUNDS),
+    # segmentation
+    "IoU": Measure(ended(final_percent), _about(", final IoU,", PLAIN), head=BETTER_BY),
+    "early loss": Measure(
+        ended(early_loss),
+        {"better": "training loss averaged over three quarters, paired 95% interval of (b - a), as 'better'"},
+        higher_is_better=False,
+        level=".3f",
+        head=BETTER_BY,
+    ),
+    "step": Measure(
+        step_ms,
+        {"ratio": f"the 95% interval, over rounds, of the time of a's step over b's {WITHIN}"},
+        **ROUNDS,
+    ),
+    "tuned lr": Measure(
+        lr,
+        {
+            "paper_ratio": "a's tuned lr over b's is within a factor of {margin:g} of the paper's: held; else not held"
+        },
+    ),
+    # language
+    "test loss": _nats("test", "test loss, b - a", final, higher_is_better=False, beside=perplexities),
+    "last loss": _nats(
+        "trained", "training loss of the last epoch, b - a", train_loss(-1), higher_is_better=False
+    ),
+    "slow start": _nats("early", "training loss of the first epoch, a - b", train_loss(0)),
+}
+"""By the name that claims have for them."""

@@ -1,0 +1,454 @@
+"""The judge on runs made by hand, every claim as data, and what `adax claims` writes from the committed records."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adaxlab import cli, records
+from adaxlab.cifar import book as cifar
+from adaxlab.cifar.rules import POST_HOC
+from adaxlab.claim import KEYS, Claim
+from adaxlab.claims import FAMILIES, judged, show, verdicts
+from adaxlab.imagenet import book as imagenet
+from adaxlab.imagenet.rules import PAPER_LR
+from adaxlab.judge import judge, outcome
+from adaxlab.language import studies as language
+from adaxlab.measures import MEASURES
+from adaxlab.store import RunRecord
+from adaxlab.voc import book as voc
+
+ROOT = Path(__file__).parents[2]
+RECORDS = ROOT / "records"
+CLAIMS = [claim for claims in FAMILIES.values() for claim in claims]
+
+
+# -- the judge ------------------------------------------------------------------------------------------------------
+
+
+def run(row, seed, value=50.0, *, study="s/x", purpose="final", lr=1.0, curve=None, **done):
+    """A run that ends at `value` percent (None: it diverged); `curve` has (training metric, training loss, metric)."""
+    end = None if value is None else value / 100
+    lines = [
+        {"train_metric": t / 100, "train_loss": loss, "metric": m / 100}
+        for t, loss, m in curve or [(50, 1, 50)] * 10
+    ]
+    spec = {
+        "study": study,
+        "row": row,
+        "seed": seed,
+        "purpose": purpose,
+        "epochs": len(lines),
+        "options": {"lr": lr},
+    }
+    done = {"status": "diverged" if value is None else "finished", "metric": end, "seconds": 100.0, **done}
+    return RunRecord(spec, {}, lines, done, Path("s"))
+
+
+def rows(**values):
+    return [run(row, seed, value) for row, each in values.items() for seed, value in enumerate(each)]
+
+
+def claim(rule="better", measure="accuracy", margin=0.0, b="b", **more):
+    return Claim("x", "a is so", "Section 5", "s/x", rule, measure, "a", b, margin, **more)
+
+
+A, LOW, SAME = [92.5, 92.4, 92.6], [91.5, 91.6, 91.55], [92.45, 92.45, 92.6]
+PAPER = {"b": "", "paper": (92.5, 0.1)}
+CASES = {
+    "better": (claim(), rows(a=A, b=LOW), "held", 3, "92.50 - 91.55 = +0.95 ["),
+    "worse": (claim(), rows(a=LOW, b=A), "not held", 3, "-0.95"),
+    "open": (claim(), rows(a=A, b=SAME), "undecided", 3, ""),
+    "by a margin": (claim(margin=0.9), rows(a=A, b=LOW), "undecided", 3, "+0.95"),
+    "two seeds decide nothing": (
+        claim(), rows(a=A[:2], b=LOW[:2]), "undecided", 2, "92.45 - 91.55 = +0.90; fewer than 3 seeds decide nothing",
+    ),
+    "one seed": (claim(), rows(a=A[:1], b=LOW[:1]), "undecided", 1, "+1.00; fewer than 3"),
+    "b was not run": (claim(), rows(a=A), "undecided", 0, "not run (study s/x)"),
+    "a was not run": (claim(), rows(b=A), "undecided", 0, "not run (study s/x)"),
+    "no common seed": (
+        claim(), rows(a=A)[:1] + rows(b=LOW)[1:], "undecided", 0, "no seed whose runs both ended",
+    ),
+    "a diverged": (claim(), rows(a=[*A, None], b=[*LOW, 91]), "not held", 3, "; 1 of 4 runs of a diverged"),
+    "a diverged, too few pairs": (claim(), rows(a=[92.5, 92.4, None], b=LOW), "not held", 2, "1 of 3 runs of a"),
+    "a diverged always": (claim(), rows(a=[None] * 3, b=LOW), "not held", 0, "no seed whose runs both ended; 3 of 3"),
+    "of ImageNet one is not enough": (claim(measure="top-1"), rows(a=[*A[:2], None], b=LOW), "undecided", 2, "1 of 3"),
+    "of ImageNet three are": (claim(measure="top-1"), rows(a=[None] * 3, b=LOW), "not held", 0, "3 of 3"),
+    "of CamVid they decide nothing": (claim(measure="IoU"), rows(a=[None] * 3, b=LOW), "undecided", 0, "3 of 3"),
+    "of CamVid one of four": (claim(measure="IoU"), rows(a=[*A, None], b=[*LOW, 91]), "not held", 3, "1 of 4"),
+    "a diverged, of two": (claim(), rows(a=[None, 92.5], b=LOW[:2]), "undecided", 1, "1 of 2"),
+    "b diverged": (claim(), rows(a=[*A, 92], b=[*LOW, None]), "held", 3, "; 1 of 4 runs of b diverged"),
+    "b diverged always": (claim(), rows(a=A, b=[None] * 3), "undecided", 0, "3 of 3 runs of b diverged"),
+    "similar": (claim("similar", margin=0.3), rows(a=A, b=SAME), "held", 3, ""),
+    "not similar": (claim("similar", margin=0.3), rows(a=A, b=LOW), "not held", 3, ""),
+    "similar, open": (claim("similar", margin=0.05), rows(a=A, b=SAME), "undecided", 3, ""),
+    "not worse": (claim("not_worse", margin=0.3), rows(a=SAME, b=A), "held", 3, ""),
+    "not worse, for it is better": (claim("not_worse", margin=0.3), rows(a=A, b=LOW), "held", 3, ""),
+    "worse by more": (claim("not_worse", margin=0.3), rows(a=LOW, b=A), "not held", 3, ""),
+    "not worse, open": (claim("not_worse", margin=0.05), rows(a=SAME, b=A), "undecided", 3, ""),
+    "the paper's value": (claim("equals_paper", **PAPER), rows(a=A), "held", 3, "92.50 [92.25, 92.75]"),
+    "another value": (claim("equals_paper", **PAPER), rows(a=LOW), "not held", 3, ""),
+    "a value, diverged": (claim("equals_paper", **PAPER), rows(a=[*A, None]), "not held", 3, "1 of 4"),
+    "a value, diverged always": (
+        claim("equals_paper", **PAPER), rows(a=[None] * 3), "not held", 0, "no run that ended",
+    ),
+    "a value of two": (claim("equals_paper", **PAPER), rows(a=A[:2]), "undecided", 2, "92.50, 92.40; fewer"),
+    "a loss is better when lower": (
+        claim(measure="early loss"),
+        [run(r, s, curve=[(0, x + s / 10, 0)] * 4) for r, x in (("a", 0.301), ("b", 0.305)) for s in range(3)],
+        "held", 3, "0.401 and 0.405; better by +0.004 [+0.004, +0.004]; without pairing by seed [-0.22",
+    ),
+    "nats": (
+        claim(measure="test loss"), rows(a=[450, 451, 452], b=[460, 461.1, 461.9]),
+        "held", 3, "test +0.1000 [+0.0975, +0.1025] (perplexities 90.9 and 100.5)",
+    ),
+    "an unknown seed does not count": (claim(), [*rows(a=A, b=LOW), run("a", 9, 10.0)], "held", 3, ""),
+    "tuning runs do not count": (claim(), [*rows(a=A, b=LOW), run("a", 0, 1.0, purpose="tune")], "held", 3, "92.50 -"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verdicts(case):
+    asked, found, verdict, n, ours = CASES[case]
+    row = judge(asked, found)
+    assert (row["verdict"], row["n"]) == (verdict, n), row["ours"]
+    assert ours in row["ours"]
+    assert not row["ours"].startswith(";")
+    assert tuple(row) == KEYS
+    assert row["rule"].endswith(" (a: a, b: b)") == bool(asked.b)
+
+
+@pytest.mark.parametrize(
+    ("rule", "margin", "interval", "want"),
+    [
+        ("better", 0.0, (0.1, 0.2), True),
+        ("better", 0.0, (-0.2, -0.1), False),
+        ("better", 0.5, (0.1, 0.6), None),
+        ("below", 1.0, (0.1, 0.6), True),
+        ("below", 1.0, (1.1, 1.6), False),
+        ("not_worse", 0.5, (-0.4, 0.1), True),
+        ("not_worse", 0.5, (-0.9, -0.6), False),
+        ("similar", 0.3, (-0.2, 0.2), True),
+        ("similar", 0.3, (0.4, 0.5), False),
+        ("similar", 0.3, (-0.5, 0.2), None),
+        ("ratio", 0.05, (0.97, 1.02), True),
+        ("ratio", 0.05, (1.06, 1.2), False),
+        ("ratio", 0.05, (1.01, 1.2), None),
+        ("larger", 0.0, (1.01, 1.2), True),
+        ("larger", 0.0, (0.5, 0.9), False),
+    ],
+)
+def test_outcomes(rule, margin, interval, want):
+    assert outcome(rule, margin, *interval) is want
+
+
+@pytest.mark.parametrize(
+    ("rule", "margin", "a", "b", "said"),
+    [
+        # seeds far apart, a always a little above b: held by pairs, open without them
+        ("better", 0.0, [90.2, 92.2, 94.2], [90.0, 92.01, 94.01], "which would be undecided"),
+        ("better", 0.0, A, LOW, ""),
+        # two rows alike whose seeds do not go together: the other way round
+        ("similar", 0.3, [92.0, 92.1, 92.2, 92.3], [92.3, 92.2, 92.1, 92.0], "which would be held"),
+    ],
+)
+def test_where_pairs_alone_decide_the_other_interval_stands_beside(rule, margin, a, b, said):
+    row = judge(claim(rule, margin=margin), rows(a=a, b=b))
+    assert ("without pairing by seed" in row["ours"]) == bool(said)
+    if (
+        said
+    ):  # Welch's interval, written out: the degrees of freedom are n_a + n_b - 2 where variances are equal
+        n, t = len(a), {3: 2.7764451, 4: 2.4469119}[len(a)]
+        va, vb = np.var(a, ddof=1), np.var(b, ddof=1)
+        assert va == pytest.approx(vb, rel=0.02)
+        half, middle = t * ((va + vb) / n) ** 0.5, np.mean(a) - np.mean(b)
+        assert row["ours"].endswith(f"[{middle - half:+.2f}, {middle + half:+.2f}], {said}")
+
+
+def test_a_claim_may_name_a_row_of_another_study():
+    found = [run("adamw", s, v, study=f"s/{x}") for x, vs in (("y", LOW), ("x", A)) for s, v in enumerate(vs)]
+    row = judge(Claim("x", "", "", "s/x", "better", "accuracy", "y: adamw", "adamw"), found)
+    assert (row["verdict"], row["n"]) == ("not held", 3)
+    assert row["ours"].startswith("91.55 - 92.50 = -0.95")
+
+
+CURVE = [(10 + i, 5.0 - i / 10, 20 + 2 * i) for i in range(10)]
+ONE = run(
+    "a", 0, 38.0, curve=CURVE, trace={"iteration": [1, 990, 5000], "value": [1.0, 0.5, 0.25]}, step_ms=3.5
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("accuracy", 38.0),
+        ("early accuracy", np.mean([t for t, _, _ in CURVE])),
+        ("early training", 11.0),
+        ("last training", 19.0),
+        ("late gain", 38 - 32),
+        ("early loss", np.mean([loss for _, loss, _ in CURVE[:7]])),
+        ("test loss", 0.38),
+        ("last loss", 4.1),
+        ("slow start", 5.0),
+        ("trace", 0.5),
+        ("last trace", 0.25),
+        ("epoch seconds", 10.0),
+        ("training step", 3.5),
+        ("tuned lr", 1.0),
+    ],
+)
+def test_measures(name, value):
+    assert MEASURES[name].of(ONE) == pytest.approx(value, rel=1e-12)
+    if name not in ("epoch seconds", "training step", "tuned lr"):
+        assert MEASURES[name].of(run("a", 0, None)) is None
+
+
+def ratios(a, b, n=3):
+    """Runs whose extra fields are given by functions of the seed."""
+    return [run(row, s, **special(s)) for row, special in (("a", a), ("b", b)) for s in range(n)]
+
+
+def seconds(value, **more):
+    return lambda s: {"seconds": value + s, **more}
+
+
+def traced(early, late):
+    return lambda s: {
+        "trace": {"iteration": [1, 1000, 70000], "value": [1, early * (1 + s / 50), late * (1 + s / 60)]}
+    }
+
+
+BOTH = claim("larger", ("trace", "last trace"))
+AS_FAST = claim("ratio", "epoch seconds", 0.05)
+RATIOS = {
+    "as fast": (AS_FAST, ratios(seconds(100), seconds(101)), "held", 3, "seconds: a/b = 0.99"),
+    "slower": (AS_FAST, ratios(seconds(120), seconds(100)), "not held", 3, ""),
+    "by the epoch": (
+        AS_FAST, ratios(seconds(130, epoch_seconds=1.0), lambda s: {"epoch_seconds": 1 + s / 99}), "held", 3, "",
+    ),
+    "runs that trained together have one time": (
+        AS_FAST, ratios(*[lambda s: {"seconds": 100.0, "together": 3}] * 2), "undecided", 1, "seconds: a/b = 1",
+    ),
+    "two stacks of three seeds": (
+        AS_FAST, ratios(*[lambda s: {"seconds": 100.0 + s // 3, "together": 3}] * 2, n=6), "undecided", 2, "",
+    ),
+    "larger at both times": (
+        BOTH, ratios(traced(9e-4, 5e-4), traced(2e-4, 2e-4)), "held", 3, "iteration 1000: a/b = 4.5 [4.5, 4.5]; ",
+    ),
+    "smaller at the last": (BOTH, ratios(traced(9e-4, 1e-4), traced(2e-4, 2e-4)), "not held", 3, ""),
+    "below": (
+        claim("below", "trace", 4e-4, b=""), ratios(traced(2e-4, 1), traced(1, 1)), "held", 3, "2.04e-04 [",
+    ),
+    "not below": (claim("below", "trace", 4e-4, b=""), ratios(traced(5e-4, 1), traced(1, 1)), "not held", 3, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", RATIOS)
+def test_verdicts_on_ratios_and_times(case):
+    asked, found, verdict, n, ours = RATIOS[case]
+    row = judge(asked, found)
+    assert (row["verdict"], row["n"]) == (verdict, n), row["ours"]
+    assert ours in row["ours"]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict", "n", "ours"),
+    [
+        ([3.09] * 3, [3.0] * 3, "held", 3, "mean 3.09 ms / 3.00 ms; a/b of a round 1.030 [1.030, 1.030], rounds"),
+        ([3.6, 7.2, 3.6], [3.0, 6.0, 3.0], "not held", 3, "a round 1.200 [1.200, 1.200]"),
+        ([3.0, 3.3, 3.0, 3.3], [3.0] * 4, "undecided", 4, "a round 1.050 ["),
+        ([3.09, 3.09, 3.09, 9.0], [3.0, 3.0, 3.0], "held", 3, "mean 3.09 ms / 3.00 ms"),
+        ([3.0, 3.0], [3.0, 3.0], "undecided", 2, "fewer than 3"),
+        ([3.0] * 9, [], "undecided", 0, "not run (study voc/speed)"),
+    ],
+)  # fmt: skip
+def test_time_is_judged_by_rounds_in_turn(tmp_path, a, b, verdict, n, ours):
+    (tmp_path / "voc").mkdir()
+    (tmp_path / "voc" / "speed.json").write_text(json.dumps({"ms": {"a": a, "b": b}}))
+    asked = Claim("x", "", "", "voc/speed", "ratio", "step", "a", "b", 0.05)
+    row = judge(asked, records.load(tmp_path, "voc/speed"))
+    assert (row["verdict"], row["n"]) == (verdict, n)
+    assert ours in row["ours"]
+
+
+@pytest.mark.parametrize(
+    ("lr", "verdict"), [(10.0, "held"), (40.0, "held"), (2.5, "held"), (160.0, "not held"), (1.0, "not held")]
+)
+def test_a_ratio_of_settings_against_the_papers(lr, verdict):
+    asked = claim("paper_ratio", "tuned lr", 4.0, paper=(1e-5, 1e-6))
+    pair = [run("a", 0, lr=lr), run("b", 0)]
+    tried = [
+        run("b", 9, v, purpose="tune", lr=x) for x, v in ((0.3, 40), (1.0, 52), (3.0, 51.75), (9.0, None))
+    ]
+    row = judge(asked, pair)
+    ours = f"{lr:g} against 1, {lr:.2g} times; held from 2.5 to 40"
+    assert (row["verdict"], row["n"], row["paper"], row["ours"]) == (verdict, 1, "1e-5 against 1e-6", ours)
+    assert judge(asked, pair + tried)["ours"].endswith(
+        "; the latter's second best, 3, was 0.25 points behind"
+    )
+
+
+@pytest.mark.parametrize(
+    ("losses", "verdict"),
+    [((6.1, 4.0, 450), "held"), ((5.9, 4.0, 450), "not held"), ((6.1, 4.0, 470), "not held")],
+)
+def test_of_several_measures_all_must_hold(losses, verdict):
+    def loss(row, first, last, test):
+        return [
+            run(row, s, test + s / 9, curve=[(0, first + s / 900, 0), (0, last + s / 800, 0)])
+            for s in range(3)
+        ]
+
+    asked = claim(measure=("slow start", "last loss", "test loss"))
+    row = judge(asked, [*loss("a", *losses), *loss("b", 6.0, 4.1, 460)])
+    assert (row["verdict"], row["n"]) == (verdict, 3)
+    assert "perplexities" not in row["ours"]
+    assert row["ours"].count("; ") == 2
+
+
+# -- the claims -----------------------------------------------------------------------------------------------------
+
+
+def names_of(study):
+    """The rows of a study, from the files that say what is run."""
+    family, _, name = study.partition("/")
+    if family in ("cifar10", "imagenet"):
+        studies = {"cifar10": cifar, "imagenet": imagenet}[family].STUDIES
+        return {row.name for row in studies["tiny" if name == "speed" else name].rows}
+    if family == "language":
+        return {row.optimizer for row in language.GRIDS[study].rows}
+    return {row.optimizer for row in voc.STUDIES["camvid" if name == "speed" else name].rows}
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+def test_claims_speak_of_rows_that_exist(claim):
+    for name in filter(None, (claim.a, claim.b)):
+        study, _, row = f"{claim.study.partition('/')[0]}/{name}".rpartition(": ")
+        assert (row if study else name) in names_of(study or claim.study)
+    assert (claim.b == "") == (claim.rule in ("below", "equals_paper"))
+    assert all(claim.rule in MEASURES[measure].rules for measure in claim.measures)
+    assert not claim.note.startswith(";")
+    assert "; ;" not in claim.note
+    assert claim.where.startswith("Beyond the paper") <= claim.ours
+
+
+def test_ids_are_unique_and_post_hoc_claims_say_so():
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
+    assert all("asked for" in claim.note for claim in POST_HOC)
+
+
+def test_imagenets_notes_say_which_lr():
+    for claim in FAMILIES["imagenet"]:
+        assert claim.ours == claim.id.startswith(("imagenet.tuned.", "imagenet.b2T50.")), claim.id
+        assert (PAPER_LR in claim.note) == (claim.study == "imagenet/tiny"), claim.id
+
+
+def test_the_papers_differences_are_those_of_its_tables():
+    """Recomputed from the tables' means, in hundredths; of our own comparisons, the one in the note."""
+    values = {"tiny": dict(sgdm=69.90, adamw=66.92, amsgradw=66.64, adaxw=69.87)}
+    values["tiny-resnet50"] = dict(sgdm=77.12, adamw=68.27, amsgradw=68.76, adaxw=75.58)
+    checked = 0
+    for claim in FAMILIES["imagenet"]:
+        if not claim.paper or not claim.paper.endswith("on ImageNet"):
+            continue
+        study = claim.study.removeprefix("imagenet/")
+        table = values["tiny" if study == "tuned" else study]
+        assert claim.paper == f"{table[claim.a.removesuffix('-b2T50')] - table[claim.b]:+.2f} on ImageNet"
+        assert claim.ours == (f"paper, at its own settings: {claim.paper}" in claim.note), claim.id
+        checked += 1
+    assert checked == 15
+
+
+# -- what is committed ----------------------------------------------------------------------------------------------
+
+
+def test_the_committed_files_are_what_the_records_give(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert cli.main(["claims", "--check"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_command_writes_names_what_is_stale_and_prints(tmp_path, capsys):
+    shutil.copytree(RECORDS / "theory", tmp_path / "records" / "theory")
+    shutil.copytree(RECORDS / "voc", tmp_path / "records" / "voc")
+    where = ["claims", "--records", str(tmp_path / "records")]
+    assert cli.main([*where, "--check"]) == 1
+    assert "voc.json" in capsys.readouterr().err
+    assert cli.main(where) == 0
+    assert "\nnot held: " in capsys.readouterr().out
+    assert cli.main([*where, "--check"]) == 0
+    made = tmp_path / "records" / "claims"
+    assert (made / "voc.json").read_text() == (RECORDS / "claims" / "voc.json").read_text()
+    assert all(row["ours"].startswith("not run") for row in json.loads((made / "language.json").read_text()))
+    (made / "voc.json").write_text("[]\n")
+    (tmp_path / "docs" / "claims.md").write_text("edited")
+    assert cli.main([*where, "--check"]) == 1
+    error = capsys.readouterr().err
+    assert "voc.json, " in error
+    assert "claims.md; `adax claims` writes them anew" in error
+    assert "language.json" not in error
+    assert cli.main([*where, "--study", "voc/tuning"]) == 0
+    assert "held: 5\n  voc.adaxw-over-sgdm-tuned: " in capsys.readouterr().out
+    assert cli.main([*where, "--study", "reddi"]) == 0
+    assert "  S2.5: " in capsys.readouterr().out
+    assert cli.main([*where, "--study", "voc/none"]) == 2
+    assert "known are cifar10/beta1" in capsys.readouterr().err
+    assert cli.main(["claims", "--records", str(tmp_path / "nowhere")]) == 2
+
+
+def test_a_study_is_judged_from_its_own_records():
+    rows = verdicts("imagenet/tuned", records.load(RECORDS, "imagenet/tuned"))
+    assert rows == [row for row in judged(RECORDS)["imagenet"] if row["id"].startswith("imagenet.tuned.")]
+    assert show(rows).startswith(
+        "held: 2\n  imagenet.tuned.adaxw-over-adamw: AdaX-W ends above AdamW\n      48.45 - "
+    )
+    assert verdicts("gpt", []) == []
+
+
+# -- records --------------------------------------------------------------------------------------------------------
+
+
+FILES = sorted(set(RECORDS.glob("*/*.jsonl")) - set(RECORDS.glob("unfinished/*")))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_record_file_gives_run_records(path):
+    family = path.parent.name
+    study = family if path.stem == family else f"{family}/{path.stem}"
+    found = records.load(RECORDS, study)
+    kinds = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(found) == sum("kind" not in line for line in kinds)
+    for run in found:
+        assert run.spec["study"] == study
+        assert run.spec["purpose"] in ("tune", "final")
+        assert {"row", "optimizer", "options", "seed", "epochs"} <= set(run.spec)
+        assert {"status", "metric", "metric_name", "higher_is_better", "steps", "seconds"} <= set(run.done)
+        assert run.status == "diverged" or run.metrics[-1]["step"] == run.done["steps"]
+
+
+@pytest.mark.parametrize(
+    ("family", "accuracy", "loss", "want"),
+    [
+        ("cifar10", 15.0, 1.0, True),
+        ("cifar10", 15.1, 1.0, False),
+        ("imagenet", 2.0, 1.0, True),
+        ("imagenet", 15.0, 1.0, False),
+        ("imagenet", 15.0, None, True),
+    ],
+)
+def test_a_failed_run_diverged(family, accuracy, loss, want):
+    line = {"curve": {"train_loss": [1.0, loss]}, "test_accuracy": accuracy}
+    assert records.failed(line, family) is want
+
+
+def test_percents_come_back_as_they_were():
+    for path in (RECORDS / "cifar10" / "table2.jsonl", RECORDS / "imagenet" / "tiny.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line, run in zip(lines, records.load(RECORDS, f"{path.parent.name}/{path.stem}"), strict=True):
+            assert MEASURES["accuracy"].of(run) == line["test_accuracy"]
+            assert math.isclose(MEASURES["last training"].of(run), line["train_accuracy"])

@@ -1,0 +1,68 @@
+"""docs/claims.md as text: its sections, order, links, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from adaxlab.claim import anchor, row
+from adaxlab.claims import judged
+from adaxlab.claims_page import page
+from adaxlab.theory.record import order
+
+RECORDS = Path(__file__).parents[2] / "records"
+THEORY = [json.loads(path.read_text()) for path in sorted((RECORDS / "theory").glob("*.json"))]
+OURS = sorted((row for record in THEORY for row in record["claims"]), key=order)
+
+
+def test_every_claim_is_complete_and_linked():
+    others = [row for part in judged(RECORDS).values() for row in part]
+    text = page(RECORDS, others)
+    for one in OURS + others:
+        assert one["rule"]
+        assert one["ours"]
+        assert text.count(f'id="{anchor(one["id"])}"') == 1
+    shown = {id for record in THEORY for one in record.get("errata", []) for id in one["shown_by"]}
+    assert shown <= {one["id"] for one in OURS + others}
+
+
+def test_the_order_of_the_page():
+    wanted = "S2.1 S2.9 T3.1 T3.1e T3.2 T3.2c S4.9 S4.10 L4.1 L4.1c L7.1 T4.1 C4.1 F5.1 D2 E2 E13"
+    assert [one["id"] for one in OURS if one["id"] in wanted.split()] == wanted.split()
+
+
+def a_claim(**changes):
+    made = row(
+        "X1", "CIFAR-10", "AdaX | wins.", paper="92.3", ours="92.1 [91.9, 92.3]", rule="b2*T", held=None, n=5
+    )
+    return {**made, **changes}
+
+
+def test_experiments_get_their_own_sections(tmp_path):
+    text = page(tmp_path, [a_claim()])
+    assert "## CIFAR-10" in text
+    assert "| [X1](#claim-x1) | AdaX \\| wins. | **undecided** |" in text
+    assert "- Rule: b2\\*T" in text
+    assert "- Computed (n = 5): 92.1 [91.9, 92.3]" in text
+    assert "**1 claims of the paper: 1 undecided.**" in text
+
+
+def test_what_was_not_run_is_not_called_undecided(tmp_path):
+    text = page(tmp_path, [a_claim(n=0, ours="not run (study x)"), a_claim(id="X2", verdict="not held")])
+    assert "**2 claims of the paper: 1 not held, 1 not run yet.**" in text
+    assert "### X1: not run yet" in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"id": "X1"}], "claim 'X1' lacks section, claim"),
+        ([a_claim(verdict="maybe")], "verdict='maybe'; allowed are held, not held, undecided"),
+        ([a_claim(), a_claim()], "the ids X1 occur twice"),
+    ],
+)
+def test_bad_claims_are_refused(tmp_path, rows, message):
+    with pytest.raises(ValueError, match=message):
+        page(tmp_path, rows)
