@@ -18,10 +18,9 @@ from adaxlab.claims import FAMILIES, judged, show, verdicts
 from adaxlab.imagenet import book as imagenet
 from adaxlab.imagenet.rules import PAPER_LR
 from adaxlab.judge import judge, outcome
-from adaxlab.language import studies as language
 from adaxlab.measures import MEASURES
+from adaxlab.paper import catalogue
 from adaxlab.store import RunRecord
-from adaxlab.voc import book as voc
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "records"
@@ -320,9 +319,7 @@ def names_of(study):
     if family in ("cifar10", "imagenet"):
         studies = {"cifar10": cifar, "imagenet": imagenet}[family].STUDIES
         return {row.name for row in studies["tiny" if name == "speed" else name].rows}
-    if family == "language":
-        return {row.optimizer for row in language.GRIDS[study].rows}
-    return {row.optimizer for row in voc.STUDIES["camvid" if name == "speed" else name].rows}
+    return {row.name for row in catalogue.study("voc/camvid" if study == "voc/speed" else study).rows}
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import pytest
 
+from adaxlab import stats, summary
 from adaxlab.language import tables
+from adaxlab.study import Row, Study
 
 
 def shown(name, verdict=None, by=None, diverged=0, trials=((5e-4, 4.0), (1e-3, 3.0)), lr=1e-3):
-    more = {"verdict": verdict} if verdict else {}
-    more |= {"better_by": by} if by else {}
-    ends = {"mean": 3.0, "low": 2.9, "high": 3.1}
+    """A row's result: n = 3 runs that ended, beside those that diverged."""
+    difference = stats.Estimate(3, by[0], 0.0, by[1], by[2]) if by else None
+    judged = stats.Verdict(verdict, 3, difference, None, stats.Rule()) if verdict else None
+    values = dict.fromkeys(range(3), 3.0) | dict.fromkeys(range(3, 3 + diverged))
+    ends = stats.Estimate(3, 3.0, 0.0, 2.9, 3.1)
     options = {"lr": lr, "betas": [0.9, 0.5]}
-    return {
-        "optimizer": name, "trials": list(map(list, trials)), "options": options, "n": 3, "diverged": diverged,
-        **ends, **more,
-    }  # fmt: skip
+    return summary.RowResult(name, options, lr, dict(trials), values, ends, judged, None, 0.0, 0.0)
+
+
+def page(row, **options):
+    study = Study(
+        "language", (Row(row.name, options=options),), "s", title="Title", note="Note.", baseline=row.name
+    )
+    return tables.words(summary.Comparison(study, [], [row], "nats", False))
 
 
 @pytest.mark.parametrize(
@@ -27,12 +35,11 @@ def shown(name, verdict=None, by=None, diverged=0, trials=((5e-4, 4.0), (1e-3, 3
         (shown("x", "undecided", [0.1, -0.15, 0.35]), "undecided: +0.1000 (-0.1500 to +0.3500)"),
         (shown("x", "not held", [0.1, 0.0, 0.2], diverged=1), "not better (1 diverged): +0.1000 (+0.0000 to +0.2000)"),
         (shown("x", "not held", diverged=3), "not better (3 diverged)"),
-        (shown("x"), "undecided"),
+        (shown("x", "undecided"), "undecided"),
     ],
 )  # fmt: skip
 def test_a_verdict_in_words(row, cell):
-    grid = {"baseline": "adam", "note": "Note.", "rows": [{"options": {}}]}
-    lines = tables.words({"rows": [row], "grid": grid, "title": "Title"}).splitlines()
+    lines = page(row).splitlines()
     assert lines[2].endswith(f"| 20.1 (18.2 to 22.2) | {cell} |")
     assert lines[-1] == "Title. Note."
 
@@ -49,7 +56,6 @@ def test_a_verdict_in_words(row, cell):
     ],
 )  # fmt: skip
 def test_what_the_papers_own_lr_came_to(trials, lr, said):
-    grid = {"baseline": "adam", "note": "Note.", "rows": [{"options": {"lr": 5e-4}}]}
-    text = tables.words({"rows": [shown("x", trials=trials, lr=lr)], "grid": grid, "title": "Title"})
+    text = page(shown("x", trials=trials, lr=lr), lr=5e-4)
     head = " Validation perplexity at the paper's lr and at the best tried:" if said else ""
     assert text.endswith(f"Title. Note.{head}{said}")

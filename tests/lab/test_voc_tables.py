@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import voc_sets
-from adaxlab.paper.voc import ADAXW, SGDM
 
 from adaxlab import data
 from adaxlab.data import camvid, resnet50
 from adaxlab.errors import LabError
+from adaxlab.paper.voc import ADAXW, SGDM, STUDIES
 from adaxlab.store import RunRecord
-from adaxlab.voc import book, tables
+from adaxlab.voc import tables
 
 
 def fake(row, seed, iou, losses=(1.0, 1.0, 1.0, 1.0), purpose="final", lr=1.0):
@@ -25,7 +25,14 @@ def fake(row, seed, iou, losses=(1.0, 1.0, 1.0, 1.0), purpose="final", lr=1.0):
         for i, loss in enumerate(losses)
     ]
     done = {"status": status, "metric": None if iou is None else iou / 100, "seconds": 100.0}
-    spec = {"study": "s", "optimizer": row, "seed": seed, "purpose": purpose, "options": {"lr": lr}}
+    spec = {
+        "study": "s",
+        "row": row,
+        "optimizer": row,
+        "seed": seed,
+        "purpose": purpose,
+        "options": {"lr": lr},
+    }
     env = {"hardware": {"device": "gpu"}, "versions": {"torch": "2"}}
     return RunRecord(spec, env, lines, done, Path("s"))
 
@@ -38,7 +45,7 @@ def runs(a, b, **more):
 def test_the_table_has_every_row_and_the_papers_numbers(tmp_path):
     assert tables.camvid(tmp_path) == "*Not run yet (`adax reproduce voc/camvid`).*"
     found = [*runs([50, 60, 70], [None, 40, 42]), fake(ADAXW, 10000, 33, purpose="tune", lr=0.5)]
-    lines = tables.show(book.STUDIES["tuning"], found).splitlines()
+    lines = tables.show(STUDIES[1], found).splitlines()
     assert "at 500 / 1,000 / 1,500 / 2,000 steps" in lines[0]
     assert lines[2].startswith("| SGDM | 1 |  | 2 (1 diverged) | 41.00 (")
     assert lines[2].endswith("| 76.28 ± 0.15 |")
@@ -48,7 +55,7 @@ def test_the_table_has_every_row_and_the_papers_numbers(tmp_path):
         in lines[5]
     )
     found = [fake(SGDM, seed, 50, (1.0, 0.5, 0.3, 0.1)) for seed in range(3)]
-    lines = tables.show(book.STUDIES["camvid"], found).splitlines()
+    lines = tables.show(STUDIES[0], found).splitlines()
     assert "| training loss, first three quarters (the first) |" in lines[0]
     assert "| 0.600 (1.000) |" in lines[2]
 
