@@ -18,12 +18,12 @@ import torch
 from gpu_measure import environment
 
 from adaxlab import optimizers
+from adaxlab.data.segmentation.folders import LAYOUTS
 from adaxlab.models.deeplab import deeplab
 from adaxlab.paper.voc import STUDIES
 from adaxlab.study import Row
+from adaxlab.tasks.miou import cross_entropy
 from adaxlab.tasks.voc import Voc
-from adaxlab.voc.folders import LAYOUTS
-from adaxlab.voc.measure import cross_entropy
 
 STUDY = STUDIES[0]
 TASK = Voc(**STUDY.task_options)

@@ -332,7 +332,7 @@ class Claims:
     """only print the verdicts of a study (cifar10/table2) or of a family (cifar10)"""
 
     def run(self) -> None:
-        from adaxlab import claims
+        from adaxlab.paper import claims
 
         root = Path(self.records)
         if not root.is_dir():

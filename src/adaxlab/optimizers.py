@@ -109,7 +109,8 @@ def build(name: str, params: Iterable[Any], given: Mapping[str, Any]) -> torch.o
 def source_digest(name: str) -> str | None:
     """A digest of the file that holds a user's optimizer, so that an edited one is another run."""
     kind = base(name)
-    return None if kind in METHODS or kind.startswith("torch") else file_digest(_class(kind))
+    known = kind in METHODS or kind.startswith(("torch", "adaxlab."))
+    return None if known else file_digest(_class(kind))
 
 
 @functools.cache

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from adaxlab import gpu_step, memories, sparse_step, stats
+from adaxlab import memories, stats
 from adaxlab.claim import OURS, anchor, not_run
 from adaxlab.drawn import picture
 from adaxlab.imagenet import tables as picture_tables
-from adaxlab.language import tables as text_tables
 from adaxlab.markdown import read, table
-from adaxlab.voc import tables as voc_tables
+from adaxlab.paper.tables import gpu_step, sparse_step
+from adaxlab.paper.tables import language as text_tables
+from adaxlab.paper.tables import voc as voc_tables
 from adaxopt.zoo import METHODS, Method
 
 Row = Iterable[Any]

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab import claims, driver, kinds, options, progress, records, spec, store
+from adaxlab import driver, kinds, options, progress, records, spec, store
 from adaxlab.errors import LabError, unknown
 from adaxlab.execute import workers
-from adaxlab.paper import catalogue
+from adaxlab.paper import catalogue, claims
 from adaxlab.paper.computation import Computation
 from adaxlab.settings import Settings, choose_device
 from adaxlab.study import Study, changed

@@ -14,12 +14,12 @@ from adaxlab import cli, records
 from adaxlab.cifar import book as cifar
 from adaxlab.cifar.rules import POST_HOC
 from adaxlab.claim import KEYS, Claim
-from adaxlab.claims import FAMILIES, judged, show, verdicts
 from adaxlab.imagenet import book as imagenet
 from adaxlab.imagenet.rules import PAPER_LR
 from adaxlab.judge import judge, outcome
 from adaxlab.measures import MEASURES
 from adaxlab.paper import catalogue
+from adaxlab.paper.claims import FAMILIES, judged, show, verdicts
 from adaxlab.store import RunRecord
 
 ROOT = Path(__file__).parents[2]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from adaxlab.claim import anchor, row
-from adaxlab.claims import judged
-from adaxlab.claims_page import page
-from adaxlab.theory.record import order
+from adaxlab.paper.claims import judged
+from adaxlab.paper.claims_page import page
+from adaxlab.paper.theory.record import order
 
 RECORDS = Path(__file__).parents[2] / "records"
 THEORY = [json.loads(path.read_text()) for path in sorted((RECORDS / "theory").glob("*.json"))]

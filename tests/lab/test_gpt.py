@@ -17,10 +17,10 @@ from adaxlab import driver, optimizers, records, schedule, spec, study, task
 from adaxlab.data import enwik8
 from adaxlab.errors import Interrupted, LabError
 from adaxlab.execute import process
-from adaxlab.gpt.model import Attention, Decoder, Swiglu, rotate
-from adaxlab.gpt.muon import MuonAdamW
-from adaxlab.language import tables
+from adaxlab.models.gpt import Attention, Decoder, Swiglu, rotate
+from adaxlab.muon import MuonAdamW
 from adaxlab.paper.gpt import GPT, MUON
+from adaxlab.paper.tables import language as tables
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
 from adaxlab.summary import summarise
@@ -315,7 +315,7 @@ def test_the_study_is_fair_and_can_be_made(book):
                 made = given.spec(row, lr, seed=0, purpose=purpose)
                 assert made["epochs"] * 100 == length
                 assert made["options"]["weight_decay"] * lr == pytest.approx(1e-4, rel=1e-4)
-                optimizers.check_options(row.name, made["options"])
+                optimizers.check_options(row.method, made["options"])
                 if row.b2_steps:
                     assert made["options"]["betas"][1] * length == pytest.approx(row.b2_steps, rel=1e-5)
     assert {row.b2_steps for row in given.rows if row.name.startswith("adaxw@b2T")} == {1, 3, 10, 30}
@@ -365,7 +365,6 @@ def test_the_committed_runs_are_those_that_the_study_asks_for(monkeypatch):
     runs = records.load(Path(__file__).parents[2] / "records", "gpt")
     monkeypatch.setattr(study, "_data_digest", lambda *given: runs[0].spec["data"])
     monkeypatch.setattr(study, "_epoch_steps", lambda *given: 100)
-    monkeypatch.setattr(optimizers, "source_digest", lambda name: "59a6560e9bbf7da5" if ":" in name else None)
     rates = driver.rates_of(GPT, runs)
     asked = [s for row in GPT.rows for i, lr in enumerate(row.rates) for s in GPT.trials(row, lr, i)]
     asked += [s for row in GPT.rows for s in GPT.finals(row, rates[row.name])]

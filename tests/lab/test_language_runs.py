@@ -19,8 +19,10 @@ from adaxlab import driver, records, spec, study, summary, task
 from adaxlab.data import text
 from adaxlab.errors import Interrupted, LabError
 from adaxlab.execute import process
-from adaxlab.language import beginnings, tables, wakers
+from adaxlab.paper import late_words as wakers
+from adaxlab.paper import zero_state as beginnings
 from adaxlab.paper.language import ENWIK8, PTB, ROWS
+from adaxlab.paper.tables import language as tables
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
 
@@ -121,7 +123,7 @@ def test_the_first_update_of_a_late_word_is_as_large_as_the_gain_says(name, opti
 
 def test_late_words_are_recorded_and_drawn(tmp_path):
     pytest.importorskip("altair")
-    from adaxlab.language import figures
+    from adaxlab.paper import late_words_chart as figures
 
     new = [f"the u{i} of a" for i in range(3000)]  # a new word in every sentence
     for split, lines in (("train", new), ("valid", new[:5]), ("test", new[:5])):
@@ -296,7 +298,7 @@ def test_steps_to_a_loss(losses, target, expected):
         ("sgdm", 0.0, "0.1 (edge)"),
         ("nosadam", 0.1, "0.1 (edge), c 0.1"),
         ("adaxw@b2T=1", 5e-4, "0.1 (edge), b2 0.0005"),
-        ("adaxlab.gpt.muon:MuonAdamW", 0.95, "0.1 (edge), b2 0.95"),
+        ("adaxlab.muon:MuonAdamW", 0.95, "0.1 (edge), b2 0.95"),
     ],
 )
 def test_a_rows_settings_in_the_methods_own_words(name, second, expected):

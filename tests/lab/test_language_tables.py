@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adaxlab import stats, summary
-from adaxlab.language import tables
+from adaxlab.paper.tables import language as tables
 from adaxlab.study import Row, Study
 
 

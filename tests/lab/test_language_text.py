@@ -12,8 +12,8 @@ import text_sets
 
 from adaxlab import task
 from adaxlab.data import enwik8, ptb, text
+from adaxlab.data.windows import Windows
 from adaxlab.errors import LabError
-from adaxlab.language.windows import Windows
 
 SMALL = {"batch": 4, "bptt": 5, "embedding": 8, "hidden": 12, "projection": 6, "samples": 16}
 

@@ -250,7 +250,7 @@ def test_marks_at_one_rate_are_piled_from_the_edge(higher):
         ("torch:NAdam", {}, "NAdam"),
         ("adaxw@b2=1e-4", {}, "AdaX-W, b2 = 1e-4"),
         ("adaxw@b2T=50, lr=0.1", {}, "AdaX-W, b2·T = 50, lr = 0.1"),
-        ("adaxlab.gpt.muon:MuonAdamW", {}, "MuonAdamW"),
+        ("adaxlab.muon:MuonAdamW", {}, "MuonAdamW"),
     ],
 )
 def test_titles(label, options, title):

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("altair", reason="the report needs altair: pip install 'adaxopt[lab]'")
 
-from adaxlab import gpu_step
+from adaxlab.paper.tables import gpu_step
 from adaxlab.report import speed, static
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from adaxlab import sparse_step
+from adaxlab.paper.tables import sparse_step
 
 
 def one(coalesced, torchs, rows, kernel):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab.theory.cli import STUDIES
+from adaxlab.paper.theory.cli import STUDIES
 
 ROOT = Path(__file__).parents[2]
 HELD, NOT = "held", "not held"

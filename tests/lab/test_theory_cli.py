@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adaxlab.errors import LabError
-from adaxlab.theory import cli, figures
+from adaxlab.paper.theory import cli, figures
 
 ROOT = Path(__file__).parents[2]
 NAMES = {
@@ -54,7 +54,9 @@ def test_every_figure_is_drawn_from_the_committed_record(name, tmp_path):
     assert all(figure.caption and figure.title for figure in drawn)
     for path in figures.save(drawn, tmp_path, formats=("svg",), themes=("light",)):
         committed = ROOT / "docs" / "images" / path.name
-        assert words(committed) == words(path), f"{path.name} is stale: python -m adaxlab.theory.cli --redraw"
+        assert words(committed) == words(path), (
+            f"{path.name} is stale: python -m adaxlab.paper.theory.cli --redraw"
+        )
         assert committed.with_name(f"{path.stem}-dark.svg").exists()
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adaxlab.theory import closed
-from adaxlab.theory.problems import Alternating, Fading, Rare
-from adaxlab.theory.simulate import Setting, path, updates, walk
+from adaxlab.paper.theory import closed
+from adaxlab.paper.theory.problems import Alternating, Fading, Rare
+from adaxlab.paper.theory.simulate import Setting, path, updates, walk
 from adaxopt.zoo import METHODS
 
 PLAIN = [name for name in METHODS if not name.endswith("w")]

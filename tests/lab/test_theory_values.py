@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from adaxlab import theory
-from adaxlab.theory import landscape, lemmas, precision, rate, regret, theorems, variant, weights
-from adaxlab.theory.contours import contour
-from adaxlab.theory.record import places, record
-from adaxlab.theory.simulate import Setting, path
+from adaxlab.paper.theory import landscape, lemmas, precision, rate, regret, theorems, variant, weights
+from adaxlab.paper.theory.contours import contour
+from adaxlab.paper.theory.record import places, record
+from adaxlab.paper.theory.simulate import Setting, path
 
 # -- memories --------------------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ def test_operations_are_counted():
 
 @pytest.mark.parametrize("module", [m.name for m in pkgutil.iter_modules(theory.__path__)])
 def test_examples_in_docstrings(module):
-    assert doctest.testmod(importlib.import_module(f"adaxlab.theory.{module}")).failed == 0
+    assert doctest.testmod(importlib.import_module(f"adaxlab.paper.theory.{module}")).failed == 0
 
 
 def test_records_refuse_what_is_not_plain():

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from adaxlab.errors import LabError
 from adaxlab.models import deeplab as model
+from adaxlab.models import pretrained as weights
 from adaxlab.models.deeplab import BLOCKS, RATES, STYLES, Backbone, between, deeplab
-from adaxlab.voc import weights
 
 TINY = dict(blocks=BLOCKS["tiny"], width=8)
 
@@ -376,7 +376,7 @@ def test_a_file_that_would_run_code_or_is_damaged_is_not_opened(tmp_path, capsys
 
 
 def test_examples():
-    from adaxlab.voc import measure
+    from adaxlab.tasks import miou as measure
 
     for module in (model, weights, measure):
         result = doctest.testmod(module, extraglobs={"torch": torch})

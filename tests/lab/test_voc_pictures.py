@@ -11,11 +11,13 @@ import voc_sets
 from PIL import Image
 from torch.nn import functional as F
 
+from adaxlab.data.segmentation import folders
+from adaxlab.data.segmentation import images as pictures
+from adaxlab.data.segmentation.crops import RandomCrops, crop
+from adaxlab.data.segmentation.images import VOID
 from adaxlab.errors import LabError
+from adaxlab.tasks import miou as measure
 from adaxlab.tasks.voc import Voc
-from adaxlab.voc import folders, measure, pictures
-from adaxlab.voc.crops import RandomCrops, crop
-from adaxlab.voc.pictures import VOID
 
 
 def read(root, on_error="raise"):

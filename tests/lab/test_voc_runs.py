@@ -15,15 +15,16 @@ from torch._dynamo.utils import counters
 from adaxlab import driver, optimizers, randomness, records, spec, store
 from adaxlab import study as studies
 from adaxlab import task as tasks
+from adaxlab.data.segmentation.images import VOID
 from adaxlab.errors import Interrupted, LabError
 from adaxlab.execute import process
 from adaxlab.loop import fingerprint
 from adaxlab.paper import catalogue
+from adaxlab.paper import voc as rules
+from adaxlab.paper.tables import voc as tables
 from adaxlab.paper.voc import ADAMW, ADAXW, AMSGRADW, SGDM, STUDIES
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
-from adaxlab.voc import rules, tables
-from adaxlab.voc.pictures import VOID
 
 SMALL = {"backbone": "tiny", "batch": 2, "crop": 33, "steps": 4}
 ROOT = Path(__file__).parents[2]

@@ -13,9 +13,9 @@ import voc_sets
 from adaxlab import data
 from adaxlab.data import camvid, resnet50
 from adaxlab.errors import LabError
+from adaxlab.paper.tables import voc as tables
 from adaxlab.paper.voc import ADAXW, SGDM, STUDIES
 from adaxlab.store import RunRecord
-from adaxlab.voc import tables
 
 
 def fake(row, seed, iou, losses=(1.0, 1.0, 1.0, 1.0), purpose="final", lr=1.0):

@@ -10,9 +10,9 @@ from pathlib import Path
 from adaxlab.cifar import tables
 from adaxlab.cifar.rules import CLAIMS
 from adaxlab.claim import not_run
-from adaxlab.data import fetch
 from adaxlab.errors import LabError
 from adaxlab.judge import judge_files
+from adaxlab.messages import say
 
 LEAD = (
     "The paper's CIFAR-10 experiments, run again. SGDM, AdamW and AMSGrad(W) are PyTorch's, AdaX-W is this library's. "
@@ -47,7 +47,7 @@ def command(
     parser.add_argument("--out", type=Path, default=out)
     options = parser.parse_args(arguments)
     try:
-        fetch.say(f"written: {write(options.records, options.out)}")
+        say(f"written: {write(options.records, options.out)}")
     except LabError as error:
         print(error, file=sys.stderr)
         return 2

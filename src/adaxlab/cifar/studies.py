@@ -11,8 +11,9 @@ from typing import Any
 from adaxlab.cifar import drive, order, tables
 from adaxlab.cifar.book import STUDIES, Study
 from adaxlab.cifar.feed import Images
-from adaxlab.data import cifar10, default_root, fetch
+from adaxlab.data import cifar10, default_root
 from adaxlab.errors import LabError, unknown
+from adaxlab.messages import say
 from adaxlab.settings import choose_device
 
 NAMES = tuple(f"cifar10/{name}" for name in STUDIES)
@@ -33,7 +34,7 @@ def run(
     checkpoint_seconds: float = 120.0,
     precision: str = "bf16",
     reuse: str = "",
-    tell: drive.Say = fetch.say,
+    tell: drive.Say = say,
 ) -> Path | bool:
     """Carry out the study `name` as far as `seconds` allow: the record's path, or False when more is to be done.
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaxlab.data import camvid, cifar10, enwik8, fetch, ptb, resnet50, tiny_imagenet
-from adaxlab.data.fetch import Say
 from adaxlab.errors import LabError, unknown
+from adaxlab.messages import Say, say
 
 __all__ = ["NAMES", "Found", "default_root", "get"]
 
@@ -52,7 +52,7 @@ def default_root() -> Path:
     return Path(os.environ.get("ADAX_DATA") or Path.home() / ".cache" / "adaxopt" / "data")
 
 
-def get(name: str, root: str | Path | None = None, tell: Say = fetch.say) -> Found:
+def get(name: str, root: str | Path | None = None, tell: Say = say) -> Found:
     """The set `name` under `root`, fetched if it is not there (or `root` itself, if it holds the set).
 
     Its decoded content is hashed before it is called ready, and a damaged copy is fetched again.

@@ -27,7 +27,8 @@ LICENCE = (
 
 def digest(folder: str | Path) -> str:
     """SHA-256 of the decoded set in `folder`."""
-    from adaxlab.voc import folders, pictures
+    from adaxlab.data.segmentation import folders
+    from adaxlab.data.segmentation import images as pictures
 
     layout, root = folders.find(folder, "camvid")
     total = hashlib.sha256()
@@ -70,7 +71,7 @@ def fetch(target: Path, tell: Callable[[str], None], source: str = SOURCE) -> Pa
 
 def obtain(base: Path, tell: Callable[[str], None]) -> tuple[Path, str]:
     """(folder, digest) of the set in `base` or `base`/camvid, fetched if it is not there."""
-    from adaxlab.voc import folders
+    from adaxlab.data.segmentation import folders
 
     return published(
         "CamVid",

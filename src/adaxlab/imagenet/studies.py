@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab.data import default_root, fetch
+from adaxlab.data import default_root
 from adaxlab.errors import LabError, unknown
 from adaxlab.imagenet import cache as caches
 from adaxlab.imagenet import drive, tables
@@ -16,6 +16,7 @@ from adaxlab.imagenet.book import STUDIES, Study, best_rates, tuned_rows
 from adaxlab.imagenet.feed import Feed, hold_out, pictures
 from adaxlab.imagenet.ranks import Ranks, joined
 from adaxlab.imagenet.recipe import PRECISIONS
+from adaxlab.messages import say
 
 NAMES = tuple(f"imagenet/{name}" for name in STUDIES)
 
@@ -41,7 +42,7 @@ def run(
     workers: int = 0,
     checkpoint_seconds: float = 60.0,
     compiled: bool = False,
-    tell: drive.Say = fetch.say,
+    tell: drive.Say = say,
 ) -> Path | bool:
     """Carry out the study `name` as far as `seconds` (decoding included) allow: the record's path, or False when more
     is to be done. Several names are several studies, one after the other: `tuned` may follow `tuning`, whose best rates

@@ -20,10 +20,15 @@ The same command resumes a study that was stopped; --seconds 3000 stops it
 * on other data than the paper's, which cannot be had freely"""
 
 
+def modules() -> Iterator[tuple[str, Any]]:
+    """Name and module of each family."""
+    for name in MODULES:
+        yield name, importlib.import_module(f"adaxlab.paper.{name}")
+
+
 def groups() -> Iterator[tuple[str, tuple[Study | Computation, ...]]]:
     """Title and studies of each family."""
-    for name in MODULES:
-        module = importlib.import_module(f"adaxlab.paper.{name}")
+    for _, module in modules():
         yield module.TITLE, module.STUDIES
 
 

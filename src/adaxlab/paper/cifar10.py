@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from adaxlab.cifar.rules import CLAIMS
 from adaxlab.paper.computation import Computation
+
+__all__ = ["CLAIMS", "STUDIES", "TITLE"]
 
 RUN = "adaxlab.cifar.studies"
 TITLE = "CIFAR-10 (adax data get cifar10), a GPU"

@@ -23,7 +23,7 @@ from adaxlab.study import Row, Study, Tuning
 
 RATES = (3e-4, 6e-4, 1.2e-3, 2.4e-3, 4.8e-3, 9.6e-3)
 SGD_RATES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-MUON = "adaxlab.gpt.muon:MuonAdamW"
+MUON = "adaxlab.muon:MuonAdamW"
 LR_DECAY = 1e-4
 
 
@@ -40,7 +40,7 @@ GPT = Study(
         *(_row(f"adaxw@b2T={b:g}", {}, b) for b in (1.0, 3.0, 10.0, 30.0)),
         _row("adaxw@clipped", {"clip_update": 1.0}, 1.0),
         _row("nosadam", {"decay": "decoupled"}),
-        _row(MUON, {"betas": [0.9, 0.95]}),
+        Row("muon", MUON, {"betas": [0.9, 0.95]}, rates=RATES, lr_decay=LR_DECAY),
         Row("sgdm", options={"decay": "decoupled"}, rates=SGD_RATES, lr_decay=LR_DECAY),
     ),
     baseline="adamw",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from adaxlab.imagenet.rules import CLAIMS
 from adaxlab.paper.computation import Computation
+
+__all__ = ["CLAIMS", "STUDIES", "TITLE"]
 
 RUN = "adaxlab.imagenet.studies"
 TITLE = "Tiny-ImageNet (adax data get tiny-imagenet) or your own ImageNet, a GPU"

@@ -8,7 +8,7 @@ chosen on the validation split; three fresh seeds follow, judged on the test spl
     enwik8  five a row, half a decade apart, the paper's own among them. Begun with three, around the best that Penn
             Treebank had, and measured from a zero state; after 28 runs (7 of them on the test split) one row was best
             at its largest rate and five at their smallest, and runs that trained alike had test losses far apart
-            (`adaxlab.language.beginnings`). Those runs are set aside, and the study measures from training's
+            (`adaxlab.paper.zero_state`). Those runs are set aside, and the study measures from training's
             state, on 200,000 words.
 
     rule    a row is better than Adam (sparse) when Student's paired 95% interval over the seeds of the difference in
@@ -17,12 +17,23 @@ chosen on the validation split; three fresh seeds follow, judged on the test spl
 
 The paper ran 350,000 steps at b2 = 1e-4: b2*T = 35. Shorter runs take b2 = 35/T, and once b2 = 3/T (the range of the
 paper's other tasks), because b2 = 1e-4 on Penn Treebank would be b2*T = 0.2, another method (nearly a plain mean).
+
+Claims: the paper's sentences on language that the stand-ins can touch, with rules written before the runs.
+
+Losses are nats per word; a difference of d is a ratio of perplexities of e^d. Rows of one seed share weights and text.
+The paper's own perplexities are of another text and are no claims here. `claim.py` has the rules, `measures.py` what is
+measured: here
+
+    test loss     on the test split after the last epoch
+    last loss     training loss of the last epoch
+    slow start    training loss of the first epoch, the other way round: a slower start is a larger one
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from adaxlab.claim import Claim, about
 from adaxlab.paper.computation import Computation
 from adaxlab.study import Row, Study, Tuning
 
@@ -82,9 +93,44 @@ STUDIES = (
     PTB,
     ENWIK8,
     Computation(
-        "language/late-wakers", "adaxlab.language.wakers", "ours", "the first update of late words; a CPU"
+        "language/late-wakers", "adaxlab.paper.late_words", "ours", "the first update of late words; a CPU"
     ),
-    Computation(
-        "language/zero-state", "adaxlab.language.beginnings", "ours", "a text, read from a zero state"
-    ),
+    Computation("language/zero-state", "adaxlab.paper.zero_state", "ours", "a text, read from a zero state"),
 )
+
+
+# -- claims ------------------------------------------------------------------------------------------
+
+TEXTS = {"ptb": "Penn Treebank", "enwik8": "words of enwik8"}
+PPL = "35.22 against 36.90: 0.047 nats"
+
+
+def _claims(text: str) -> tuple[Claim, ...]:
+    """The sentences, judged on one text."""
+    where, study = f"Section 5.1, language (stand-in: {TEXTS[text]})", f"language/{text}"
+    test = about(study, where, "better", "test loss")
+    all_three = about(study, where, "better", ("slow start", "last loss", "test loss"))
+    below = "AdaX ends below Adam's perplexity"
+    return (
+        test(f"{text}.adax-over-adam", below, "adax", "adam", paper=PPL, note="b2*T = 35"),
+        test(f"{text}.adax-over-adam.b2T3", below, "adax@b2T=3", "adam", paper=PPL, note="b2*T = 3"),
+        all_three(
+            f"{text}.slow-start",
+            "AdaX starts a little slower and soon surpasses Adam, in training and in validation",
+            "adax",
+            "adam",
+            note="b2*T = 35; all three must hold",
+        ),
+        test(
+            f"{text}.amsgrad-poor",
+            "AMSGrad performs rather poorly",
+            "adam",
+            "amsgrad",
+            margin=0.1,
+            paper="61.66 against 36.90: 0.51 nats",
+            note="poorly: more than 0.1 nats worse than Adam",
+        ),
+    )
+
+
+CLAIMS = tuple(claim for text in TEXTS for claim in _claims(text))

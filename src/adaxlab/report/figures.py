@@ -19,10 +19,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from adaxlab import gpu_step, stats
+from adaxlab import stats
 from adaxlab.drawn import NAMES
 from adaxlab.errors import LabError
 from adaxlab.paper import catalogue
+from adaxlab.paper.tables import gpu_step
 from adaxlab.provenance import UNFINISHED
 from adaxlab.report.embed import as_dict, entitle, labels_in
 from adaxlab.report.names import titles
@@ -65,12 +66,12 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
 
         out += save_chart(speed.gpu_steps(record), folder / "gpu-step", speed.words(record), formats)
     if (records / "language" / "late_wakers.json").is_file():
-        from adaxlab.language import figures
+        from adaxlab.paper import late_words_chart as figures
 
         record = json.loads((records / "language" / "late_wakers.json").read_text())
         out += save_chart(figures.late_wakers(record), folder / "late-wakers", figures.words(record), formats)
     for file in sorted((records / "theory").glob("*.json")):
-        from adaxlab.theory.figures import for_record, save
+        from adaxlab.paper.theory.figures import for_record, save
 
         out += save(for_record(json.loads(file.read_text())), folder, formats)
     return out

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 import adaxopt
 from adaxlab.data import default_root, enwik8
 from adaxlab.errors import LabError
-from adaxlab.gpt.model import Decoder
+from adaxlab.models.gpt import Decoder
 
 
 @functools.lru_cache(maxsize=2)

@@ -19,13 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from adaxlab.data import fetch
 from adaxlab.errors import LabError
 from adaxlab.imagenet import augment, studies
 from adaxlab.imagenet import cache as caches
 from adaxlab.imagenet.feed import RESIDENT, Mapped, Resident
 from adaxlab.imagenet.recipe import Recipe
 from adaxlab.imagenet.train import NARROW
+from adaxlab.messages import say
 from adaxlab.models.imagenet import LAYERS, resnet
 
 HIGH = 2**63 - 1
@@ -35,7 +35,7 @@ HIGH = 2**63 - 1
 def _open(data: str, stored: int, cache: str, on_error: str) -> caches.Cache:
     """The cache; kept, because a study asks for the same one again and again."""
     place = studies.place_of(data)
-    return caches.obtain(place, stored, cache=cache, on_error=on_error, tell=fetch.say)
+    return caches.obtain(place, stored, cache=cache, on_error=on_error, tell=say)
 
 
 class ImageNet:

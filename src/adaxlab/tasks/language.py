@@ -18,12 +18,13 @@ import numpy as np
 from torch import Tensor, nn
 
 import adaxopt
-from adaxlab.data import default_root, enwik8, fetch, ptb, text
+from adaxlab.data import default_root, enwik8, ptb, text
 from adaxlab.data.text import Corpus
+from adaxlab.data.windows import Windows
 from adaxlab.errors import LabError, unknown
-from adaxlab.language.model import STATES
-from adaxlab.language.model import Language as Model
-from adaxlab.language.windows import Windows
+from adaxlab.messages import say
+from adaxlab.models.lstm import STATES
+from adaxlab.models.lstm import Language as Model
 
 TEXTS = {"ptb": 1, "enwik8": 3, "folder": 1}
 """The texts that are known, and the least count of a word of their vocabulary (`min_count` changes it)."""
@@ -44,7 +45,7 @@ def corpus(name: str, folder: str, on_error: str, min_count: int, limit: int) ->
     found = text.encode(text.pieces(folder), **how)
     if found.skipped:
         names = ", ".join(found.skipped[:3]) + (", ..." if len(found.skipped) > 3 else "")
-        fetch.say(f"language: skipped {len(found.skipped)} files that are not UTF-8: {names}")
+        say(f"language: skipped {len(found.skipped)} files that are not UTF-8: {names}")
     return found
 
 

@@ -21,13 +21,15 @@ import torch
 from torch import Tensor, nn
 
 from adaxlab.batches import holdout as hold_out
-from adaxlab.data import default_root, fetch, resnet50
+from adaxlab.data import default_root, resnet50
+from adaxlab.data.segmentation import folders
+from adaxlab.data.segmentation.crops import RandomCrops, crop
+from adaxlab.data.segmentation.images import Pictures, part, read
 from adaxlab.errors import LabError, unknown
+from adaxlab.messages import say
+from adaxlab.models import pretrained as weights
 from adaxlab.models.deeplab import BLOCKS, STYLES, DeepLab, deeplab
-from adaxlab.voc import folders, weights
-from adaxlab.voc.crops import RandomCrops, crop
-from adaxlab.voc.measure import confusion, cross_entropy, mean_iou
-from adaxlab.voc.pictures import Pictures, part, read
+from adaxlab.tasks.miou import confusion, cross_entropy, mean_iou
 
 EVAL_PIXELS = 2**21
 """Pixels that go through the network at once in an evaluation."""
@@ -44,9 +46,7 @@ def load(folder: str, layout: str, on_error: str) -> tuple[folders.Layout, dict[
     found = {split: read(pairs, known.classes, known.void, on_error) for split, pairs in lists.items()}
     for split, pictures in found.items():
         if pictures.skipped:
-            fetch.say(
-                f"voc: skipped {len(pictures.skipped)} pictures of {split}, the first: {pictures.skipped[0]}"
-            )
+            say(f"voc: skipped {len(pictures.skipped)} pictures of {split}, the first: {pictures.skipped[0]}")
     return known, found
 
 
@@ -156,7 +156,7 @@ class Voc:
         report = f"weights: {weights.load(net, self.weights)}" if self.weights else NO_WEIGHTS
         if report not in TOLD:
             TOLD.add(report)
-            fetch.say(report)
+            say(report)
         if self.compile:
             net.backbone.compile(dynamic=False)
         return net

@@ -1,0 +1,1 @@
+"""Images with a class for every pixel: folders, decoded splits, random crops."""

@@ -1,0 +1,136 @@
+"""Pictures and masks, decoded once and kept together: four bytes a pixel, red, green, blue and the class.
+
+All pictures of a split are rows of one tensor [pixels, 4], one after the other, so that sizes may differ and a batch
+is one gather on the device. VOID marks pixels that are neither trained on nor counted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adaxlab.data.segmentation.folders import Pair
+from adaxlab.errors import LabError
+from adaxopt.extras import LAB
+
+VOID = 255
+ON_ERROR = ("raise", "skip")
+
+
+@dataclass
+class Pictures:
+    """One split. `start` is where each picture's pixels begin; `skipped` says why others are not here."""
+
+    pixels: Tensor
+    start: Tensor
+    height: Tensor
+    width: Tensor
+    skipped: tuple[str, ...] = ()
+    _there: dict[torch.device, Tensor] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def on(self, device: torch.device) -> Pictures:
+        """The same pictures on a device; the copy of the pixels is kept, and shared with every `part`."""
+        if device == self.pixels.device:
+            return self
+        if device not in self._there:
+            self._there[device] = self.pixels.to(device)
+        start, height, width = (numbers.to(device) for numbers in (self.start, self.height, self.width))
+        return Pictures(self._there[device], start, height, width, self.skipped)
+
+    def places(self) -> list[tuple[int, int, int]]:
+        """(start, height, width) of every picture as plain numbers."""
+        return list(zip(self.start.tolist(), self.height.tolist(), self.width.tolist(), strict=True))
+
+
+def decode(pair: Pair, classes: int, void: int) -> np.ndarray:
+    """[height, width, 4] uint8, or an error that names the file and what is wrong with it."""
+    image = _open(pair.image, "RGB")
+    mask = _open(pair.mask, "")
+    if mask.ndim != 2:
+        raise LabError(
+            f"{pair.mask}: is a colour picture; a mask has a class number a pixel (palette or grey PNG)"
+        )
+    if image.shape[:2] != mask.shape:
+        raise LabError(
+            f"{pair.mask}: is {mask.shape[1]} x {mask.shape[0]} pixels, its picture {pair.image.name} "
+            f"{image.shape[1]} x {image.shape[0]}"
+        )
+    wrong = (mask >= classes) & (mask != void)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise LabError(
+            f"{pair.mask}: label {mask[row, column]} at row {row}, column {column}; allowed are 0 to {classes - 1}, "
+            f"and {void} for void"
+        )
+    labels = np.where(mask == void, VOID, mask).astype(np.uint8)
+    return np.concatenate([image, labels[..., None]], axis=2)
+
+
+def _open(path: object, mode: str) -> np.ndarray:
+    from PIL import Image
+
+    try:
+        with Image.open(path) as file:  # type: ignore[arg-type]
+            return np.asarray(file.convert(mode) if mode else file)
+    except FileNotFoundError:
+        raise LabError(f"{path}: is missing") from None
+    except Exception as error:  # Pillow raises a dozen kinds for a damaged file
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise LabError(f"{path}: cannot be decoded ({line})") from None
+
+
+def read(pairs: Sequence[Pair], classes: int, void: int, on_error: str = "raise") -> Pictures:
+    """All pictures of a list, decoded by as many threads as there are cores.
+
+    A bad one is an error that names it, or (`on_error="skip"`) left out and told of in `skipped`.
+    """
+    if on_error not in ON_ERROR:
+        raise LabError(f"on_error={on_error!r}: must be {' or '.join(ON_ERROR)}")
+
+    if find_spec("PIL") is None:
+        raise LabError(f"pictures need Pillow; {LAB}")
+
+    def attempt(pair: Pair) -> np.ndarray | LabError:
+        try:
+            return decode(pair, classes, void)
+        except LabError as error:
+            return error
+
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
+        found = list(pool.map(attempt, pairs))
+    bad = [str(one) for one in found if isinstance(one, LabError)]
+    if bad and on_error == "raise":
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        raise LabError(f"{bad[0]}{more}; mend it, or leave such pictures out with on_error=skip")
+    good = [one for one in found if not isinstance(one, LabError)]
+    if not good:
+        raise LabError(f"all {len(pairs)} pictures are bad, the first: {bad[0] if bad else 'there is none'}")
+    del found
+    return _together(good, tuple(bad))
+
+
+def _together(arrays: list[np.ndarray], skipped: tuple[str, ...]) -> Pictures:
+    height, width = (torch.tensor([array.shape[axis] for array in arrays]) for axis in (0, 1))
+    sizes = height * width
+    start = torch.cumsum(sizes, 0) - sizes
+    pixels = torch.empty(int(sizes.sum()), 4, dtype=torch.uint8)
+    for i, begin in reversed(list(enumerate(start.tolist()))):
+        array = arrays.pop()
+        pixels[begin : begin + int(sizes[i])] = torch.from_numpy(array).reshape(-1, 4)
+    return Pictures(pixels, start, height, width, skipped)
+
+
+def part(pictures: Pictures, rows: Tensor) -> Pictures:
+    """Some of the pictures; their pixels are shared, not copied."""
+    start, height, width = (n[rows] for n in (pictures.start, pictures.height, pictures.width))
+    return Pictures(pictures.pixels, start, height, width, pictures.skipped, pictures._there)

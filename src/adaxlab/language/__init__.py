@@ -1,1 +1,0 @@
-"""The One Billion Word experiment: sampler, model, text windows, studies, and what happens to rare words."""

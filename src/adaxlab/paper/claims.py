@@ -1,0 +1,84 @@
+"""Every claim of the experiments, judged from records: `adax claims`.
+
+    verdicts("cifar10/table2", records)    the rows of one study's claims
+    judged(Path("records"))                the rows of all, by family: what records/claims/*.json hold
+
+The claims of the theory are computed with its records (`theory/`) and share the row (`claim.row`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from adaxlab import files
+from adaxlab.claim import VERDICTS, Claim, not_run
+from adaxlab.errors import unknown
+from adaxlab.judge import judge, judge_files
+from adaxlab.paper import catalogue, claims_page
+from adaxlab.paper.claims_page import NOT_RUN
+from adaxlab.store import RunRecord
+
+RECORDS = Path("records")
+FAMILIES: dict[str, tuple[Claim, ...]] = {
+    name: module.CLAIMS for name, module in catalogue.modules() if hasattr(module, "CLAIMS")
+}
+
+
+def claims_of(study: str) -> list[Claim]:
+    """The claims that rest on a study (`cifar10/table2`), or on any study of a family (`cifar10`)."""
+    found = (claim for claims in FAMILIES.values() for claim in claims)
+    return [claim for claim in found if study in (claim.study, claim.study.partition("/")[0])]
+
+
+def verdicts(study: str, records: Iterable[RunRecord]) -> list[dict[str, Any]]:
+    """The claims of a study (or of a family), judged from run records."""
+    records = list(records)
+    return [judge(claim, records) for claim in claims_of(study)]
+
+
+def judged(root: Path = RECORDS) -> dict[str, list[dict[str, Any]]]:
+    """Every claim of the experiments by family, judged from the files under `root`."""
+    return {family: judge_files(claims, root) for family, claims in FAMILIES.items()}
+
+
+def rows_of(root: Path, study: str = "") -> list[dict[str, Any]]:
+    """The judged claims of all records under `root`, or of a study or family, the theory's among them."""
+    theory = {path.stem: files.read_json(path)["claims"] for path in sorted((root / "theory").glob("*.json"))}
+    if study in theory:
+        return theory[study]
+    if study:
+        if not claims_of(study):
+            known = sorted({claim.study for claims in FAMILIES.values() for claim in claims} | set(theory))
+            raise unknown("study with claims", study, known)
+        return judge_files(claims_of(study), root)
+    parts = [*theory.values(), *judged(root).values()]
+    return [row for part in parts for row in part]
+
+
+def show(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The verdicts as text, those of one kind together."""
+    groups: dict[str, list[str]] = {verdict: [] for verdict in (*VERDICTS.values(), NOT_RUN)}
+    for row in rows:
+        seen = f"{row['ours']} (n = {row['n']:,})" if row["n"] else row["ours"]
+        text = f"  {row['id']}: {row['claim']}\n      {seen}"
+        groups[NOT_RUN if not_run(row) else row["verdict"]].append(text)
+    return "\n".join(
+        f"{verdict}: {len(part)}\n" + "\n".join(part) for verdict, part in groups.items() if part
+    )
+
+
+def update(root: Path = RECORDS, check: bool = False) -> list[Path]:
+    """Write `root`/claims/*.json and docs/claims.md beside `root`; the files that were stale. `check` writes none."""
+    rows, page = judged(root), root.parent / "docs" / "claims.md"
+    texts = {
+        root / "claims" / f"{name}.json": json.dumps(part, indent=1) + "\n" for name, part in rows.items()
+    }
+    texts[page] = claims_page.page(root, [row for part in rows.values() for row in part])
+    stale = [path for path, text in texts.items() if not path.is_file() or path.read_text() != text]
+    for path in [] if check else stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, texts[path].encode())
+    return stale

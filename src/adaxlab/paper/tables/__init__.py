@@ -1,0 +1,1 @@
+"""Tables of the pages in docs/, in Markdown, from the records."""

@@ -1,0 +1,48 @@
+"""The README's table of a step over sparse gradients on a GPU: a function of records/gpu_sparse.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from adaxlab.markdown import read, table
+from adaxlab.paper.tables.gpu_step import since, spread
+
+TORCHS, OURS, BEFORE = "torch SparseAdam", "AdaX, kernel", "AdaX, rows"
+
+
+def section(root: Path) -> str:
+    record = read(root, "gpu_sparse.json")
+    return (
+        steps(record) if record else "*Sparse gradients: not measured yet (`python benchmarks/sparse.py`).*"
+    )
+
+
+def steps(record: dict[str, Any]) -> str:
+    """A row a case: torch's SparseAdam, AdaX, and their ratio; once more without putting equal names together."""
+    by_case: dict[str, dict[bool, dict[str, Any]]] = {}
+    for case in record["cases"]:
+        by_case.setdefault(case["case"], {})[case["coalesced"]] = case
+    rows = []
+    for name, pair in by_case.items():
+        torchs, own = (pair[False]["rows"][key] for key in (TORCHS, OURS))
+        times = [one["rows"][TORCHS]["ms"] / one["rows"][OURS]["ms"] for one in (pair[False], pair[True])]
+        rows.append(
+            (
+                f"{name}, {pair[False]['names']:,} names",
+                own["n"],
+                spread(torchs),
+                spread(own),
+                *(f"{ratio:.2f}" for ratio in times),
+            )
+        )
+    without = [case["rows"][BEFORE]["ms"] / case["rows"][OURS]["ms"] for case in record["cases"]]
+    environment = record["environment"]
+    heads = ("sparse gradients", "n", f"{TORCHS}, ms (quartiles)", "AdaX, ms (quartiles)", "times faster")
+    return (
+        table((*heads, "coalesced before"), rows)
+        + f"\n\nThe same device ({environment['gpu']}, torch {environment['torch']}), rows in turn, {record['steps']} "
+        "steps a round. A gradient names rows at random, some twice; both sum those (`coalesce`), as clipping has "
+        f"done already (last column). Without the kernel AdaX takes {min(without):.1f} to {max(without):.1f} times as "
+        f"long. `python benchmarks/sparse.py`.{since(record)}"
+    )

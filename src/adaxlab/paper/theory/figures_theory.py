@@ -1,0 +1,269 @@
+"""Figures of study `theory`: the memory, its gain, Lemma 4.1, the regret bound, the rate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from adaxlab.paper.theory.figures import (
+    AXIS,
+    INK,
+    NAMES,
+    SOFT,
+    Figure,
+    Record,
+    colour_of,
+    decades,
+    log_axis,
+    rows,
+)
+from adaxlab.report.palette import LOOKS
+
+SETTINGS = {
+    "rmsprop": "b2 = 0.99",
+    "adam": "b2 = 0.999",
+    "nosadam": "c = 0.1",
+    "adagrad": "",
+    "adax": "b2 = 1e-4",
+}
+WIDTH, HEIGHT = 520, 54
+
+
+def memory(record: Record) -> Figure:
+    """The first picture of the documentation: which past gradients are in v, method by method."""
+    data = record["memories"]
+    steps = data["steps"]
+    labels = [row["optimizer"] for row in data["rows"]]
+    strips = [_strip(row, steps, last=row is data["rows"][-1]) for row in data["rows"]]
+    return Figure(
+        "memory",
+        f"Which gradients does a method remember at step {steps:,}?",
+        "Each shape is a method's whole memory, drawn to its own height, over a run as long as the paper's on "
+        "CIFAR-10. "
+        "AMSGrad keeps Adam's shape, taken when it was largest.",
+        alt.vconcat(*strips, spacing=6).resolve_scale(color="independent"),
+        labels,
+        "The weight of every past squared gradient in the second moment, oldest on the left.",
+    )
+
+
+def _strip(row: dict[str, Any], steps: int, last: bool) -> Any:
+    label = row["optimizer"]
+    edges, share = row["edges"], row["share"]
+    heights = [s / (b - a) for s, a, b in zip(share, edges, edges[1:], strict=False)]
+    points = [
+        {"optimizer": label, "t": a, "height": h / max(heights)} for h, a in zip(heights, edges, strict=False)
+    ]
+    points.append({**points[-1], "t": steps})
+    ticks = list(range(0, steps, 10_000))
+    form = "datum.value == 0 ? '0' : format(datum.value / 1000, ',') + 'k'"
+    axis = alt.Axis(
+        title="training step" if last else None, labels=last, ticks=last, labelExpr=form, values=ticks
+    )
+    x = alt.X("t:Q", axis=axis, scale=alt.Scale(domain=[0, steps], nice=False))
+    y = alt.Y("height:Q", axis=None, scale=alt.Scale(domain=[0, 1.04]))
+    base = alt.Chart(rows(points), width=WIDTH, height=HEIGHT)
+    shape = base.mark_area(interpolate="step-after", line=False, opacity=0.92).encode(
+        x=x, y=y, color=colour_of([label])
+    )
+    words = alt.Chart(rows([{"name": NAMES[label], "setting": SETTINGS[label], "half": _half(row, steps)}]))
+    lift = 7 if SETTINGS[label] else 0
+    texts = [
+        words.mark_text(
+            align="right", x=-12, y=HEIGHT / 2 - lift, fontSize=13, fontWeight="bold", color=INK
+        ).encode(text="name:N"),
+        words.mark_text(align="right", x=-12, y=HEIGHT / 2 + 9, fontSize=10.5, color=SOFT).encode(
+            text="setting:N"
+        ),
+        words.mark_text(
+            align="left", x=WIDTH + 12, y=HEIGHT / 2, fontSize=12, color=SOFT, lineBreak="/"
+        ).encode(text="half:N"),
+    ]
+    ground = alt.Chart(rows([{"y": 0}])).mark_rule(color=AXIS).encode(y=alt.Y("y:Q", axis=None))
+    return alt.layer(shape, ground, *texts).properties(width=WIDTH, height=HEIGHT)
+
+
+def _half(row: dict[str, Any], steps: int) -> str:
+    """Where half of the memory lies, in words."""
+    half = row["half_seen_at"]
+    if abs(half / steps - 0.5) < 0.005:
+        return "every step counts alike"
+    if half > 0.75 * steps:
+        return f"half of it is the last {steps - half + 1:,} steps"
+    return f"half of it is the first {half:,} steps"
+
+
+def gain(record: Record) -> Figure:
+    data = record["memories"]
+    labels = [row["optimizer"] for row in data["rows"]]
+    points = [
+        {"optimizer": row["optimizer"], "t": t, "k": k}
+        for row in data["rows"]
+        for t, k in zip(data["at"], row["gain"], strict=True)
+    ]
+    lift = {"nosadam": 9, "adagrad": -7}
+    x = alt.X(**log_axis("t", "step t", decades(1, 1e5), [1, 1e5]))
+    y = alt.Y(
+        **log_axis("k", "gain k_t: the weight of the newest square", decades(1e-7, 1), [5e-8, 1.2], "~e")
+    )
+    lines = alt.Chart(rows(points)).mark_line().encode(x=x, y=y, color=colour_of(labels))
+    names = [
+        alt.Chart(rows([{**points[(i + 1) * len(data["at"]) - 1], "name": NAMES[label]}]))
+        .mark_text(align="left", dx=7, dy=lift.get(label, 0), fontSize=12, fontWeight="bold")
+        .encode(x=x, y=y, text="name:N", color=colour_of(labels))
+        for i, label in enumerate(labels)
+    ]
+    return Figure(
+        "gain",
+        "One number per step is the whole difference between the methods",
+        "v <- v + k_t (g^2 - v). Adam's gain settles at 1 - b2, AdaGrad's falls like 1/t, AdaX's like 1/t for the "
+        "first 1/b2 = 10,000 steps and "
+        "exponentially from then on.",
+        alt.layer(lines, *names).properties(width=500, height=280),
+        labels,
+        "v <- v + k_t (g*g - v)",
+    )
+
+
+def lemma(record: Record) -> Figure:
+    data = record["lemma_41_example"]
+    looks = {
+        "sqrt": ("alpha_t = alpha/sqrt(t): never falls", LOOKS["adam"].light),
+        "constant": ("constant alpha: falls at once", LOOKS["adaxw"].light),
+    }
+    x = alt.X(
+        "t:Q",
+        title="step t",
+        axis=alt.Axis(values=[1, 5, 10, 15, 20]),
+        scale=alt.Scale(domain=[1, len(data["sqrt"])], nice=False),
+    )
+    y = alt.Y("value:Q", title="V_t / alpha_t^2, first value 1", scale=alt.Scale(domain=[0, 1.1]))
+    layers = []
+    for key, (words, colour) in looks.items():
+        points = [{"t": t, "value": value} for t, value in enumerate(data[key], 1)]
+        layers.append(
+            alt.Chart(rows(points))
+            .mark_line(color=colour, point={"color": colour, "size": 26})
+            .encode(x=x, y=y)
+        )
+        text = alt.Chart(rows([{**points[11], "words": words}]))
+        layers.append(
+            text.mark_text(color=colour, dy=-16, fontSize=12, fontWeight="bold").encode(
+                x=x, y=y, text="words:N"
+            )
+        )
+    return Figure(
+        "lemma-4-1",
+        "Lemma 4.1 needs its schedule",
+        "AdaX, b2 = 1e-4, after one gradient of 1 and then zeros. The lemma says that the line never falls: true "
+        "with alpha/sqrt(t), false with the "
+        "constant steps of the experiments, where V_2/V_1 is (1+b2)/(2+b2).",
+        alt.layer(*layers).properties(width=460, height=230),
+        ["adam", "adaxw"],
+        "AdaX after one gradient of 1 and then zeros",
+    )
+
+
+def regret_bound(record: Record) -> Figure:
+    """Absolute losses, b1 = 0: regret, the bound, and the bound that needs no theorem."""
+    runs = {r["variant"]: r for r in record["regret"] if r["kind"] == "absolute" and r["b1"] == 0}
+    run = runs["theorem"]
+    T = [row["T"] for row in run["rows"]]
+    series = {
+        "trivial bound: D G d T": (SOFT, [run["trivial"] * t / T[-1] for t in T]),
+        "the theorem's bound": (INK, [r["bound"] for r in run["rows"]]),
+        "regret, constant b2 (Algorithm 2)": (
+            LOOKS["adax"].light,
+            [r["regret"] for r in runs["algorithm"]["rows"]],
+        ),
+        "regret, b2/t (the theorem's)": (LOOKS["adam"].light, [r["regret"] for r in run["rows"]]),
+    }
+    x = alt.X(**log_axis("T", "steps T", decades(10, 1e6), [T[0], T[-1]]))
+    top = 10**0.3 * run["trivial"]
+    y = alt.Y(**log_axis("value", "regret", decades(1, 1e7), [3, top]))
+    layers = []
+    for words, (colour, values) in series.items():
+        points = [{"T": t, "value": v} for t, v in zip(T, values, strict=True)]
+        layers.append(
+            alt.Chart(rows(points))
+            .mark_line(color=colour, point={"color": colour, "size": 22})
+            .encode(x=x, y=y)
+        )
+        text = alt.Chart(rows([{**points[-1], "words": words}]))
+        layers.append(
+            text.mark_text(align="left", dx=9, color=colour, fontSize=12).encode(x=x, y=y, text="words:N")
+        )
+    caption = (
+        f"Absolute losses in {run['d']} dimensions, mean of {run['problems']} random problems, b1 = 0, b2 = 1e-4, "
+        "alpha_t = 0.5/sqrt(t). The regret stays far below the bound; the bound grows like T, as the trivial one does."
+    )
+    return Figure(
+        "regret-bound",
+        "The regret bound holds, and grows as fast as no bound at all",
+        caption,
+        alt.layer(*layers).properties(width=420, height=280),
+        ["adax", "adam"],
+        f"Online absolute losses, mean of {run['problems']} random problems",
+    )
+
+
+def rate(record: Record) -> Figure:
+    runs = record["rate"]
+    labels = [run["method"] for run in runs]
+    points = [
+        {"optimizer": r["method"], "T": t, "value": v}
+        for r in runs
+        for t, v in zip(r["T"], r["average"], strict=True)
+    ]
+    first = runs[0]
+    reference = [{"T": t, "value": v} for t, v in zip(first["T"], first["reference"], strict=True)]
+    low = min(p["value"] for p in points)
+    x = alt.X(**log_axis("T", "steps T", decades(10, 1e6), [first["T"][0], first["T"][-1]]))
+    y = alt.Y(
+        **log_axis(
+            "value",
+            "average |grad f|^2, weights alpha_t",
+            [0.05, 0.1, 0.2, 0.5, 1],
+            [0.8 * low, 1.1 * first["average"][0]],
+            "~g",
+        )
+    )
+    line = alt.Chart(rows(reference)).mark_line(color=AXIS, strokeWidth=7, opacity=0.5).encode(x=x, y=y)
+    word = (
+        alt.Chart(rows([reference[-1]]))
+        .mark_text(align="left", dx=9, dy=-3, text="log T / sqrt(T)", color=SOFT, fontSize=12)
+        .encode(x=x, y=y)
+    )
+    main = alt.Chart(rows(points)).mark_line(point={"size": 22}).encode(x=x, y=y, color=colour_of(labels))
+    names = [
+        alt.Chart(
+            rows(
+                [
+                    {
+                        "optimizer": r["method"],
+                        "T": r["T"][-1],
+                        "value": r["average"][-1],
+                        "words": f"{NAMES[r['method']]}: T^{r['slope']:.2f}",
+                    }
+                ]
+            )
+        )
+        .mark_text(align="left", dx=9, dy=dy, fontSize=12, fontWeight="bold")
+        .encode(x=x, y=y, text="words:N", color=colour_of(labels))
+        for r, dy in zip(runs, (4, 17), strict=True)
+    ]
+    caption = (
+        f"A noisy non-convex function in {first['d']} dimensions, mean of {first['seeds']} seeds, alpha_t = "
+        "0.5/sqrt(t), b1 = 0.9. "
+        "The grey line has the claimed rate, moved to meet AdaX's first point: a steeper line is faster."
+    )
+    chart = alt.layer(line, main, word, *names).properties(width=420, height=260)
+    return Figure(
+        "rate",
+        "AdaX keeps the rate of Theorem 4.2, as AMSGrad does",
+        caption,
+        chart,
+        labels,
+        f"Noisy non-convex function, mean of {first['seeds']} seeds",
+    )

@@ -1,0 +1,132 @@
+"""Regret on random online convex problems against Theorem 4.1's bound and its corollary.
+
+The losses are separable, so that the best point in hindsight is known exactly, for every horizon T:
+
+    linear      f_t(x) = sum_i g_ti x_i            best: the corner against the summed gradient
+    absolute    f_t(x) = sum_i |x_i - z_ti|        best: the median of z, clipped to the box
+    quadratic   f_t(x) = sum_i (x_i - z_ti)^2 / 2  best: the mean of z, clipped to the box
+
+on the box [-1, 1]^d (D = 2), with alpha_t = alpha/sqrt(t). The bound, with the constant of its own proof
+(C = sqrt(e^b2 - 1)):
+
+    D^2/(2 alpha_T (1-b1)) sum_i vhat_T,i^(1/2)  +  D^2/(2 (1-b1)) sum_t sum_i b1_t vhat_t,i^(1/2)/alpha_t
+        +  alpha C sqrt(T) / ((1-b1)^3 sqrt(b2)) sum_i |g_1:T,i|_2
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adaxlab.paper.theory.problems import Array
+from adaxlab.paper.theory.simulate import Setting, path
+from adaxlab.paper.theory.variant import FADING_GROWTH
+
+KINDS = ("linear", "absolute", "quadratic")
+WIDTH = 2.0
+"""D: the box is [-1, 1]^d."""
+
+
+def draw(steps: int, problems: int, d: int, seed: int) -> Array:
+    """What the adversary draws, steps x problems x d: gradients (linear) or targets. Every coordinate has its own
+    drift and noise."""
+    rng = np.random.default_rng(seed)
+    drift = rng.uniform(-0.6, 0.6, (problems, d))
+    noise = rng.uniform(-1, 1, (steps, problems, d)) * rng.uniform(0.2, 1.0, (problems, d))
+    return drift + noise
+
+
+def gradient(kind: str, x: Array, z: Array) -> Array:
+    return {"linear": lambda: z + 0.0 * x, "absolute": lambda: np.sign(x - z), "quadratic": lambda: x - z}[
+        kind
+    ]()
+
+
+def loss(kind: str, x: Array, z: Array) -> Array:
+    """Summed over coordinates; x and z broadcast."""
+    values = {
+        "linear": lambda: x * z,
+        "absolute": lambda: np.abs(x - z),
+        "quadratic": lambda: 0.5 * (x - z) ** 2,
+    }
+    return values[kind]().sum(axis=-1)
+
+
+def best(kind: str, z: Array) -> Array:
+    """The best point in hindsight for the draws z (steps x problems x d)."""
+    if kind == "linear":
+        return -np.sign(z.sum(axis=0))
+    return np.clip(np.median(z, axis=0) if kind == "absolute" else z.mean(axis=0), -1, 1)
+
+
+def horizons(steps: int) -> list[int]:
+    return [int(t) for t in np.unique(np.geomspace(max(10, steps // 100), steps, 9).round())]
+
+
+def play(
+    kind: str,
+    variant: str,
+    steps: int,
+    problems: int = 8,
+    d: int = 5,
+    seed: int = 0,
+    alpha: float = 0.5,
+    b1: float = 0.9,
+    b2: float = 1e-4,
+    fade: float | None = 0.99,
+) -> dict[str, Any]:
+    """One kind of problem, `problems` of them at once. `variant` is "theorem" (b2_t = b2/t) or "algorithm" (as
+    published, constant b2); `fade` is the corollary's lambda in b1_t = b1 lambda^(t-1), None keeps b1."""
+    z = draw(steps, problems, d, seed)
+    t = np.arange(1.0, steps + 1)
+    b1_t = b1 * fade ** (t - 1) if fade is not None else np.full(steps, b1)
+    name: Any = FADING_GROWTH if variant == "theorem" else "adax"
+    setting = Setting(variant, name, {"lr": alpha, "betas": (b1_t, b2), "eps": 0.0}, "sqrt")
+    xs, roots, squares = (np.empty_like(z) for _ in range(3))
+    box = (-1.0, 1.0)
+    for s in path(setting, lambda t, x: gradient(kind, x, z[t - 1]), np.zeros((problems, d)), steps, box):
+        xs[s.t - 1], roots[s.t - 1], squares[s.t - 1] = s.x, np.sqrt(s.v) / s.s, s.g**2
+    paid = np.cumsum(loss(kind, xs, z), axis=0)
+    middle = np.cumsum((roots * (b1_t * np.sqrt(t) / alpha)[:, None, None]).sum(axis=-1), axis=0)
+    norms = np.sqrt(np.cumsum(squares, axis=0)).sum(axis=-1)
+    C = np.sqrt(np.expm1(b2))
+    rows = []
+    for T in horizons(steps):
+        regret = paid[T - 1] - loss(kind, best(kind, z[:T]), z[:T]).sum(axis=0)
+        first = WIDTH**2 * T**0.5 / (2 * alpha * (1 - b1)) * roots[T - 1].sum(axis=-1)
+        second = WIDTH**2 / (2 * (1 - b1)) * middle[T - 1]
+        third = alpha * C * T**0.5 / ((1 - b1) ** 3 * b2**0.5) * norms[T - 1]
+        bound = first + second + third
+        row = {"T": T, "regret": float(regret.mean()), "worst": float((regret / bound).max())}
+        row |= {"bound": float(bound.mean()), "first": float(first.mean()), "second": float(second.mean())}
+        row |= {"third": float(third.mean())}
+        if fade is not None and b1 > 0:
+            largest = float(np.sqrt(squares.max()))
+            constant = d * b1 * WIDTH**2 * largest / (2 * alpha * (1 - b1) * (1 - fade) ** 2)
+            row["worst_corollary"] = float((regret / (first + constant + third)).max())
+            row["second_over_constant"] = float((second / constant).max())
+        rows.append(row)
+    return {
+        "kind": kind,
+        "variant": variant,
+        "problems": problems,
+        "d": d,
+        "alpha": alpha,
+        "b1": b1,
+        "b2": b2,
+        "fade": fade,
+        "trivial": WIDTH * d * float(np.sqrt(squares.max())) * steps,
+        "regret_exponent": exponent(rows, "regret"),
+        "first_exponent": exponent(rows, "first"),
+        "third_exponent": exponent(rows, "third"),
+        "highest_v_over_t": float((roots**2 / t[:, None, None]).max() / squares.max()),
+        "rows": rows,
+    }
+
+
+def exponent(rows: list[dict[str, Any]], key: str) -> float:
+    """The slope of log(value) against log(T)."""
+    T = np.log([r["T"] for r in rows])
+    values = np.array([r[key] for r in rows])
+    return float(np.polyfit(T, np.log(np.maximum(values, 1e-12)), 1)[0])

@@ -1,0 +1,14 @@
+"""What needs no data set: the paper's formulas and theorems as numbers, its two synthetic problems, and a first lr."""
+
+from __future__ import annotations
+
+from adaxlab.paper.computation import Computation
+
+CLI = "adaxlab.paper.theory.cli"
+TITLE = "No data, a CPU"
+STUDIES = (
+    Computation("theory", CLI, "sections 2-4", "every formula and theorem as a number"),
+    Computation("reddi", CLI, "problem (3)", "does Adam go to the wrong end"),
+    Computation("synthetic", CLI, "problem (4)", "updates after gradients have faded"),
+    Computation("first-lr", "adaxlab.paper.first_lr", "ours", "the lr to try first on a new task"),
+)

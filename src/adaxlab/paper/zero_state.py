@@ -1,0 +1,143 @@
+"""Where a measure begins: the same text read from a zero state, and from the state that training is in.
+
+A net that reads one long text meets the zero state once, at its first step, before it has learnt anything. Read from
+there later, a row of text may fall into another mode than the one that training is in. Here each row of the test text
+is read from both, by the same net.
+
+    adax reproduce language/zero-state          the paper's model after a fifth of enwik8's words; a GPU
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, TypedDict
+
+import torch
+
+from adaxlab import environment, files, optimizers, randomness, schedule, task
+from adaxlab.batches import to_device
+from adaxlab.errors import LabError
+from adaxlab.models.lstm import STATES
+from adaxlab.paper.language import ENWIK8
+from adaxlab.paper.training_step import take
+from adaxlab.settings import choose_device
+
+FAR = 5.0
+"""A row of text has fallen out when its loss is so many nats above that of the middle row."""
+
+
+class Row(TypedDict):
+    """A row of text: nats per word (None: no number), and mean |c| of the last layer at its end."""
+
+    words: int
+    loss: float | None
+    memory: float | None
+
+
+def rows_of(model: Any, windows: Any, state: str) -> list[Row]:
+    """Each row of the text, read from `state`. Those without words are left out; the last one's memory is that after
+    its padding."""
+    before, training = model.eval_state, model.training
+    model.eval_state = state
+    model.eval()
+    device = model.h.device
+    total: Any = 0.0
+    words: Any = 0
+    try:
+        with torch.no_grad():
+            for window in windows:
+                targets, tokens, keep, fresh = to_device(window, device)
+                kept = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep
+                row = torch.arange(len(tokens), device=device)[:, None].expand_as(tokens)[kept]
+                losses = model(tokens, targets, keep, fresh).double()
+                total = total + losses.new_zeros(len(tokens)).index_add_(0, row, losses)
+                words = words + kept.sum(1)
+        memory = model.apart[1][-1].abs().mean(1)
+    finally:
+        model.eval_state = before
+        model.train(training)
+    return [
+        {"words": int(n), "loss": _number(float(s / n)), "memory": _number(float(m))}
+        for s, n, m in zip(total, words, memory, strict=True)
+        if n
+    ]
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def mean(rows: Sequence[Row]) -> float | None:
+    """Nats per word over all rows; None when one has no number.
+
+    >>> mean([{"words": 3, "loss": 6.0}, {"words": 1, "loss": 10.0}])
+    7.0
+    """
+    sums = [row["loss"] * row["words"] for row in rows if row["loss"] is not None]
+    return sum(sums) / sum(row["words"] for row in rows) if len(sums) == len(rows) else None
+
+
+def fallen(rows: Sequence[Row]) -> int:
+    """How many rows have fallen out of the mode that the middle one is in; a row without a number has.
+
+    >>> fallen([{"loss": 6.5}, {"loss": 6.7}, {"loss": 6.9}, {"loss": 23.0}])
+    1
+    """
+    losses = [row["loss"] for row in rows]
+    numbers = [x for x in losses if x is not None]
+    middle = median(numbers) if numbers else 0.0
+    return sum(x is None or x > middle + FAR for x in losses)
+
+
+def measure(
+    made: Any, lr: float, seed: int, device: torch.device, epochs: int, threads: int = 1
+) -> dict[str, Any]:
+    """Train the first of `epochs` with Adam, lr falling to the study's end over all, then read the test text."""
+    with randomness.controlled(seed, device, threads):
+        data = made.data()
+        model = made.model().to(device)
+        optimizer = optimizers.build("adam", model.parameters(), optimizers.options("adam", {"lr": lr}))
+        course = {"name": "linear", "final": float(f"{(ENWIK8.end_lr or 0.0) / lr:.6g}")}
+        factor = schedule.factor(course, epochs * len(data["train"]))
+        model.train()
+        for step, batch in enumerate(data["train"]):
+            take(made, model, optimizer, to_device(batch, device), lr * factor(step))
+        read = {state: rows_of(model, data["test"], state) for state in STATES}
+    return {"seed": seed, "steps": len(data["train"]), "rows": read}
+
+
+def run(
+    name: str = "language/zero-state",
+    out: str | Path = "runs",
+    record: str = "",
+    data: str = "",
+    text: str = "enwik8",
+    hidden: int = 2048,
+    lr: float = 1.58e-3,
+    seeds: int = 3,
+    device: str = "auto",
+    threads: int = 1,
+) -> Path:
+    """Measure `seeds` nets and write the record (OUT/zero_state.json unless said)."""
+    if seeds < 1:
+        raise LabError(f"seeds={seeds}: must be >= 1")
+    known = dict(ENWIK8.task_options) if text == "enwik8" else {"text": text}
+    known.pop("eval_state", None)  # both are measured
+    options = {**known, "hidden": hidden}
+    made = task.load("language", {**options, **({"data": data} if data else {})})
+    place = choose_device(device)
+    content = {
+        "study": name,
+        "task_options": options,
+        "lr": lr,
+        **task.data_digest(made),
+        "environment": environment.describe(place, threads),
+        "nets": [measure(made, lr, seed, place, ENWIK8.epochs, threads) for seed in range(seeds)],
+    }
+    path = Path(record) if record else Path(out) / "zero_state.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write_json(path, content)
+    return path
