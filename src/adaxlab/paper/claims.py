@@ -23,7 +23,7 @@ from adaxlab.store import RunRecord
 
 RECORDS = Path("records")
 FAMILIES: dict[str, tuple[Claim, ...]] = {
-    name: module.CLAIMS for name, module in catalogue.modules() if hasattr(module, "CLAIMS")
+    name: module.CLAIMS for name, module in sorted(catalogue.modules()) if hasattr(module, "CLAIMS")
 }
 
 
