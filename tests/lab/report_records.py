@@ -114,25 +114,44 @@ def own_figure(field="optimizer"):
     return base
 
 
-def cifar_line(row="adaxw", seed=0, optimizer="adaxw", lr=5e-3, final=92.0, study="table2", **options):
-    """One line of records/cifar10/<study>.jsonl, three epochs long."""
-    loss = [1.5, 0.8, 0.3] if final is not None else [1.5, None, None]
-    return {
-        "study": study,
+def cifar_run(
+    row="adaxw", seed=0, optimizer="adaxw", lr=5e-3, final=92.0, study="table2", trace=None, **options
+):
+    """A run of a CIFAR-10 study, three epochs long, as records/ has it; `final` in percent, None: it diverged."""
+    tune = study == "tuning"
+    spec = {
+        "schema": 2,
+        "study": f"cifar10/{study}",
         "row": row,
-        "seed": seed,
+        "task": "cifar10",
+        "task_options": {"model": "resnet20", "precision": "bf16"},
         "optimizer": optimizer,
         "options": {"lr": lr, **options},
-        "recipe": {"model": "resnet20", "epochs": 3, "milestones": [1, 2], "gamma": 0.1, "batch": 128},
-        "images": 50000,
-        "precision": "bf16",
-        "test_accuracy": 10.0 if final is None else final,
-        "train_accuracy": 95.0,
-        "train_loss": 0.3,
-        "curve": {
-            "train_loss": loss,
-            "train_accuracy": [50.0, 80.0, 95.0],
-            "test_accuracy": [50.0, 80.0, final],
-        },
-        "seconds": 1.0,
+        "schedule": {"name": "step", "warmup": 0, "milestones": [0.4, 0.7], "gamma": 0.1},
+        "epochs": 3,
+        "batch_size": 128,
+        "seed": seed,
+        "purpose": "tune" if tune else "final",
+        "trial": None,
+        "data": "x",
     }
+    last = 0.1 if final is None else final / 100
+    losses = [1.5, 0.8, 0.3] if final is not None else [1.5, None, None]
+    curves = zip(losses, (0.5, 0.8, 0.95), (0.5, 0.8, last), strict=True)
+    metrics = [
+        {"step": 391 * epoch, "epoch": epoch, "train_loss": loss, "train_metric": trained, "metric": judged}
+        for epoch, (loss, trained, judged) in enumerate(curves, 1)
+    ]
+    done = {
+        "schema": 2,
+        "status": "diverged" if final is None else "finished",
+        "metric": None if final is None else last,
+        "train_loss": losses[-1],
+        "seconds": 1.0,
+        "together": 1,
+        "metric_name": "accuracy",
+        "higher_is_better": True,
+        "steps": 1173,
+        **({"trace": trace} if trace else {}),
+    }
+    return RunRecord(spec, {"precision": "bf16"}, metrics, done, Path("cifar10") / f"{row}-{seed}")

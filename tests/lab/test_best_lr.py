@@ -95,9 +95,8 @@ def test_small_tasks_and_rows_that_diverged(tmp_path):
         for lr, mean in zip((1e-3, 1e-2, 1e-1), means, strict=True)
     ]
     (tmp_path / "first_lr.json").write_text(json.dumps({"rows": rows}))
-    (tmp_path / "cifar10").mkdir()
-    line = {"row": "sgdm lr 1", "options": {"lr": 1.0}, "test_accuracy": 90.0, "curve": {"train_loss": [1.0]}}
-    (tmp_path / "cifar10" / "tuning.jsonl").write_text(json.dumps(line) + "\n")  # a study cut short
+    cut = run("cifar10/tuning", "sgdm", 0, 0.9, "tune", 1.0)  # a study cut short
+    export([cut], tmp_path / "cifar10" / "tuning.jsonl")
     text = best_lr.table(tmp_path)
     assert text.count("\n") == 2
     assert text.endswith("b2·T = 2 | 3 each | 0.01 | all diverged |  |")

@@ -1,12 +1,7 @@
-"""CIFAR-10's studies as data, carried out on a small set; claims, tables and the page from records."""
+"""CIFAR-10's studies as data, the committed runs they ask for, and the task."""
 
 from __future__ import annotations
 
-import itertools
-import json
-import sys
-import types
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +9,14 @@ import pytest
 import torch
 from cifar_sets import binary, make
 
-from adaxlab.cifar import __main__ as bare
-from adaxlab.cifar import drive, plan, studies
-from adaxlab.cifar.adopt import adopt
-from adaxlab.cifar.book import BEST, STUDIES, TABLE2, Row, Study
+from adaxlab import driver, records, spec, study
 from adaxlab.cifar.feed import Images
-from adaxlab.cifar.rules import CLAIMS
 from adaxlab.cifar.stack import Recipe, Run, Stack
+from adaxlab.data import cifar10
 from adaxlab.errors import LabError
-from adaxlab.imagenet import book as imagenet
-from adaxlab.imagenet.recipe import Recipe as ImageNetRecipe
 from adaxlab.optimizers import build
-from adaxlab.tasks.cifar10 import Cifar10, crop_and_flip, normalise
+from adaxlab.paper.cifar10 import DECAY, FRESH, STUDIES, TABLE2, TUNED, TUNING, ZOO
+from adaxlab.tasks.cifar10 import Cifar10, crop_and_flip, held_out, normalise
 
 RECORDS = Path(__file__).parents[2] / "records"
 CPU = torch.device("cpu")
@@ -39,25 +30,28 @@ def folder(tmp_path):
     return str(place)
 
 
-# -- the book -------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def real(monkeypatch):
+    """The published images' digest, without the images."""
+    monkeypatch.setattr(study, "_data_digest", lambda *given: cifar10.DIGEST)
 
 
-@pytest.mark.filterwarnings("ignore:betas")  # ImageNet's b2*T = 50 in a look of a third of the length
-@pytest.mark.parametrize(
-    "study", [*STUDIES.values(), *imagenet.STUDIES.values()], ids=lambda s: f"{type(s).__module__}:{s.name}"
-)
-def test_every_row_can_be_built(study):
-    assert len({row.name for row in study.rows}) == len(study.rows)
-    for row in study.rows:
+# -- the studies ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", STUDIES, ids=lambda s: s.name)
+def test_every_row_can_be_built(given):
+    assert given.asks.endswith("?")
+    for row in given.rows:
         p = torch.nn.Parameter(torch.ones(3))
         p.grad = torch.ones(3)
-        build(row.optimizer, [p], row.options).step()
+        build(row.method, [p], row.options).step()
         assert torch.isfinite(p).all()
+        assert "lr" in row.options
 
 
-def test_the_main_table_is_the_recipe():
+def test_the_main_table_is_the_recipe(real):
     assert TABLE2.seeds >= 5
-    assert TABLE2.recipe == Recipe(epochs=182, milestones=(100, 150), gamma=0.1, batch=128)
     settings = {row.name: (row.options["lr"], row.options["weight_decay"]) for row in TABLE2.rows}
     assert settings == {
         "sgdm-5e-4": (0.1, 5e-4),
@@ -66,231 +60,56 @@ def test_the_main_table_is_the_recipe():
         "amsgradw": (1e-3, 0.1),
         "adaxw": (5e-3, 5e-2),
     }
+    one = TABLE2.finals(TABLE2.rows[0], 0.1)[0]
+    assert (one["epochs"], one["batch_size"]) == (182, 128)
+    assert one["task_options"] == {"model": "resnet20", "precision": "bf16"}
+
+
+def asked(given):
+    """Every specification of a study, the learning rates of one that follows from the committed tuning."""
+    if given.tuning:
+        return [s for row in given.rows for i, lr in enumerate(row.rates) for s in given.trials(row, lr, i)]
+    rates = driver.rates_of(TUNING, records.load(RECORDS, TUNING.name)) if given.follows else {}
+    return [s for row in given.rows for s in given.finals(row, rates.get(row.name, row.lr()))]
+
+
+@pytest.mark.parametrize("given", STUDIES, ids=lambda s: s.name)
+def test_the_committed_runs_are_those_that_the_study_asks_for(given, real):
+    """Every record has the name that the study gives to its run, so that nothing is run twice."""
+    wanted = {spec.digest(s): s for s in asked(given)}
+    runs = records.load(RECORDS, given.name)
+    assert {r.name: r.spec for r in runs} == {r.name: wanted[r.name] for r in runs}
+    made = {other.name: {r.name for r in records.load(RECORDS, other.name)} for other in STUDIES}
+    for r in runs:  # a run that was made for another study is that study's
+        assert "made_for" not in r.env or r.name in made[r.env["made_for"]]
 
 
 def test_tuned_rates_are_the_best_of_the_record():
-    """Accuracy on the held-out images, the last epoch's; the rates tried and the rest of each row are tuning's."""
-    best: dict[str, tuple[float, float]] = {}
-    rest = {}
-    for line in drive.records(RECORDS / "cifar10" / "tuning.jsonl"):
-        assert line["images"] == 50_000 - 4_944
-        method = line["row"].split()[0]
-        best[method] = max(best.get(method, (0.0, 0.0)), (line["test_accuracy"], line["options"]["lr"]))
-        rest[method] = (line["optimizer"], {k: v for k, v in line["options"].items() if k != "lr"})
-    assert {method: lr for method, (_, lr) in best.items()} == BEST
-    rows = {row.name: row for row in STUDIES["tuned"].rows}
-    assert {name: row.options["lr"] for name, row in rows.items()} == BEST
-    for name, row in rows.items():
-        assert (row.optimizer, {k: v for k, v in row.options.items() if k != "lr"}) == rest[name]
+    runs = records.load(RECORDS, TUNING.name)
+    best = driver.rates_of(TUNING, runs)
+    assert best == {"sgdm": 0.1, "adamw": 3e-3, "amsgradw": 3e-3, "adaxw": 5e-3}
+    assert {r.spec["task_options"]["holdout"] for r in runs} == {4944}
+    assert {r.done["steps"] for r in runs} == {182 * 352}
 
 
-def test_half_of_the_tuned_study_is_table2s():
-    study = STUDIES["tuned"]
-    assert (study.seeds, study.holdout, study.recipe) == (5, 0, TABLE2.recipe)
-    lines = drive.records(RECORDS / "cifar10" / "table2.jsonl")
-    found = adopt(study, study.runs(), lines, 50_000, "bf16")
-    assert {(r["row"], r["seed"], r["same_run_as"]) for r in found} == {
-        (row, seed, source)
-        for row, source in (("sgdm", "table2: sgdm-5e-4"), ("adaxw", "table2: adaxw"))
-        for seed in range(5)
-    }
+def test_fresh_seeds_are_fresh(real):
+    used = {r.spec["seed"] for given in STUDIES for r in records.load(RECORDS, given.name)}
+    assert not used & {s["seed"] for s in asked(FRESH)}
+    assert (FRESH.rows, FRESH.follows, len(asked(FRESH))) == (TUNED.rows, "cifar10/tuning", 40)
 
 
-def test_every_study_asks_something():
-    assert all(study.asks.endswith("?") for study in STUDIES.values())
-
-
-def test_claims_speak_of_rows_that_exist():
-    assert len({c.id for c in CLAIMS}) == len(CLAIMS)
-    for claim in CLAIMS:
-        for name in filter(None, (claim.a, claim.b)):
-            study, _, row = name.rpartition(": ")
-            assert row in {r.name for r in STUDIES[study or claim.study].rows}, (claim.id, name)
-
-
-# -- carrying out ---------------------------------------------------------------------------------------------------
-
-
-def test_a_study_in_one_go_and_in_pieces(folder, tmp_path, monkeypatch):
-    options = dict(data=folder, device="cpu", seeds=1, epochs=2, tell=lambda text: None)
-    assert studies.run("cifar10/table2", str(tmp_path / "one"), **options)
-    whole = drive.records(tmp_path / "one" / "table2.jsonl")
-    assert [r["row"] for r in whole] == [row.name for row in TABLE2.rows]
-    assert all(len(r["curve"]["test_accuracy"]) == 2 and r["images"] == 20 for r in whole)
-    assert studies.run("cifar10/table2", str(tmp_path / "one"), **options)
-    assert len(drive.records(tmp_path / "one" / "table2.jsonl")) == 5
-
-    ticks = itertools.count(step=10)
-    monkeypatch.setattr(drive, "time", types.SimpleNamespace(monotonic=lambda: next(ticks)))
-    pieces = tmp_path / "two"
-    assert not studies.run(
-        "cifar10/table2", str(pieces), seconds=40, **options
-    )  # each look at the clock takes ten
-    assert list(pieces.glob("*.part"))
-    assert drive.records(pieces / "table2.jsonl") == []
-    said = []
-    assert (
-        studies.run("cifar10/table2", str(pieces), **{**options, "tell": said.append})
-        == pieces / "table2.jsonl"
-    )
-    assert "| AdaX-W |" in said[-1]
-    assert [r["curve"] for r in drive.records(pieces / "table2.jsonl")] == [r["curve"] for r in whole]
-    assert list(pieces.glob("*.part")) == []
-
-
-@pytest.mark.parametrize(
-    ("changed", "key"), [({"epochs": 2}, "epochs 1, 2 is"), ({"data": "other"}, "images 20, 10 is")]
-)
-def test_a_run_with_other_settings_is_not_taken_for_the_studys(changed, key, folder, tmp_path):
-    options = dict(data=folder, device="cpu", seeds=1, epochs=1, tell=lambda text: None)
-    assert studies.run("cifar10/table2", str(tmp_path / "out"), **options)
-    if "data" in changed:
-        (tmp_path / "other").mkdir()
-        binary(tmp_path / "other", make(train=10, test=10))
-        changed = {"data": str(tmp_path / "other")}
-    with pytest.raises(
-        LabError, match=f"sgdm-5e-4 seed 0 was run with {key} asked for; choose another folder"
-    ):
-        studies.run("cifar10/table2", str(tmp_path / "out"), **{**options, **changed})
-
-
-def test_a_run_of_another_study_is_not_run_again(folder, tmp_path):
-    """beta2's row at 1e-4 is table2's AdaX-W, whatever it is called there; the other rows are not."""
-    options = dict(data=folder, device="cpu", seeds=1, epochs=1, tell=lambda text: None)
-    (tmp_path / "a").mkdir()
-    table2 = studies.run("cifar10/table2", str(tmp_path / "a"), **options)
-    own, said = drive.records(table2), []
-    for place, where in (("a", {}), ("b", {"reuse": str(tmp_path / "a")})):
-        beta2 = drive.records(
-            studies.run("cifar10/beta2", str(tmp_path / place), **{**options, **where, "tell": said.append})
-        )
-        assert len(beta2) == 3
-        (adopted,) = (r for r in beta2 if "same_run_as" in r)
-        assert (adopted["row"], adopted["same_run_as"]) == ("adaxw b2 0.0001", "table2: adaxw")
-        (source,) = (r for r in own if r["row"] == "adaxw")
-        assert adopted["curve"] == source["curve"]
-        assert "beta2: 1 runs are table2's own" in said
-    again = drive.records(studies.run("cifar10/beta2", str(tmp_path / "c"), **options))
-    assert not any("same_run_as" in r for r in again)
-    (run_anew,) = (r for r in again if r["row"] == "adaxw b2 0.0001")
-    assert run_anew["curve"] == adopted["curve"]  # nothing would have been learned
-
-
-@pytest.mark.parametrize(
-    ("study", "changed", "count"),
-    [
-        ("epsilon", {}, 2),
-        ("padax", {}, 2),
-        ("trace", {}, 0),
-        ("runtime", {}, 0),
-        ("tuning", {}, 0),
-        ("lr", {}, 1),
-        ("lr", {"precision": "fp32"}, 0),
-        ("lr", {"images": 49_999}, 0),
-        ("lr", {"seed": 7}, 0),
-        ("lr", {"same_run_as": "other: row"}, 0),
-        ("decay", {}, 0),
-    ],
-)
-def test_what_may_be_adopted(study, changed, count):
-    lines = [{**line, **changed} for line in drive.records(RECORDS / "cifar10" / "table2.jsonl")]
-    lines.append({"kind": "the first line of a file of another kind"})
-    chosen = STUDIES[study]
-    found = adopt(chosen, [run for run in chosen.runs() if run.seed == 0], lines, 50_000, "bf16")
-    assert len(found) == count
-    assert all(line["study"] == study for line in found)
-
-
-def test_runs_of_another_length_or_data_set_are_not_mixed(folder, tmp_path):
-    """A study of another data set may have the same name and the same row names: imagenet/tuning has."""
-    line = {"study": "table2", "row": "adaxw", "seed": 0, "images": 20}
-    for recipe in (replace(TABLE2.recipe, epochs=1), ImageNetRecipe()):
-        (tmp_path / "table2.jsonl").write_text(json.dumps({**line, "recipe": asdict(recipe)}) + "\n")
-        with pytest.raises(
-            LabError, match=r"table2.jsonl: adaxw seed 0 was run with .* choose another folder"
-        ):
-            studies.run("cifar10/table2", str(tmp_path), data=folder, device="cpu", tell=lambda text: None)
-
-
-def test_no_time_at_all_leaves_a_checkpoint_to_go_on_from(folder, tmp_path):
-    options = dict(data=folder, device="cpu", seeds=1, epochs=1, tell=lambda text: None)
-    assert studies.run("cifar10/table2", str(tmp_path), seconds=0.0, **options) is False
-    assert drive.records(tmp_path / "table2.jsonl") == []
-    assert list(tmp_path.glob("*.part"))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (dict(name="cifar10/table3"), "unknown study 'cifar10/table3'; known are cifar10/table2"),
-        (dict(name="cifar10/table2", precision="fp8"), "unknown precision 'fp8'; known are bf16"),
-        (dict(name="cifar10/table2", data="/nowhere"), "no CIFAR-10 there"),
-        (dict(name="cifar10/table2", per_stack=0), "per_stack=0: must be 1 or more"),
-        (dict(name="cifar10/table2", seeds=-1), "seeds=-1: must be 0 or more"),
-        (dict(name="cifar10/table2", epochs=-2), "epochs=-2: must be 0 or more"),
-        (dict(name="cifar10/table2", reuse="/nowhere"), "reuse=/nowhere: no such folder"),
-    ],
-)
-def test_wrong_input(options, message, folder, tmp_path):
-    name = options.pop("name")
-    with pytest.raises(LabError, match=message):
-        studies.run(name, str(tmp_path), **{"data": folder, "device": "cpu", **options})
-
-
-def test_the_command_of_a_bare_machine_ends_with_a_code_and_one_line(folder, tmp_path, monkeypatch, capsys):
-    def code(*arguments):
-        monkeypatch.setattr(sys, "argv", ["cifar", "runtime", "--device", "cpu", *map(str, arguments)])
-        return bare.main()
-
-    out = ("--out", tmp_path)
-    assert code("--data", "/nowhere", *out) == 2
-    assert capsys.readouterr().err.startswith("/nowhere: no CIFAR-10 there")
-    assert code("--data", folder, *out, "--seconds", 0) == 3
-    assert code("--data", folder, *out, "--seconds", 0) == 3
-    said = capsys.readouterr().out
-    assert "runtime: 1 runs go on from epoch 0" in said
-    assert "the same call goes on from here" in said
-    for part in tmp_path.glob("*.part"):
-        part.write_bytes(b"damaged")
-    assert code("--data", folder, *out) == 1
-    assert "damaged, or one of them is missing" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("size", "alone", "shape"),
-    [
-        (25, False, [6]),
-        (4, False, [4, 2]),
-        (5, False, [4, 2]),
-        (1, False, [1] * 6),
-        (25, True, [1] * 6),
-    ],
-)
-def test_stacks_are_whole_seeds(size, alone, shape):
-    study = Study("x", (Row("a", "adaxw", {"lr": 1.0}), Row("b", "adaxw", {"lr": 2.0})), seeds=3, alone=alone)
-    cut = plan.stacks([plan.Job(study, run) for run in study.runs()], size)
-    assert [len(part) for part in cut] == shape
-    assert sorted((j.run.row, j.run.seed) for part in cut for j in part) == [
-        (row, s) for row in "ab" for s in range(3)
-    ]
-    if alone:
-        assert [part[0].run.row for part in cut] == ["a", "b"] * 3
-    if size == 4:
-        assert [(j.run.row, j.run.seed) for j in cut[0]] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
-
-
-def test_held_out_images_are_not_trained_on():
-    x, y, _, _ = make(50, 10)
-    x[:, 0, 0, 0] = np.arange(50)
-    rest, kept = studies.hold_out(Images.of(x, y, CPU), 14)
-    ids = [set(part.images[:, 0, 0, 0].tolist()) for part in (rest, kept)]
-    assert len(ids[0]) == 36
-    assert len(ids[1]) == 14
-    assert not ids[0] & ids[1]
-    again = studies.hold_out(Images.of(x, y, CPU), 14)[1]
-    assert torch.equal(again.images, kept.images)
-    with pytest.raises(LabError, match="holdout=50: must be between 1 and 49"):
-        studies.hold_out(Images.of(x, y, CPU), 50)
+def test_every_row_of_the_zoo_trains_in_a_stack():
+    """One step of each distinct row on two images."""
+    x, y, _, _ = make(10, 10)
+    train = Images.of(x[:2], y[:2], CPU)
+    runs = [Run(row.name, row.method, row.options, 0) for row in (*ZOO.rows, *DECAY.rows)]
+    stack = Stack(runs, train, train, Recipe(epochs=1, batch=2))
+    before = stack.network.parameters.clone()
+    stack.run_epoch()
+    moved = (stack.network.parameters - before).abs().amax(1)
+    still = [run.row for run, by in zip(stack.runs, moved, strict=True) if by == 0]
+    assert still == ["adashift"]  # which waits until its window is full
+    assert torch.isfinite(stack.network.parameters).all()
 
 
 def test_a_network_without_fused_kernels_trains_in_a_stack():
@@ -326,6 +145,20 @@ def test_task_reads_and_learns(folder):
     assert loss.item() < 0.8 * first
 
 
+def test_held_out_images_are_not_trained_on(folder):
+    rest, kept = held_out(50, 14)
+    assert (len(rest), len(kept)) == (36, 14)
+    assert sorted([*rest.tolist(), *kept.tolist()]) == list(range(50))
+    data = Cifar10(data=folder, holdout=6).data()
+    assert {part: len(labels) for part, (_, labels) in data.items()} == {"train": 14, "valid": 6, "test": 10}
+    with pytest.raises(LabError, match="holdout=50: must be between 1 and 49"):
+        held_out(50, 50)
+
+
+def test_the_images_have_one_digest_wherever_they_lie(folder, tmp_path):
+    assert Cifar10(data=folder).digest() == cifar10.load(folder).digest() != cifar10.DIGEST
+
+
 def test_task_crops_are_crops():
     images = torch.from_numpy(make(40, 10)[0])
     out = crop_and_flip(images)
@@ -355,11 +188,14 @@ def test_task_normalises_and_schedules():
     f = factor(task.schedule, task.epochs * 391)
     assert [f(e * 391) for e in (0, 99, 100, 149, 150)] == pytest.approx([1, 1, 0.1, 0.1, 0.01])
     assert f(100 * 391 - 1) == 1
-    with pytest.raises(LabError, match="unknown model 'vgg'"):
-        Cifar10(model="vgg")
+    for options in ({"model": "vgg"}, {"precision": "fp8"}):
+        with pytest.raises(LabError, match="unknown"):
+            Cifar10(**options)
+    with pytest.raises(LabError, match="trace and precision=tf32 need the executor `stack`"):
+        Cifar10(trace=True).model()
 
 
 def test_task_without_data_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("ADAX_DATA", str(tmp_path))
-    with pytest.raises(LabError, match=r"adax data get cifar10.*data=FOLDER"):
+    with pytest.raises(LabError, match=r"adax data get cifar10.*--data names its folder"):
         Cifar10().data()

@@ -3,40 +3,39 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from adaxlab.cifar import drive, guide, tables
-from adaxlab.cifar.book import STUDIES, TABLE2
+from adaxlab import store
+from adaxlab.cifar import guide, tables
 from adaxlab.cifar.rules import CLAIMS
+from adaxlab.cifar.runs import STUDIES, accuracy, label, labels, load, not_run
 
 RECORDS = Path(__file__).parents[2] / "records"
-CPU = torch.device("cpu")
 
 
 def test_the_main_table_is_complete():
-    found = drive.records(RECORDS / "cifar10" / "table2.jsonl")
+    found = load("table2", RECORDS)
     assert len(found) == 25
-    assert {(r["row"], r["seed"]) for r in found} == {(row.name, s) for row in TABLE2.rows for s in range(5)}
+    rows = [row.name for row in STUDIES["table2"].rows]
+    assert [(r.row, r.spec["seed"]) for r in found] == [(row, s) for row in rows for s in range(5)]
     for r in found:
-        assert r["images"] == 50_000
-        assert len(r["curve"]["test_accuracy"]) == 182
-        assert r["test_accuracy"] == r["curve"]["test_accuracy"][-1]
+        assert r.done["steps"] == 182 * 391
+        assert len(r.metrics) == 182
+        assert r.done["metric"] == r.metrics[-1]["metric"]
 
 
 def test_table_from_records(tmp_path):
     text = tables.table("table2", RECORDS)
-    values = [
-        r["test_accuracy"] for r in drive.records(RECORDS / "cifar10" / "table2.jsonl") if r["row"] == "adaxw"
-    ]
+    values = [accuracy(r) for r in load("table2", RECORDS) if r.row == "adaxw"]
     assert f"| AdaX-W | 5 | {sum(values) / 5:.2f} |" in text
     assert "92.32 ± 0.04" in text
     assert tables.table("zoo", tmp_path) == "*CIFAR-10, zoo: not run yet (`adax reproduce cifar10/zoo`).*"
-    assert set(tables.not_run(tmp_path)) == set(STUDIES)
-    assert "table2" not in tables.not_run(RECORDS)
+    assert set(not_run(tmp_path)) == set(STUDIES)
+    assert "table2" not in not_run(RECORDS)
 
 
 def test_the_documentation_shows_the_recorded_speed():
@@ -53,7 +52,7 @@ def test_the_documentation_shows_the_recorded_speed():
     assert page.count("| bf16 |") + page.count("| tf32 |") + page.count("| fp32 |") == len(record["rows"])
     whole = record["whole"]
     assert f"The whole table took {whole['seconds']:.0f} s" in page
-    seconds = {r["seconds"] for r in drive.records(RECORDS / "cifar10" / "table2.jsonl")}
+    seconds = {r.done["seconds"] for r in load("table2", RECORDS)}
     assert seconds == {whole["seconds"]}
 
 
@@ -62,19 +61,19 @@ def test_the_documentation_shows_every_study_that_was_run():
     page = (RECORDS.parent / "docs" / "cifar10.md").read_text()
     linked = (RECORDS.parent / "docs" / "claims.md").read_text()
     for name, study in STUDIES.items():
-        found = drive.records(RECORDS / "cifar10" / f"{name}.jsonl")
+        found = load(name, RECORDS)
         if not found:
             assert f"- `cifar10/{name}`: {study.asks}\n" in page
             continue
         (part,) = (p for p in page.split("### ")[1:] if p.startswith(f"{name}\n"))
         assert study.asks in part
-        for row in study.rows:
-            values = [r["test_accuracy"] for r in found if r["row"] == row.name]
-            (shown,) = (text for text in part.splitlines() if text.startswith(f"| {tables.title(row.name)} "))
+        for row in labels(study):
+            values = [accuracy(r) for r in found if label(r) == row]
+            (shown,) = (text for text in part.splitlines() if text.startswith(f"| {tables.title(row)} "))
             cells = [cell.strip(" *") for cell in shown.split("|")]
             assert cells[2:4] == [str(len(values)), f"{sum(values) / len(values):.2f}"]
-            losses = [r["train_loss"] for r in found if r["row"] == row.name]
-            assert float(cells[-3 if study.alone else -2]) == pytest.approx(
+            losses = [r.done["train_loss"] for r in found if label(r) == row]
+            assert float(cells[-2 if study.share else -3]) == pytest.approx(
                 sum(losses) / len(losses), abs=6e-5
             )
         for claim in (c for c in CLAIMS if c.study == f"cifar10/{name}"):
@@ -84,7 +83,7 @@ def test_the_documentation_shows_every_study_that_was_run():
 
 
 def test_the_best_of_each_method_stands_out():
-    text = tables.show(STUDIES["tuning"], drive.records(RECORDS / "cifar10" / "tuning.jsonl"))
+    text = tables.show(STUDIES["tuning"], load("tuning", RECORDS))
     bold = [row.split("|")[1].strip() for row in text.splitlines() if "**" in row]
     assert bold == ["SGDM, lr 0.1", "AdamW, lr 0.003", "AMSGrad(W), lr 0.003", "AdaX-W, lr 0.005"]
 
@@ -94,8 +93,8 @@ def test_the_table_at_the_papers_rates_says_what_tuned_ones_give(tmp_path):
     text = tables.at_best(RECORDS)
     assert "With 5 tried for each method" in text
     for row, lr in (("adamw", "0.003"), ("adaxw", "0.005")):
-        lines = drive.records(RECORDS / "cifar10" / "tuning.jsonl")
-        top = max(r["test_accuracy"] for r in lines if r["row"].startswith(f"{row} lr"))
+        lines = load("tuning", RECORDS)
+        top = max(accuracy(r) for r in lines if r.row == row)
         assert f"{top:.2f} ({tables.TITLES[row]}, lr {lr})" in text
     assert text in (RECORDS.parent / "README.md").read_text()
 
@@ -108,31 +107,30 @@ def test_the_lead_at_tuned_rates_is_told_once_every_row_is_there(tmp_path):
     assert tables.at_best(tmp_path) == tables.at_best(RECORDS)
 
     def mean(study, row):
-        found = drive.records(RECORDS / "cifar10" / f"{study}.jsonl")
-        return np.mean([r["test_accuracy"] for r in found if r["row"] == row])
+        found = load(study, RECORDS)
+        return np.mean([accuracy(r) for r in found if r.row == row])
 
     for row, name in (("adamw", "AdamW"), ("amsgradw", "AMSGrad(W)")):
         before, after = (mean(study, "adaxw") - mean(study, row) for study in ("table2", "tuned"))
         assert f"from {before:+.2f} to {after:+.2f} points over {name}" in tables.at_best(RECORDS)
-    tuned = tmp_path / "cifar10" / "tuned.jsonl"
-    part = [r for r in drive.records(tuned) if r["row"] != "amsgradw"]
-    tuned.write_text("".join(json.dumps(r) + "\n" for r in part))
+    part = [r for r in load("tuned", tmp_path) if r.row != "amsgradw"]
+    store.export(part, tmp_path / "cifar10" / "tuned.jsonl")
     assert tables.at_best(tmp_path).endswith("asks whether the order stays.")
 
 
 def test_runs_that_were_trained_twice_are_compared():
-    found = drive.records(RECORDS / "cifar10" / "trace.jsonl")
-    main = {(r["row"], r["seed"]): r for r in drive.records(RECORDS / "cifar10" / "table2.jsonl")}
-    moved = [
-        r["test_accuracy"] - main["adaxw", r["seed"]]["test_accuracy"] for r in found if r["row"] == "adaxw"
-    ]
+    found = load("trace", RECORDS)
+    main = {(r.row, r.spec["seed"]): r for r in load("table2", RECORDS)}
+    moved = [accuracy(r) - accuracy(main["adaxw", r.spec["seed"]]) for r in found if r.row == "adaxw"]
     text = tables.again(STUDIES["trace"], found, RECORDS)
     assert "AdamW ended at the same accuracies" in text
     assert "AdaX-W ended " + ", ".join(f"{m:+.2f}" for m in moved) in text
     for name in ("table2", "epsilon", "tuned"):
-        assert (
-            tables.again(STUDIES[name], drive.records(RECORDS / "cifar10" / f"{name}.jsonl"), RECORDS) == ""
-        )
+        assert tables.again(STUDIES[name], load(name, RECORDS), RECORDS) == ""
+
+
+def timed(run, together, seconds):
+    return replace(run, done={**run.done, "together": together, "seconds": seconds})
 
 
 @pytest.mark.parametrize(
@@ -147,17 +145,17 @@ def test_runs_that_were_trained_twice_are_compared():
     ],
 )
 def test_the_caption_says_what_trained_together(stacks, said):
-    found = drive.records(RECORDS / "cifar10" / "runtime.jsonl")[:1]
-    found = [{**found[0], "together": n, "seconds": s} for n, s in stacks]
+    found = load("runtime", RECORDS)[:1]
+    found = [timed(found[0], n, seconds) for n, seconds in stacks]
     text = tables.caption(STUDIES["runtime"], found)
     assert said in text
     assert ("earlier form" in text) == (stacks[0][0] > 1)
 
 
 def test_a_time_of_a_stack_counts_once():
-    found = drive.records(RECORDS / "cifar10" / "runtime.jsonl")
-    alone = [{**r, "together": 1, "seconds": 8.0 + r["seed"]} for r in found]
-    apart = {True: alone, False: [{**r, "together": 5, "seconds": 8.0} for r in found]}
+    found = load("runtime", RECORDS)
+    alone = [timed(r, 1, 8.0 + r.spec["seed"]) for r in found]
+    apart = {True: alone, False: [timed(r, 5, 8.0) for r in found]}
     for single, shown in ((True, "10.0 (n = 5)"), (False, "8.0 (n = 1)")):
         rows = [
             row
@@ -168,15 +166,15 @@ def test_a_time_of_a_stack_counts_once():
 
 
 def test_a_study_with_fewer_seeds_than_planned_says_so():
-    found = drive.records(RECORDS / "cifar10" / "epsilon.jsonl")
+    found = load("epsilon", RECORDS)
     assert "seeds." not in tables.caption(STUDIES["epsilon"], found)
-    less = [r for r in found if r["seed"] < 2]
+    less = [r for r in found if r.spec["seed"] < 2]
     assert tables.caption(STUDIES["epsilon"], less).endswith("So far 2 of 3 seeds.")
 
 
 def test_a_study_cut_short_says_what_is_missing():
-    found = [r for r in drive.records(RECORDS / "cifar10" / "epsilon.jsonl") if "eps 1e-5" not in r["row"]]
-    found = [{**r, "test_accuracy": 10.0} if r["row"] == "adaxw eps 1e-8" else r for r in found]
+    found = [r for r in load("epsilon", RECORDS) if "eps 1e-5" not in r.row]
+    found = [replace(r, done={**r.done, "metric": 0.1}) if r.row == "adaxw eps 1e-8" else r for r in found]
     text = tables.show(STUDIES["epsilon"], found)
     assert "| AdamW, eps 1e-5 | 0 | not run | | | |\n" in text
     assert "| AdaX-W, eps 1e-8 | 0 | all 3 failed | | | |\n" in text
@@ -213,9 +211,9 @@ def test_the_guide_says_what_each_setting_gave(tmp_path):
     assert text in (RECORDS.parent / "docs" / "hyperparameters.md").read_text()
     deviations, rows = [], 0
     for study in ("lr", "beta1", "beta2", "epsilon"):
-        found = drive.records(RECORDS / "cifar10" / f"{study}.jsonl")
-        for row in {r["row"] for r in found if r["row"].startswith("adaxw ")}:
-            values = np.array([r["test_accuracy"] for r in found if r["row"] == row])
+        found = load(study, RECORDS)
+        for row in {r.row for r in found if r.row.startswith("adaxw ")}:
+            values = np.array([accuracy(r) for r in found if r.row == row])
             assert f"{values.mean():.2f} at {row.split()[-1]}" in text
             rows += 1
             if len(values) > 2:

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from adaxlab import cli, records
-from adaxlab.cifar import book as cifar
 from adaxlab.cifar.rules import POST_HOC
 from adaxlab.claim import KEYS, Claim
 from adaxlab.imagenet import book as imagenet
 from adaxlab.imagenet.rules import PAPER_LR
 from adaxlab.judge import judge, outcome
-from adaxlab.measures import MEASURES
+from adaxlab.measures import MEASURES, failed
 from adaxlab.paper import catalogue
 from adaxlab.paper.claims import FAMILIES, judged, show, verdicts
 from adaxlab.store import RunRecord
@@ -316,9 +315,8 @@ def test_of_several_measures_all_must_hold(losses, verdict):
 def names_of(study):
     """The rows of a study, from the files that say what is run."""
     family, _, name = study.partition("/")
-    if family in ("cifar10", "imagenet"):
-        studies = {"cifar10": cifar, "imagenet": imagenet}[family].STUDIES
-        return {row.name for row in studies["tiny" if name == "speed" else name].rows}
+    if family == "imagenet":
+        return {row.name for row in imagenet.STUDIES["tiny" if name == "speed" else name].rows}
     return {row.name for row in catalogue.study("voc/camvid" if study == "voc/speed" else study).rows}
 
 
@@ -441,10 +439,11 @@ def test_every_record_file_gives_run_records(path):
 def test_a_failed_run_diverged(family, accuracy, loss, want):
     line = {"curve": {"train_loss": [1.0, loss]}, "test_accuracy": accuracy}
     assert records.failed(line, family) is want
+    assert failed(run("a", 0, None if loss is None else accuracy, study=f"{family}/x")) is want
 
 
 def test_percents_come_back_as_they_were():
-    for path in (RECORDS / "cifar10" / "table2.jsonl", RECORDS / "imagenet" / "tiny.jsonl"):
+    for path in (RECORDS / "imagenet" / "tiny.jsonl",):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for line, run in zip(lines, records.load(RECORDS, f"{path.parent.name}/{path.stem}"), strict=True):
             assert MEASURES["accuracy"].of(run) == line["test_accuracy"]

@@ -9,7 +9,7 @@ import pytest
 
 from adaxlab import memories, spec, store
 from adaxlab import records as committed
-from adaxlab.cifar.drive import records
+from adaxlab.imagenet.lines import records
 from adaxlab.records import load
 
 RECORDS = Path(__file__).parents[2] / "records"
@@ -72,9 +72,8 @@ def test_of_losses_the_lower_is_better(tmp_path):
 
 def b2_steps():
     """b2*T of every row that is compared, from the runs themselves."""
-    for r in records(RECORDS / "cifar10" / "beta2.jsonl"):
-        recipe = r["recipe"]
-        yield r["options"]["betas"][1] * recipe["epochs"] * -(-r["images"] // recipe["batch"])
+    for r in load(RECORDS, "cifar10/beta2"):
+        yield r.spec["options"]["betas"][1] * r.done["steps"]
     for study in ("tiny", "tuned"):
         lines = records(RECORDS / "imagenet" / f"{study}.jsonl")
         yield from (r["b2_steps"] for r in lines if r["row"].startswith("adaxw"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import statistics
@@ -12,23 +11,15 @@ import pytest
 
 pytest.importorskip("altair", reason="the report needs altair: pip install 'adaxopt[lab]'")
 
-from report_records import cifar_line, own_figure, record
+from report_records import cifar_run, own_figure, record
 
-from adaxlab.cifar.book import STUDIES
+from adaxlab.cifar.runs import STUDIES
 from adaxlab.cifar.sections import PICTURES, WORDS
-from adaxlab.errors import LabError
 from adaxlab.report import charts, command, embed, figures, series, tables, trace
-from adaxlab.report.cifar import load, read
+from adaxlab.report.cifar import load, shown
 from adaxlab.report.page import render
 
 RECORDS = Path(__file__).parents[2] / "records" / "cifar10"
-
-
-def written(folder, lines):
-    for name in {line["study"] for line in lines}:
-        text = "".join(json.dumps(line) + "\n" for line in lines if line["study"] == name)
-        (folder / f"{name}.jsonl").write_text(text)
-    return load(folder)
 
 
 def rows_of(chart, *fields):
@@ -36,15 +27,15 @@ def rows_of(chart, *fields):
     return [r for rows in data for r in rows if all(f in r for f in fields)]
 
 
-def test_lines_become_runs_of_the_methods_that_they_are(tmp_path):
-    lines = [cifar_line(seed=s, final=92.0 + s / 10) for s in range(3)]
-    lines += [cifar_line("amsgradw", s, "torch:AdamW", 1e-3, 91.5 + s / 10, amsgrad=True) for s in range(3)]
-    lines += [cifar_line("sgdm-5e-4", s, "torch:SGD", 0.1, 92.1, weight_decay=5e-4) for s in range(3)]
+def test_lines_become_runs_of_the_methods_that_they_are():
+    lines = [cifar_run(seed=s, final=92.0 + s / 10) for s in range(3)]
+    lines += [cifar_run("amsgradw", s, "torch:AdamW", 1e-3, 91.5 + s / 10, amsgrad=True) for s in range(3)]
+    lines += [cifar_run("sgdm-5e-4", s, "torch:SGD", 0.1, 92.1, weight_decay=5e-4) for s in range(3)]
     lines += [
-        cifar_line("sgdm-1e-4", s, "torch:SGD", 0.1, None if s else 91.0, weight_decay=1e-4) for s in range(3)
+        cifar_run("sgdm-1e-4", s, "torch:SGD", 0.1, None if s else 91.0, weight_decay=1e-4) for s in range(3)
     ]
-    [one] = series.studies(written(tmp_path, lines))
-    assert one.name == "cifar10-table2"
+    [one] = series.studies(map(shown, lines))
+    assert one.name == "cifar10/table2"
     assert one.labels == ["sgdm, wd=0.0005", "sgdm, wd=0.0001", "amsgradw", "adaxw"]
     by_name = {s.label: s for s in one.series}
     assert by_name["adaxw"].values == [92.0, 92.1, 92.2]
@@ -68,13 +59,13 @@ def test_lines_become_runs_of_the_methods_that_they_are(tmp_path):
         ("b1", "betas", [[0.0, 1e-4], [0.5, 1e-4], [0.9, 1e-4]], False),
     ],
 )
-def test_a_sweep_is_drawn_over_its_setting(tmp_path, key, option, values, log):
+def test_a_sweep_is_drawn_over_its_setting(key, option, values, log):
     lines = [
-        cifar_line(f"row {i}", s, study="lr", final=90.0 + i + s, **{option: v})
+        cifar_run(f"row {i}", s, study="lr", final=90.0 + i + s, **{option: v})
         for i, v in enumerate(values)
         for s in range(3)
     ]
-    [one] = series.studies(written(tmp_path, lines))
+    [one] = series.studies(map(shown, lines))
     picture = next(p for p in charts.pictures(one) if p.name == "sweep")
     assert picture.title == f"Sensitivity to {key}"
     means = {r["x"]: r["mean"] for r in rows_of(picture.chart, "x", "mean", "n")}
@@ -85,15 +76,15 @@ def test_a_sweep_is_drawn_over_its_setting(tmp_path, key, option, values, log):
     assert "adaxw" in one.names, "the sweep's line has a switch of its own"
 
 
-def test_a_far_worse_setting_does_not_take_the_frame(tmp_path):
+def test_a_far_worse_setting_does_not_take_the_frame():
     """It stands at the edge; intervals of the others are inside."""
     finals = {1e-2: 92.0, 1e-3: 91.5, 3e-4: 91.0, 1e-4: 90.5, 1e-5: 40.0}
     lines = [
-        cifar_line(f"row {lr}", s, study="lr", final=f + s / 10, lr=lr)
+        cifar_run(f"row {lr}", s, study="lr", final=f + s / 10, lr=lr)
         for lr, f in finals.items()
         for s in range(3)
     ]
-    [one] = series.studies(written(tmp_path, lines))
+    [one] = series.studies(map(shown, lines))
     picture = next(p for p in charts.pictures(one) if p.name == "sweep")
     spec = picture.chart.to_dict()
     low, high = next(part["scale"]["domain"] for part in embed._walk(spec) if _is_y(part))
@@ -103,7 +94,7 @@ def test_a_far_worse_setting_does_not_take_the_frame(tmp_path):
     assert [r["x"] for r in spec["datasets"][marks[0]["data"]["name"]]] == [1e-5]
 
 
-def test_a_setting_whose_interval_meets_the_others_is_not_far_worse(tmp_path):
+def test_a_setting_whose_interval_meets_the_others_is_not_far_worse():
     finals = {
         0.0: (92.3, 92.6, 92.55),
         0.5: (92.55, 92.4, 92.3),
@@ -111,11 +102,11 @@ def test_a_setting_whose_interval_meets_the_others_is_not_far_worse(tmp_path):
         0.99: (92.4, 91.8, 92.0),
     }
     lines = [
-        cifar_line(f"row {b1}", s, study="beta1", final=value, betas=[b1, 1e-4])
+        cifar_run(f"row {b1}", s, study="beta1", final=value, betas=[b1, 1e-4])
         for b1, values in finals.items()
         for s, value in enumerate(values)
     ]
-    [one] = series.studies(written(tmp_path, lines))
+    [one] = series.studies(map(shown, lines))
     spec = next(p for p in charts.pictures(one) if p.name == "sweep").chart.to_dict()
     low, _ = next(part["scale"]["domain"] for part in embed._walk(spec) if _is_y(part))
     assert low < 92.066 - 4.303 * 0.305 / 3**0.5  # the whole of the last interval is shown
@@ -130,22 +121,14 @@ def _is_x(part):
     return isinstance(part, dict) and part.get("field") == "x" and "scale" in part
 
 
-def test_tuning_runs_are_scored_as_such(tmp_path):
-    lines = [cifar_line(f"adaxw lr {lr}", 0, lr=lr, study="tuning", final=90.0) for lr in (1e-2, 1e-3)]
-    [one] = series.studies(written(tmp_path, lines))
+def test_tuning_runs_are_scored_as_such():
+    lines = [cifar_run(f"adaxw lr {lr}", 0, lr=lr, study="tuning", final=90.0) for lr in (1e-2, 1e-3)]
+    [one] = series.studies(map(shown, lines))
     assert [p.name for p in charts.pictures(one)] == ["lr"]
 
 
-def test_a_damaged_file_is_named(tmp_path):
-    path = tmp_path / "table2.jsonl"
-    path.write_text('{"study": "table2"}\n')
-    with pytest.raises(LabError, match=r"table2.jsonl: is not a file of CIFAR-10 runs"):
-        read(path)
-
-
-@pytest.mark.skipif(not (RECORDS / "table2.jsonl").is_file(), reason="no CIFAR-10 records yet")
 def test_the_committed_records_make_a_page():
-    runs = load(RECORDS)
+    runs = load(RECORDS.parent)
     text = render(runs, figures=[("Mine", "", own_figure())])
     for name in {r.spec["study"] for r in runs}:
         assert f"<h2>{name}</h2>" in text
@@ -158,31 +141,26 @@ def test_no_sweep_where_variants_differ_in_two_things():
 
 
 def test_the_second_moment_is_drawn_from_its_trace():
-    lines = [
-        cifar_line(seed=s, study="trace") | {"trace": {"iteration": [1, 10], "value": [1e-3 * (s + 1), 1e-4]}}
-        for s in range(3)
-    ]
-    lines += [
-        cifar_line("adamw", s, "torch:AdamW") | {"trace": {"iteration": [1], "value": [0.5]}}
-        for s in range(3)
-    ]
-    rows = rows_of(trace.second_moment(lines), "mean", "x")
+    def traced(lr=5e-3, slow=0.5, fast=1e-3):
+        few, one = {"iteration": [1, 10], "value": [fast, 1e-4]}, {"iteration": [1], "value": [slow]}
+        return [cifar_run("adamw", s, "torch:AdamW", lr, study="trace", trace=one) for s in range(3)] + [
+            cifar_run(seed=s, lr=lr, study="trace", trace={**few, "value": [fast * (s + 1), 1e-4]})
+            for s in range(3)
+        ]
+
+    runs = traced()
+    rows = rows_of(trace.second_moment(runs), "mean", "x")
     assert {(r["optimizer"], r["x"]): r["mean"] for r in rows} == {
         ("adaxw", 1.0): pytest.approx(2e-3),
         ("adaxw", 10.0): pytest.approx(1e-4),
         ("adamw", 1.0): pytest.approx(0.5),
     }
     assert all(r["low"] > 0 for r in rows), "the axis is logarithmic"
-    assert "n = 3 seeds" in " ".join(trace.words(lines)["subtitle"])
-    assert trace.second_moment([cifar_line()]) is None
-    rates = [
-        line | {"options": {"lr": lr}, "trace": {"iteration": [1], "value": [lr]}}
-        for line in lines
-        for lr in (1e-3, 5e-3)
-    ]
-    rows = rows_of(trace.second_moment(rates), "mean", "x")
-    assert {r["optimizer"]: r["mean"] for r in rows} == {
-        f"{name}, lr={lr:g}": pytest.approx(lr) for name in ("adaxw", "adamw") for lr in (1e-3, 5e-3)
+    assert "n = 3 seeds" in " ".join(trace.words(runs)["subtitle"])
+    assert trace.second_moment([cifar_run()]) is None
+    rows = rows_of(trace.second_moment(traced(1e-3) + traced(5e-3)), "mean", "x")
+    assert {r["optimizer"] for r in rows} == {
+        f"{name}, lr={lr:g}" for name in ("adaxw", "adamw") for lr in (1e-3, 5e-3)
     }
 
 

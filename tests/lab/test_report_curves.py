@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import colorsys
 import itertools
-import json
 
 import pytest
 
 pytest.importorskip("altair", reason="the report needs altair: pip install 'adaxopt[lab]'")
 pytest.importorskip("vl_convert", reason="the report needs vl-convert-python: pip install 'adaxopt[lab]'")
 
-from report_records import cifar_line, record, study
+from report_records import cifar_run, record, study
 
 from adaxlab.report import charts, command, figures, names, palette, save_static, series, tables
-from adaxlab.report.cifar import _run
+from adaxlab.report.cifar import shown
 from adaxlab.report.page import render
-from adaxlab.store import RunRecord
+from adaxlab.store import RunRecord, export
 from adaxopt.zoo import METHODS
 
 
@@ -201,7 +200,7 @@ def test_no_line_leads_out_of_the_frame_or_over_a_diverged_trial():
 
 def test_no_line_of_a_sweep_leads_out_of_the_frame():
     finals = {1e-2: 92.0, 1e-3: 91.5, 3e-4: 91.0, 1e-4: 90.5, 1e-5: 40.0}
-    runs = [_run(cifar_line(f"lr {lr}", study="lr", final=f, lr=lr)) for lr, f in finals.items()]
+    runs = [shown(cifar_run(f"lr {lr}", study="lr", final=f, lr=lr)) for lr, f in finals.items()]
     made = picture(runs, "sweep")
     [(_, rows)] = layers(made.chart, type="line")
     assert sorted(r["x"] for r in rows) == [1e-4, 3e-4, 1e-3, 1e-2]
@@ -276,9 +275,9 @@ def test_legends_and_axes_of_pictures_have_titles(tmp_path):
 
 
 def test_the_picture_of_the_second_moment_has_titles(tmp_path):
-    line = {**cifar_line(study="trace"), "trace": {"iteration": [1, 10], "value": [1e-3, 1e-4]}}
-    (tmp_path / "trace.jsonl").write_text(json.dumps(line) + "\n")
-    made = figures._trace(tmp_path / "trace.jsonl", tmp_path, ("svg",))
+    run = cifar_run(study="trace", trace={"iteration": [1, 10], "value": [1e-3, 1e-4]})
+    export([run], tmp_path / "cifar10" / "trace.jsonl")
+    made = figures._trace("trace", tmp_path, tmp_path, ("svg",))
     assert [">AdaX-W<" in path.read_text() for path in made] == [True, True]
 
 

@@ -225,7 +225,10 @@ def train(members: Sequence[Spec], root: Path, settings: Settings, watcher: Any,
         data = _data(lead["task"], canonical(lead["task_options"]), lead["purpose"], device)
         precision = data.task.precision if device.type == "cuda" else "fp32"
         here = environment.describe(data.train.labels.device, settings.threads)
-        env = saved["env"] if saved else {**here, "data": lead.get("data"), "precision": precision}
+        here |= {"data": lead.get("data"), "precision": precision}
+        env = (
+            saved["env"] if saved else json.loads(canonical(here))
+        )  # plain data, which a checkpoint may hold
         if env["device"].partition(":")[0] != device.type:
             raise LabError(f"{path} was begun on {env['device']}; resume it with --device {env['device']}")
         with _threads(env["threads"]):
