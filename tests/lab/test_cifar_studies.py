@@ -41,7 +41,7 @@ def real(monkeypatch):
 
 @pytest.mark.parametrize("given", STUDIES, ids=lambda s: s.name)
 def test_every_row_can_be_built(given):
-    assert given.asks.endswith("?")
+    assert given.title.endswith("?")
     for row in given.rows:
         p = torch.nn.Parameter(torch.ones(3))
         p.grad = torch.ones(3)

@@ -63,10 +63,10 @@ def test_the_documentation_shows_every_study_that_was_run():
     for name, study in STUDIES.items():
         found = load(name, RECORDS)
         if not found:
-            assert f"- `cifar10/{name}`: {study.asks}\n" in page
+            assert f"- `cifar10/{name}`: {study.title}\n" in page
             continue
         (part,) = (p for p in page.split("### ")[1:] if p.startswith(f"{name}\n"))
-        assert study.asks in part
+        assert study.title in part
         for row in labels(study):
             values = [accuracy(r) for r in found if label(r) == row]
             (shown,) = (text for text in part.splitlines() if text.startswith(f"| {tables.title(row)} "))

@@ -79,7 +79,7 @@ BAD = [
     (["reproduce", "imagenet/tiny", "--set", "seconds=soon"], "--set seconds=soon: must be a number"),
     (["reproduce", "imagenet/tiny", "--set", "graph=1"], "--set graph=1: must be true or false or none"),
     (["reproduce", "voc/camvid", "--set", "steps=1.5"], "--task-option steps=1.5: must be a whole number"),
-    (["reproduce", "cifar10/table2", "--set", "data=2012"], "--set data=2012: must be a text"),
+    (["reproduce", "cifar10/table2", "--set", "data=2012"], "data=2012: must be a text"),
     (["reproduce", "language/late-wakers", "--set", "steps=35"], "steps=35: must be > 35, because b2*T = 35"),
     (["reproduce", "gpt", "--data", "nowhere"], "nowhere: no such file or folder; name a file"),
     (["data", "get", "mnist"], "unknown data set 'mnist'; known are cifar10"),

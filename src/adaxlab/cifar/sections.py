@@ -52,7 +52,7 @@ def studies(root: Path, picture: Picture) -> str:
     waiting = not_run(root)
     parts = [section(study, root, picture) for name, study in STUDIES.items() if name not in waiting]
     if waiting:
-        lines = "\n".join(f"- `cifar10/{name}`: {STUDIES[name].asks}" for name in waiting)
+        lines = "\n".join(f"- `cifar10/{name}`: {STUDIES[name].title}" for name in waiting)
         parts.append(f"### Not run yet\n{lines}")
     return "\n\n".join(parts)
 
@@ -62,7 +62,7 @@ def section(study: Study, root: Path, picture: Picture) -> str:
     name = short(study)
     found = load(name, root)
     shown = [picture(f"cifar10-{name}-{kind}", f"{WORDS[kind]}: {name}") for kind in PICTURES[name]]
-    parts = [f"### {name}\n{study.asks}", tables.show(study, found), tables.again(study, found, root)]
+    parts = [f"### {name}\n{study.title}", tables.show(study, found), tables.again(study, found, root)]
     return "\n\n".join(part for part in (*parts, *shown, claims(study, root)) if part)
 
 

@@ -48,16 +48,19 @@ def ours(name: str, method: str, **options: Any) -> Row:
     return Row(name, method, {"lr": METHODS[method].defaults["lr"], **options})
 
 
-def _study(name: str, where: str, rows: tuple[Row, ...], asks: str, note: str, **rest: Any) -> Study:
+def _study(
+    name: str, where: str, asks: str, rows: tuple[Row, ...], title: str, note: str, **rest: Any
+) -> Study:
     options = {"model": "resnet20", "precision": "bf16", **rest.pop("task_options", {})}
     given: dict[str, Any] = {"epochs": EPOCHS, "batch_size": 128, "schedule": STEP, **rest}
-    given |= {"where": where, "asks": asks, "note": note}
+    given |= {"where": where, "asks": asks, "title": title, "note": note}
     return Study("cifar10", rows, f"cifar10/{name}", executor="stack", task_options=options, **given)
 
 
 TABLE2 = _study(
     "table2",
     "table 2, fig. 1",
+    "accuracy of the five, 5 seeds",
     (
         sgdm("sgdm-5e-4", 5e-4, paper=(92.30, 0.09)),
         sgdm("sgdm-1e-4", 1e-4, paper=(92.30, 0.09)),
@@ -81,6 +84,7 @@ _RATES = {
 TUNING = _study(
     "tuning",
     "table 2",
+    "five learning rates for each method",
     tuple(replace(row, rates=_RATES[row.name]) for row in _METHODS),
     "Which learning rate suits each method, with as many tries for each, and without a look at the test set?",
     "Five learning rates each, a decade to either side of the paper's own, the best in bold. Without the images "
@@ -94,6 +98,7 @@ TUNING = _study(
 TUNED = _study(
     "tuned",
     "table 2",
+    "each method at its best lr, 5 seeds",
     _METHODS,
     "Does the order of the methods stay when each has the learning rate that suits it?",
     "Each method at the best of its five learning rates (study tuning), weight decay the paper's: the whole "
@@ -105,6 +110,7 @@ TUNED = _study(
 FRESH = _study(
     "fresh",
     "ours",
+    "the same on ten fresh seeds",
     _METHODS,
     "Does the order of the methods stay on seeds that nothing has used?",
     "The rows of `tuned`, each at the best of its five learning rates, on ten seeds (100 to 109) that no other study "
@@ -117,6 +123,7 @@ FRESH = _study(
 TRACE = _study(
     "trace",
     "fig. 3b",
+    "mean of sqrt(v-hat) over training",
     (adamw(), adaxw()),
     "How large is the second moment along training, in AdamW and in AdaX-W?",
     "Shown below: the mean of sqrt(v-hat) over the parameters, as the caption of the paper's Figure 3b has it; "
@@ -128,6 +135,7 @@ TRACE = _study(
 TRACE_LR = _study(
     "trace-lr",
     "ours",
+    "the same at equal learning rates",
     (
         *(adamw(f"adamw lr {lr}", lr=float(lr)) for lr in ("1e-3", "5e-3")),
         *(adaxw(f"adaxw lr {lr}", lr=float(lr)) for lr in ("1e-3", "5e-3")),
@@ -143,6 +151,7 @@ TRACE_LR = _study(
 EPSILON = _study(
     "epsilon",
     "fig. 3c-d",
+    "does eps matter",
     (
         *(adamw(f"adamw eps {eps}", eps=float(eps)) for eps in ("1e-8", "1e-5", "1e-3")),
         *(adaxw(f"adaxw eps {eps}", eps=float(eps)) for eps in ("1e-12", "1e-8", "1e-5", "1e-3")),
@@ -154,6 +163,7 @@ EPSILON = _study(
 PADAX = _study(
     "padax",
     "fig. 4",
+    "Padax beside Padam",
     (
         *(ours(f"padam lr {lr:g}", "padam", lr=lr) for lr in (0.3, 0.1, 0.03, 0.01)),
         *(ours(f"padax lr {lr:g}", "padax", lr=lr, wake=False) for lr in (0.3, 0.1, 0.03, 0.01)),
@@ -167,6 +177,7 @@ PADAX = _study(
 DECAY = _study(
     "decay",
     "section 5.1",
+    "L2 against decoupled decay, ResNet-18",
     (
         Row("adam", "torch:Adam", dict(lr=1e-3, weight_decay=5e-4)),
         adamw(),
@@ -181,6 +192,7 @@ DECAY = _study(
 LR = _study(
     "lr",
     "appendix",
+    "AdaX-W's learning rate",
     tuple(
         adaxw(f"adaxw lr {lr:g}", lr=lr) for lr in (1e-2, 5e-3, 4e-3, 3e-3, 2.5e-3, 1e-3, 1e-4, 5e-5, 1e-5)
     ),
@@ -191,6 +203,7 @@ LR = _study(
 BETA1 = _study(
     "beta1",
     "appendix",
+    "AdaX-W's b1",
     tuple(adaxw(f"adaxw b1 {b1:g}", betas=(b1, 1e-4)) for b1 in (0.0, 0.5, 0.9, 0.99)),
     "Which b1 suits AdaX-W?",
     "The paper's values are only in a missing figure; these are ours.",
@@ -199,6 +212,7 @@ BETA1 = _study(
 BETA2 = _study(
     "beta2",
     "appendix",
+    "AdaX-W's b2",
     tuple(adaxw(f"adaxw b2 {b2:g}", betas=(0.9, b2)) for b2 in (1e-3, 1e-4, 1e-5)),
     "Does b2 matter to AdaX-W?",
     "The paper's three values: b2 T is 71, 7 and 0.7.",
@@ -207,6 +221,7 @@ BETA2 = _study(
 RUNTIME = _study(
     "runtime",
     "appendix",
+    "seconds of AdamW and of AdaX-W",
     (adamw(), adaxw()),
     "Does AdaX-W take as long as AdamW?",
     "Ten epochs, one network at a time, the two methods in turn; seconds are those of the ten epochs.",
@@ -219,6 +234,7 @@ RUNTIME = _study(
 ZOO = _study(
     "zoo",
     "table 1",
+    "every method of the table, a row each",
     (
         ours("adagrad", "adagrad", lr=1e-2, weight_decay=5e-4),
         ours("rmsprop", "rmsprop", lr=1e-3, weight_decay=5e-4),
