@@ -40,6 +40,8 @@ def comparison(result: Comparison) -> Any:
     from rich import box
     from rich.table import Table
 
+    if not result.study.seeds:
+        return plain(result)
     study, rule = result.study, result.study.rule
     better = "higher" if result.higher_is_better else "lower"
     percent = f"{100 * rule.confidence:g}%"
@@ -123,10 +125,12 @@ def _caption(result: Comparison, percent: str) -> str:
         how = (
             f"lr: the best of {study.tuning.trials} per optimizer on a held-out fifth (or 'valid') of the training "
             "data, "
-            f"seed {study.tuning.first_seed}"
+            f"seed {study.tuning.first_seed}; final runs on fresh seeds {study.first_seed} to "
+            f"{study.first_seed + study.seeds - 1}."
         )
-        last = study.first_seed + study.seeds - 1
-        how += f"; final runs on seeds {study.first_seed} to {last}." if study.seeds else "; no final runs."
+    elif study.follows:
+        how = f"lr: each row's best in {study.follows}; seeds {study.first_seed} to "
+        how += f"{study.first_seed + study.seeds - 1}."
     else:
         how = "lr: each method's documented default, not tuned; --tune N gives every method the same budget."
         if given:
