@@ -1,6 +1,6 @@
 """The committed records of a study as run records: what the judge reads.
 
-records/FAMILY/STUDY.jsonl is a file of `store.export`, or (CIFAR-10, ImageNet) has a line of its own kind for each run;
+records/FAMILY/STUDY.jsonl is a file of `store.export`, or (ImageNet) has a line of its own kind for each run;
 records/FAMILY/speed.json has milliseconds of a step, a round for each method
 in turn, and gives a record for each round, whose number is its seed.
 """
