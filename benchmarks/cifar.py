@@ -20,10 +20,9 @@ import numpy as np
 import torch
 from gpu_measure import environment
 
-from adaxlab.cifar import drive
-from adaxlab.cifar.book import TABLE2
 from adaxlab.cifar.feed import Images
-from adaxlab.cifar.stack import Run
+from adaxlab.cifar.stack import Recipe, Run, make_stack
+from adaxlab.paper.cifar10 import TABLE2
 
 KINDS = ((8, "bf16"), (25, "bf16"), (8, "tf32"), (8, "fp32"), (1, "bf16"))
 
@@ -37,7 +36,7 @@ def runs(count: int) -> list[Run]:
 
 def measure(count: int, precision: str, train: Images, test: Images, epochs: int) -> dict[str, Any]:
     """Seconds per model of an epoch and of its evaluation."""
-    stack = drive.make_stack(TABLE2.recipe, runs(count), train, test, precision)
+    stack = make_stack(Recipe(), runs(count), train, test, precision)
     stack.run_epoch()
     whole, tested = [], []
     for _ in range(epochs):

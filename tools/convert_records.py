@@ -1,6 +1,7 @@
 """Convert record files of earlier formats to today's (`adaxlab.store.export`): `python tools/convert_records.py`.
 
     records/language/ptb.jsonl, ... (schema 1)   specifications without the data's digest, named language-ptb
+    records/cifar10/table2.jsonl, ...            one line a run with its curves in percent, no header
 
 Files that are in today's format are left alone.
 """
@@ -8,12 +9,16 @@ Files that are in today's format are left alone.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from adaxlab import spec, store
+from adaxlab.data import cifar10
+from adaxlab.paper.cifar10 import TUNING
 
 PLAIN = {"language-ptb": "language/ptb", "language-enwik8": "language/enwik8", "gpt": "gpt"}
+RATES = {row.name: row.rates for row in TUNING.rows}
 PLAIN |= {"voc-camvid": "voc/camvid", "voc-tuning": "voc/tuning"}
 
 
@@ -30,10 +35,70 @@ def exported(row: dict[str, Any]) -> store.RunRecord:
     return store.RunRecord(json.loads(spec.canonical(new)), row["env"], row["metrics"], row["done"], Path())
 
 
+def stacked(line: dict[str, Any]) -> store.RunRecord:
+    """A run of a CIFAR-10 study. Accuracies become shares of 1."""
+    recipe, curve, tune = line["recipe"], line["curve"], line["study"] == "tuning"
+    steps = math.ceil(line["images"] / recipe["batch"])
+    epochs = recipe["epochs"]
+    drops = [m / epochs for m in recipe["milestones"] if m < epochs]
+    options = {"model": recipe["model"], "precision": line["precision"]}
+    options |= {"holdout": 50_000 - line["images"]} if tune else {}
+    options |= {"trace": True} if "trace" in line else {}
+    row, _, lr = line["row"].partition(" lr ") if tune else (line["row"], "", "")
+    asked = spec.make(
+        study=f"cifar10/{line['study']}",
+        task="cifar10",
+        task_options=options,
+        row=row,
+        optimizer=line["optimizer"],
+        options=line["options"],
+        schedule={"name": "step", "milestones": drops, "gamma": recipe["gamma"]} if drops else "constant",
+        epochs=epochs,
+        batch_size=recipe["batch"],
+        seed=line["seed"],
+        purpose="tune" if tune else "final",
+        trial=RATES[row].index(float(lr)) if tune else None,
+        data=cifar10.DIGEST,
+    )
+    metrics = [
+        {
+            "step": steps * epoch,
+            "epoch": epoch,
+            "train_loss": loss,
+            "train_metric": round(trained / 100, 8),
+            "metric": round(judged / 100, 8),
+        }
+        for epoch, (loss, trained, judged) in enumerate(
+            zip(curve["train_loss"], curve["train_accuracy"], curve["test_accuracy"], strict=True), 1
+        )
+    ]
+    lost = None in curve["train_loss"]
+    done = {
+        "schema": spec.SCHEMA,
+        "status": "diverged" if lost else "finished",
+        "metric": None if lost else round(line["test_accuracy"] / 100, 8),
+        "train_loss": None if lost else line["train_loss"],
+        "seconds": line["seconds"],
+        **{key: line[key] for key in ("epoch_seconds", "trace") if key in line},
+        "together": line["together"],
+        "metric_name": "accuracy",
+        "higher_is_better": True,
+        "split": "valid" if tune else "test",
+        "steps": steps * epochs,
+    }
+    env = {**line["environment"], "precision": line["precision"], "data": cifar10.DIGEST}
+    if "same_run_as" in line:
+        env["made_for"] = f"cifar10/{line['same_run_as'].split(':')[0]}"
+    return store.RunRecord(asked, env, metrics, done, Path())
+
+
 def main() -> None:
     """Convert every file of records/."""
     for path in sorted(Path("records").rglob("*.jsonl")):
         header, *rows = [json.loads(line) for line in path.read_text().splitlines()]
+        if path.parent.name == "cifar10" and "curve" in header:
+            store.export([stacked(line) for line in (header, *rows)], path)
+            print(f"{path}: {1 + len(rows)} runs")
         if header.get("kind") == store.EXPORT and header["schema"] == 1:
             for row in rows:
                 row["done"]["schema"] = spec.SCHEMA

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaxlab import markdown
-from adaxlab.cifar.drive import records
 from adaxlab.imagenet.book import scores
+from adaxlab.imagenet.lines import records
 from adaxlab.judge import runs_of
 from adaxlab.measures import MEASURES
 from adaxlab.paper import catalogue
@@ -72,8 +72,8 @@ def _cell(lr: float | None, edge: bool) -> str:
 
 def _all(root: Path) -> Iterator[Line]:
     yield from _small(root / "first_lr.json")
-    yield from _pictures(
-        root / "cifar10" / "tuning.jsonl", "[CIFAR-10](cifar10.md#tuning), ResNet-20, b2 = 1e-4"
+    yield from _grid(
+        root, "cifar10/tuning", "[CIFAR-10](cifar10.md#tuning), ResNet-20, b2 = 1e-4", "adamw", "adaxw"
     )
     yield from _pictures(
         root / "imagenet" / "tuning.jsonl",
@@ -131,4 +131,4 @@ def _grid(root: Path, name: str, task: str, adam: str, adax: str) -> Iterator[Li
     runs = load(root, name)
     if runs:
         found = summarise(catalogue.study(name), runs)
-        yield Line(task, False, found.row(adam).trials, found.row(adax).trials)
+        yield Line(task, found.higher_is_better, found.row(adam).trials, found.row(adax).trials)

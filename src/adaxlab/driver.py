@@ -15,12 +15,13 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from adaxlab import search
 from adaxlab.errors import Interrupted, LabError, unknown
-from adaxlab.execute import process
+from adaxlab.execute import process, stack
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop, listening
 from adaxlab.store import RunRecord
@@ -139,13 +140,13 @@ def carry_out(
             warnings.filterwarnings(
                 "ignore", message="betas"
             )  # b2*T was chosen, so a short run has a large b2
-        how = settings or Settings()
+        how = replace(settings or Settings(), alone=not study.share)
         return _drain(plans, asked, Path(root), how, watcher, stop, execute or executor(study.executor))
 
 
 def executor(name: str) -> Executor:
     """The executor of that name."""
-    known: dict[str, Executor] = {"process": process.execute}
+    known: dict[str, Executor] = {"process": process.execute, "stack": stack.execute}
     if name not in known:
         raise unknown("executor", name, known)
     return known[name]

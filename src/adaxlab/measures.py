@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adaxlab import stats
+from adaxlab.records import FLOORS
 from adaxlab.store import RunRecord
 
 Of = Callable[[RunRecord], float | None]
@@ -55,7 +56,13 @@ def percent(share: float) -> float:
 
 def ended(of: Callable[[RunRecord], float]) -> Of:
     """The measure of a run that ended well; None of one that diverged."""
-    return lambda run: of(run) if run.status == "finished" else None
+    return lambda run: None if failed(run) else of(run)
+
+
+def failed(run: RunRecord) -> bool:
+    """Whether a run diverged, or ended with an accuracy that is little more than chance."""
+    floor = FLOORS.get(run.spec["study"].partition("/")[0], -math.inf)
+    return run.status != "finished" or percent(final(run)) <= floor
 
 
 def final(run: RunRecord) -> float:

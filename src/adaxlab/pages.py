@@ -248,12 +248,12 @@ HEADS = ("frozen memory (t = 150k)", "bf16 state", "graph replay")
 
 
 def cifar(root: Path) -> str:
-    from adaxlab.cifar import tables
+    from adaxlab.cifar import runs, tables
 
     records = root / "records"
     if not (records / "cifar10" / "table2.jsonl").exists():
         return "*CIFAR-10: not run yet (`adax reproduce cifar10/table2`).*"
-    waiting = tables.not_run(records)
+    waiting = runs.not_run(records)
     best = tables.at_best(records)
     rest = f"\n\n{best}" if best else ""
     rest += "\n\nThe other studies: [docs/cifar10.md](docs/cifar10.md)."

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab import driver, kinds, options, progress, records, spec, store
+from adaxlab import driver, kinds, options, progress, records, spec, store, table
 from adaxlab.errors import LabError, unknown
 from adaxlab.execute import workers
 from adaxlab.paper import catalogue, claims
@@ -53,6 +53,8 @@ class Request:
     """stop after so many seconds; the same command resumes"""
     checkpoint_seconds: float = 60.0
     """between two checkpoints of a run"""
+    per_stack: int = 25
+    """networks that train together at most, where a study trains several at once"""
     quiet: bool = False
     """no progress"""
 
@@ -72,10 +74,11 @@ def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Compa
     places = {key: value for key in ("data", "weights") if (value := getattr(request, key))}
     study = changed(found, seeds=request.seeds, epochs=request.epochs, tune=request.tune, **places, **more)
     study = study.complete()
-    settings = Settings(str(choose_device(request.device)), request.threads, request.checkpoint_seconds)
+    device = str(choose_device(request.device))
+    settings = Settings(device, request.threads, request.checkpoint_seconds, request.per_stack)
     rates = followed(study, Path(request.out)) if study.follows else None
     with (
-        workers.helpers(study, request.out, settings, request.jobs),
+        workers.helpers(study, request.out, settings, request.jobs, rates),
         progress.watcher(request.quiet) as watcher,
     ):
         made = driver.carry_out(study, request.out, settings, watcher, rates=rates, seconds=request.seconds)
@@ -155,7 +158,8 @@ def main(arguments: list[str] | None = None, show: Callable[[str], None] = print
             if isinstance(made, bool):
                 print(f"time is up before {name} is complete; the same command resumes", file=sys.stderr)
                 return 3
-            show(f"{name}: complete\n{verdicts(name, made, Path(given['out']))}")
+            shown = table.plain(made) if isinstance(made, Comparison) else f"{name}: complete"
+            show(f"{shown}\n\n{verdicts(name, made, Path(given['out']))}".rstrip())
     except LabError as error:
         print(f"adax reproduce: {error}", file=sys.stderr)
         return error.exit_code

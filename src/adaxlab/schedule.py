@@ -57,7 +57,8 @@ def _check(key: str, value: object, good: bool, allowed: str) -> None:
         raise LabError(f"schedule {key}={value!r}: must be {allowed}")
 
 
-def _steps(point: float, total: int) -> int:
+def step_of(point: float, total: int) -> int:
+    """The step that a point in time is: a share of the run below 1, else a number of steps."""
     return round(point * total) if point < 1 else round(point)
 
 
@@ -79,13 +80,13 @@ def factor(schedule: Mapping[str, Any] | str, total: int) -> Factor:
     """
     full = complete(schedule)
     name = full["name"]
-    warm = _steps(full["warmup"], total)
+    warm = step_of(full["warmup"], total)
     rest = max(1, total - warm)
     shape: Factor
     if name == "constant":
         shape = _constant
     elif name == "step":
-        gamma, points = full["gamma"], [_steps(m, total) for m in full["milestones"]]
+        gamma, points = full["gamma"], [step_of(m, total) for m in full["milestones"]]
 
         def shape(step: int) -> float:
             return float(gamma ** sum(step >= point for point in points))

@@ -13,6 +13,9 @@ from adaxlab.errors import LabError
 class Settings:
     """Device, CPU threads of one run, and seconds between two checkpoints (0: after every step).
 
+    `per_stack` is how many networks train together at most, where the executor trains several. `alone` is for studies
+    that measure times: no run is taken from another study, and each has the device to itself.
+
     None of it is part of a run's specification. `threads` can change the last bits of a sum, so a resumed run keeps
     those it started with.
     """
@@ -20,10 +23,14 @@ class Settings:
     device: str = "cpu"
     threads: int = 1
     checkpoint_seconds: float = 30.0
+    per_stack: int = 25
+    alone: bool = False
 
     def __post_init__(self) -> None:
         if self.threads < 1:
             raise LabError(f"threads={self.threads}: must be >= 1")
+        if self.per_stack < 1:
+            raise LabError(f"per-stack={self.per_stack}: must be >= 1")
         if not self.checkpoint_seconds >= 0:
             raise LabError(
                 f"checkpoint-seconds={self.checkpoint_seconds}: must be >= 0 (0: after every step)"

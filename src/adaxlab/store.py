@@ -120,12 +120,16 @@ class RunFolder:
         with self.lock():
             if self.finished():
                 return False
-            self.checkpoint.unlink(missing_ok=True)
-            files.write_json(self.path / "env.json", env)
-            lines = "".join(json.dumps(line, allow_nan=False) + "\n" for line in metrics)
-            files.write(self.path / "metrics.jsonl", lines.encode())
-            self.finish(done)
+            self.fill(env, metrics, done)
             return True
+
+    def fill(self, env: dict[str, Any], metrics: Iterable[dict[str, Any]], done: dict[str, Any]) -> None:
+        """Write the whole of a run that ended (inside `with folder.lock()`)."""
+        self.checkpoint.unlink(missing_ok=True)
+        files.write_json(self.path / "env.json", env)
+        lines = "".join(json.dumps(line, allow_nan=False) + "\n" for line in metrics)
+        files.write(self.path / "metrics.jsonl", lines.encode())
+        self.finish(done)
 
     def borrow(self) -> bool:
         """Take the run from another study of the same store, if one has made it."""

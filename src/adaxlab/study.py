@@ -82,9 +82,10 @@ class Tuning:
     trials: int
     seeds: int = 1
     epochs: int = 0
+    first_seed: int = TUNE_SEED
 
     def __post_init__(self) -> None:
-        for key, least in {"trials": 1, "seeds": 1, "epochs": 0}.items():
+        for key, least in {"trials": 1, "seeds": 1, "epochs": 0, "first_seed": 0}.items():
             if getattr(self, key) < least:
                 raise LabError(f"tuning {key}={getattr(self, key)!r}: must be >= {least}")
 
@@ -117,7 +118,8 @@ class Study:
     executor: str = "process"
     """How runs are carried out (adaxlab.execute)."""
     share: bool = True
-    """Whether runs made for another study serve this one; not where times are measured."""
+    """Whether runs made for another study serve this one. Not where times are measured: each run then has the device to
+    itself."""
     title: str = ""
     where: str = ""
     """Where the paper has it."""
@@ -228,7 +230,7 @@ class Study:
     def trials(self, row: Row, lr: float, number: int) -> list[dict[str, Any]]:
         """The runs that judge one learning rate."""
         assert self.tuning is not None
-        seeds = range(TUNE_SEED, TUNE_SEED + self.tuning.seeds)
+        seeds = range(self.tuning.first_seed, self.tuning.first_seed + self.tuning.seeds)
         return [self.spec(row, lr, seed=seed, purpose="tune", trial=number) for seed in seeds]
 
     def finals(self, row: Row, lr: float) -> list[dict[str, Any]]:

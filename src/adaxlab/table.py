@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from adaxlab import markdown
 from adaxlab.stats import Estimate
 from adaxlab.store import RunRecord
-from adaxlab.study import TUNE_SEED
 from adaxlab.summary import Comparison
 from adaxopt.zoo import METHODS
 
@@ -76,6 +76,33 @@ def comparison(result: Comparison) -> Any:
     return table
 
 
+def plain(result: Comparison) -> str:
+    """The study as text that needs no further package: final runs, or the learning rates where it only tunes."""
+    name = f"{result.study.name}: {result.metric_name} after {result.study.epochs} epochs"
+    if not result.study.seeds:
+        rows = [
+            (row.name, *(f"{lr:g}: {number(score)}" for lr, score in row.trials.items()))
+            for row in result.rows
+        ]
+        most = max(len(row) for row in rows)
+        head = ("row", *("lr: score" for _ in range(most - 1)))
+        return f"{name}\n\n{markdown.table(head, rows)}"
+    rows = [
+        (
+            row.name,
+            f"{row.lr:g}",
+            spread(row.estimate),
+            f"{row.n}" + (f" ({row.diverged} diverged)" if row.diverged else ""),
+            spread(row.verdict.difference, "+") if row.verdict else "baseline",
+            row.verdict.outcome if row.verdict else "",
+        )
+        for row in result.rows
+    ]
+    percent = f"{100 * result.study.rule.confidence:g}%"
+    head = ("row", "lr", f"{result.metric_name}, {percent}", "n", f"better than {result.study.baseline}?", "")
+    return f"{name}\n\n{markdown.table(head, rows)}"
+
+
 def _header(baseline: str, width: int = 16) -> str:
     """The baseline's name in lines no wider than the numbers below it."""
     words = [baseline[i : i + width] for i in range(0, len(baseline), width)]
@@ -96,8 +123,10 @@ def _caption(result: Comparison, percent: str) -> str:
         how = (
             f"lr: the best of {study.tuning.trials} per optimizer on a held-out fifth (or 'valid') of the training "
             "data, "
-            f"seed {TUNE_SEED}; final runs on fresh seeds {study.first_seed} to {study.first_seed + study.seeds - 1}."
+            f"seed {study.tuning.first_seed}"
         )
+        last = study.first_seed + study.seeds - 1
+        how += f"; final runs on seeds {study.first_seed} to {last}." if study.seeds else "; no final runs."
     else:
         how = "lr: each method's documented default, not tuned; --tune N gives every method the same budget."
         if given:

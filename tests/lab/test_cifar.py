@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,18 +12,16 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from cifar_sets import binary, make
+from cifar_sets import Float64, binary, make
 
-from adaxlab import files
-from adaxlab.cifar import drive, order, shelf
-from adaxlab.cifar.book import STUDIES
+from adaxlab.cifar import order
 from adaxlab.cifar.feed import MEAN, STD, Feed, Images
 from adaxlab.cifar.plain import PlainNetwork
 from adaxlab.cifar.stack import Recipe, Run, Stack
 from adaxlab.data import cifar10
-from adaxlab.errors import StoreError
 from adaxlab.models import make as make_net
 from adaxlab.optimizers import build
+from adaxlab.paper.cifar10 import DECAY, TABLE2, ZOO
 
 CPU = torch.device("cpu")
 ADAXW = ("adaxw", {"lr": 5e-3, "weight_decay": 5e-2, "wake": False})
@@ -42,6 +39,11 @@ def images(n, test=10, seed=0):
 
 def runs(*rows, seeds=(0,)):
     return [Run(name, *ROWS[name], seed) for name in rows for seed in seeds]
+
+
+def first_runs(study):
+    """Every row of a study, with seed 0."""
+    return [Run(row.name, row.method, row.options, 0) for row in study.rows]
 
 
 # -- order and crops --------------------------------------------------------------------------------------------------
@@ -112,7 +114,7 @@ def test_a_batch_image_by_image():
 
 def plain_loop(run, train, test, recipe):
     """One run as anybody would write it: a module, its parameters in an optimizer, one batch after the other."""
-    net = make_net(recipe.model, run.seed)
+    net = make_net(recipe.model, run.seed).double()
     optimizer = build(run.optimizer, net.parameters(), run.options)
     feed = Feed(train, [run.seed])
     curve = []
@@ -127,7 +129,7 @@ def plain_loop(run, train, test, recipe):
             x, y = feed.batch(0, count)
             feed.cursor.add_(count)
             optimizer.zero_grad()
-            logits = net(x)
+            logits = net(x.double())
             loss = F.cross_entropy(logits, y)
             loss.backward()
             optimizer.step()
@@ -135,44 +137,46 @@ def plain_loop(run, train, test, recipe):
             right += (logits.argmax(1) == y).sum().item()
         net.eval()
         with torch.no_grad():
-            tested = (net(feed.normalise(test.images)).argmax(1) == test.labels).sum().item()
-        curve.append((total / len(train), 100 * right / len(train), 100 * tested / len(test)))
+            tested = (net(feed.normalise(test.images).double()).argmax(1) == test.labels).sum().item()
+        curve.append((total / len(train), right / len(train), tested / len(test)))
     return net, curve
 
 
-def test_a_stack_is_the_plain_loop_within_float_noise():
-    """Two epochs with a short last batch and a drop of lr, three methods and two seeds at once. Another seed differs by
-    more than a hundred times the tolerance."""
+@pytest.mark.parametrize(
+    "recipe",
+    [Recipe(epochs=1, batch=16), Recipe(epochs=2, milestones=(1,), batch=20)],
+    ids=["short last batch", "lr drop"],
+)
+def test_a_stack_is_the_plain_loop(recipe):
+    """Two steps in float64, three methods and two seeds at once."""
     train, test = images(20)
-    recipe = Recipe(epochs=2, milestones=(1,), batch=16)
-    stack = Stack(runs(*ROWS, seeds=(3,)) + runs("adaxw", seeds=(4,)), train, test, recipe)
-    for _ in range(2):
+    stack = Stack(
+        runs(*ROWS, seeds=(3,)) + runs("adaxw", seeds=(4,)), train, test, recipe, make_network=Float64
+    )
+    for _ in range(recipe.epochs):
         stack.run_epoch()
-    losses = []
     for i, run in enumerate(stack.runs):
         net, curve = plain_loop(run, train, test, recipe)
         for point, (loss, accuracy, tested) in zip(stack.history[i], curve, strict=True):
-            assert point["train_loss"] == pytest.approx(loss, rel=1e-4)
-            assert point["train_accuracy"] == pytest.approx(accuracy)
-            assert point["test_accuracy"] == pytest.approx(tested)
+            assert point["train_loss"] == pytest.approx(loss, abs=1e-6)  # rounded to six digits
+            assert point["train_metric"] == pytest.approx(accuracy)
+            assert point["metric"] == pytest.approx(tested)
         weights = stack.network.layout.unpack(stack.network.parameters[i])
         for name, p in net.named_parameters():
-            torch.testing.assert_close(weights[name], p.detach(), rtol=1e-3, atol=1e-4)
-        losses.append(curve[-1][0])
-    assert abs(losses[0] - losses[-1]) > 100 * 1e-4 * losses[0]
+            assert (weights[name] - p.detach()).norm() <= 1e-5 * p.norm()  # a g near 0 leaves g/sqrt(v) open
 
 
 def test_a_run_does_not_depend_on_its_company():
     train, test = images(20)
     recipe = Recipe(epochs=1, batch=16)
-    alone = Stack(runs("adaxw", seeds=(1,)), train, test, recipe)
-    together = Stack(runs("sgdm") + runs("adaxw", seeds=(0, 1)), train, test, recipe)
+    alone = Stack(runs("adaxw", seeds=(1,)), train, test, recipe, make_network=Float64)
+    company = runs("sgdm") + runs("adaxw", seeds=(0, 1))
+    together = Stack(company, train, test, recipe, make_network=Float64)
     for stack in (alone, together):
         stack.run_epoch()
-    torch.testing.assert_close(
-        alone.network.parameters[0], together.network.parameters[2], rtol=1e-5, atol=1e-7
-    )
-    assert alone.history[0] == together.history[2]
+    one, other = alone.network.parameters[0], together.network.parameters[2]
+    assert (one - other).norm() <= 1e-5 * other.norm()
+    assert alone.history[0][0] == pytest.approx(together.history[2][0], abs=2e-6)
 
 
 def test_cut_and_resumed_there_is_no_seam(tmp_path):
@@ -184,9 +188,9 @@ def test_cut_and_resumed_there_is_no_seam(tmp_path):
         whole.run_epoch()
     first = Stack(some, train, test, recipe)
     first.run_epoch()
-    shelf.save(tmp_path / "kept", first.state())
+    torch.save(first.state(), tmp_path / "kept")
     second = Stack(some, *images(20), recipe)
-    second.load(shelf.load(tmp_path / "kept"))
+    second.load(torch.load(tmp_path / "kept", weights_only=True))
     for _ in range(2):
         second.run_epoch()
     assert second.history == whole.history
@@ -202,71 +206,6 @@ def test_a_checkpoint_of_other_runs_is_refused():
         other.load(one.state())
 
 
-def test_the_shelf_keeps_bits_in_small_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(shelf, "PIECE", 40_000)
-    state = {"a": torch.randn(30_001), "b": [1, "x", float("inf")], "c": torch.tensor([float("nan")])}
-    shelf.save(tmp_path / "s", state)
-    parts = sorted(tmp_path.iterdir())
-    assert len(parts) > 2
-    assert max(p.stat().st_size for p in parts) <= 40_000
-    plain = io.BytesIO()
-    torch.save(state, plain)
-    assert sum(p.stat().st_size for p in parts) < 0.95 * plain.tell()
-    back = shelf.load(tmp_path / "s")
-    assert torch.equal(back["a"], state["a"])
-    assert back["b"] == state["b"]
-    assert back["c"].isnan().all()
-    shelf.drop(tmp_path / "s")
-    assert shelf.load(tmp_path / "s") is None
-
-
-def test_a_damaged_shelf_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(shelf, "PIECE", 4_000)
-    shelf.save(tmp_path / "s", {"x": torch.randn(5_000)})
-    parts = sorted(tmp_path.glob("s.0.*.part"))
-    assert len(parts) > 3
-    shelf.save(tmp_path / "s", {"x": torch.randn(2_000)})  # fewer pieces take the place of more
-    assert not any(part.exists() for part in parts)
-    assert shelf.load(tmp_path / "s")["x"].shape == (2_000,)
-    assert shelf.names(tmp_path) == ["s"]
-    (tmp_path / "s.1.1.part").unlink()
-    with pytest.raises(StoreError, match=r"s\.\*\.part: damaged, or one of them is missing"):
-        shelf.load(tmp_path / "s")
-
-
-def test_a_writing_that_was_cut_off_leaves_the_one_before(tmp_path, monkeypatch):
-    """Killed after any number of pieces: the old checkpoint is there, until the new one is whole."""
-    monkeypatch.setattr(shelf, "PIECE", 4_000)
-    shelf.save(tmp_path / "s", {"x": torch.zeros(5_000)})
-    write, left = files.write, []
-
-    def cut(path, data):
-        if not left:
-            raise OSError("killed")
-        left.pop()
-        write(path, data)
-
-    monkeypatch.setattr(files, "write", cut)
-    for pieces in range(4):
-        left[:] = [None] * pieces
-        with pytest.raises(OSError, match="killed"):
-            shelf.save(tmp_path / "s", {"x": torch.randn(5_000)})
-        assert not shelf.load(tmp_path / "s")["x"].any()
-    left[:] = [None] * 100
-    shelf.save(tmp_path / "s", {"x": torch.ones(5_000)})
-    assert shelf.load(tmp_path / "s")["x"].all()
-    assert len({path.name.split(".")[1] for path in tmp_path.iterdir()}) == 1
-
-
-def test_a_line_that_was_cut_off_does_not_count(tmp_path):
-    path = tmp_path / "study.jsonl"
-    drive.add(path, [{"row": "a"}, {"row": "b"}])
-    path.write_text(path.read_text()[:-4])
-    assert drive.records(path) == [{"row": "a"}]
-    drive.add(path, [{"row": "b"}])
-    assert drive.records(path) == [{"row": "a"}, {"row": "b"}]
-
-
 def test_resnet20_learns_from_files_of_the_real_layout(tmp_path):
     """The plain loop on a CPU: 200 steps of the real ResNet-20 on a generated set, read as CIFAR-10 is read."""
     binary(tmp_path, make(train=200, test=50))
@@ -279,7 +218,7 @@ def test_resnet20_learns_from_files_of_the_real_layout(tmp_path):
         stack.run_epoch()
     curve = stack.history[0]
     assert curve[-1]["train_loss"] < 0.5 * curve[0]["train_loss"]
-    assert curve[-1]["test_accuracy"] >= 80
+    assert curve[-1]["metric"] >= 0.8
 
 
 def test_trace_is_the_second_moments_and_the_weights_size():
@@ -377,7 +316,7 @@ def test_fused_kernels_on_a_gpu_are_the_plain_loop():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("study", ["table2", "zoo"])
+@pytest.mark.parametrize("study", [TABLE2, ZOO], ids=lambda study: study.name)
 def test_graphs_change_nothing(study):
     """Captured and eager steps give the same bits, over a drop of lr and a short last batch; two runs are traced."""
     from adaxlab.cifar.fused import FusedNetwork
@@ -387,7 +326,7 @@ def test_graphs_change_nothing(study):
     train, test = Images.of(x[: 128 * 3 + 80], y, device), Images.of(tx, ty, device)
     ends = []
     for graphs in (True, False):
-        chosen = [run for run in STUDIES[study].runs() if run.seed == 0]
+        chosen = first_runs(study)
         stack = Stack(
             chosen,
             train,
@@ -408,23 +347,28 @@ def test_graphs_change_nothing(study):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_graph_of_the_plain_loop_trains_as_steps_do():
-    """ResNet-18 in bfloat16, which has no kernels of its own: the study `decay`. cuDNN need not give the same bits."""
-    x, y, tx, ty = make(128 * 3 + 80, 1000)
+@pytest.mark.parametrize("autocast", [False, True], ids=["float64", "bfloat16"])
+def test_a_graph_of_the_plain_loop_trains_as_steps_do(autocast):
+    """ResNet-18, which has no kernels of its own: the study `decay`. Two steps in float64. In bfloat16, where cuDNN may
+    give other bits each time: gradients of weights that do not move."""
+    x, y, tx, ty = make(80, 100)
     device = torch.device("cuda")
-    train, test = Images.of(x[: 128 * 3 + 80], y, device), Images.of(tx, ty, device)
-    chosen = [replace_lr(run, 0.1) for run in STUDIES["decay"].runs() if run.seed == 0]
-    losses = []
+    train, test = Images.of(x, y, device), Images.of(tx, ty, device)
+    chosen = first_runs(DECAY)
+    if autocast:
+        chosen = [replace(run, options={**run.options, "lr": 0.0}) for run in chosen]
+    ends = []
     for graphs in (True, False):
-        network = functools.partial(PlainNetwork, autocast=True)
-        recipe = Recipe(model="resnet18", epochs=2)
+        network = functools.partial(PlainNetwork, autocast=True) if autocast else Float64
+        recipe = Recipe(model="resnet18", epochs=2, batch=80)
         stack = Stack(chosen, train, test, recipe, make_network=network, graphs=graphs)
         stack.run_epoch(), stack.run_epoch()
         assert bool(stack._graphs) == graphs
-        losses.append([curve[-1]["train_loss"] for curve in stack.history])
-    assert losses[0] == pytest.approx(losses[1], rel=5e-2)
-    assert all(a < 2.3 for a in losses[0])
-
-
-def replace_lr(run, part):
-    return replace(run, options={**run.options, "lr": run.options["lr"] * part})
+        ends.append(stack)
+    for i in range(len(chosen)):
+        (loss, other), (g, h) = (
+            [e.history[i][-1]["train_loss"] for e in ends],
+            [e.network.gradient[i] for e in ends],
+        )
+        assert loss == pytest.approx(other, rel=1e-2 if autocast else 1e-5)
+        assert (g - h).norm() <= (0.1 if autocast else 1e-6) * h.norm()

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from adaxlab import stats
 from adaxlab.cifar import tables
-from adaxlab.cifar.book import STUDIES
-from adaxlab.cifar.drive import records
+from adaxlab.cifar.runs import STUDIES, accuracy, load
 from adaxlab.judge import LEAST
 
 VARIED = {"lr": "lr", "beta1": "b1", "beta2": "b2", "epsilon": "eps"}
@@ -17,7 +16,7 @@ VARIED = {"lr": "lr", "beta1": "b1", "beta2": "b2", "epsilon": "eps"}
 def settings(root: Path) -> str:
     """A line for each setting that was varied, and one for the learning rates that suit the methods."""
     lines = [line for line in (_varied(root, *pair) for pair in VARIED.items()) if line]
-    tuning = records(root / "cifar10" / "tuning.jsonl")
+    tuning = load("tuning", root)
     if tuning:
         said = ", ".join(tables.title(row).replace(", lr", "") for row in tables.best(tuning))
         lines.append(
@@ -32,9 +31,9 @@ def _noise(root: Path) -> str:
     """How far apart runs are that differ by their seed alone: a deviation pooled over rows of 3 and more."""
     squares, free = 0.0, 0
     for study in VARIED:
-        found = [r for r in records(root / "cifar10" / f"{study}.jsonl") if r["optimizer"] == "adaxw"]
-        for row in dict.fromkeys(r["row"] for r in found):
-            values = [r["test_accuracy"] for r in found if r["row"] == row]
+        found = [r for r in load(study, root) if r.spec["optimizer"] == "adaxw"]
+        for row in dict.fromkeys(r.row for r in found):
+            values = [accuracy(r) for r in found if r.row == row]
             if len(values) >= LEAST:
                 squares += stats.sd(values) ** 2 * (len(values) - 1)
                 free += len(values) - 1
@@ -46,9 +45,9 @@ def _noise(root: Path) -> str:
 
 
 def _varied(root: Path, study: str, letter: str) -> str:
-    found = records(root / "cifar10" / f"{study}.jsonl")
+    found = load(study, root)
     rows = [row.name for row in STUDIES[study].rows if row.optimizer == "adaxw"]
-    seen = {row: [r["test_accuracy"] for r in found if r["row"] == row] for row in rows}
+    seen = {row: [accuracy(r) for r in found if r.row == row] for row in rows}
     if not all(seen.values()):
         return ""
     said = ", ".join(f"{stats.mean(values):.2f} at {row.split()[-1]}" for row, values in seen.items())

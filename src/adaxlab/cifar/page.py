@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from adaxlab.cifar import tables
+from adaxlab.cifar import runs as committed
 from adaxlab.cifar.rules import CLAIMS
 from adaxlab.claim import not_run
 from adaxlab.errors import LabError
@@ -26,10 +26,10 @@ def write(records: Path, out: Path) -> Path:
     from adaxlab.report import write_report
     from adaxlab.report.cifar import load
 
-    runs = load(records / "cifar10")
+    runs = load(records)
     if not runs:
         raise LabError(f"{records / 'cifar10'}: no CIFAR-10 records; give the repository's records/ folder")
-    missing = tables.not_run(records)
+    missing = committed.not_run(records)
     lead = LEAD + (f" Not run yet: {', '.join(missing)}." if missing else "")
     rows = [
         {**row, "text": row["claim"], "verdict": "not run" if not_run(row) else row["verdict"]}

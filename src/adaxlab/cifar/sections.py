@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab.cifar import tables
-from adaxlab.cifar.book import STUDIES, Study
-from adaxlab.cifar.drive import records
 from adaxlab.cifar.rules import CLAIMS
+from adaxlab.cifar.runs import STUDIES, load, not_run, short
 from adaxlab.claim import OURS, anchor
 from adaxlab.judge import judge_files
 from adaxlab.markdown import table
+from adaxlab.study import Study
 
 PICTURES: Mapping[str, tuple[str, ...]] = {
     "table2": ("seeds", "metric", "train-loss"),
     "tuning": ("lr",),
     "tuned": ("seeds", "difference"),
+    "fresh": ("seeds", "difference"),
     "trace": ("second-moment",),
     "trace-lr": ("second-moment",),
     "epsilon": ("sweep",),
@@ -48,8 +49,8 @@ def studies(root: Path, picture: Picture) -> str:
 
     `picture` makes the markup for a name and what it shows.
     """
-    waiting = tables.not_run(root)
-    parts = [section(study, root, picture) for study in STUDIES.values() if study.name not in waiting]
+    waiting = not_run(root)
+    parts = [section(study, root, picture) for name, study in STUDIES.items() if name not in waiting]
     if waiting:
         lines = "\n".join(f"- `cifar10/{name}`: {STUDIES[name].asks}" for name in waiting)
         parts.append(f"### Not run yet\n{lines}")
@@ -58,18 +59,16 @@ def studies(root: Path, picture: Picture) -> str:
 
 def section(study: Study, root: Path, picture: Picture) -> str:
     """The question, the table, the pictures, the claims."""
-    found = records(root / "cifar10" / f"{study.name}.jsonl")
-    shown = [
-        picture(f"cifar10-{study.name}-{kind}", f"{WORDS[kind]}: {study.name}")
-        for kind in PICTURES[study.name]
-    ]
-    parts = [f"### {study.name}\n{study.asks}", tables.show(study, found), tables.again(study, found, root)]
+    name = short(study)
+    found = load(name, root)
+    shown = [picture(f"cifar10-{name}-{kind}", f"{WORDS[kind]}: {name}") for kind in PICTURES[name]]
+    parts = [f"### {name}\n{study.asks}", tables.show(study, found), tables.again(study, found, root)]
     return "\n\n".join(part for part in (*parts, *shown, claims(study, root)) if part)
 
 
 def claims(study: Study, root: Path) -> str:
     """What the study says of each claim that rests on it, with links to the rules."""
-    rows = judge_files([claim for claim in CLAIMS if claim.study == f"cifar10/{study.name}"], root)
+    rows = judge_files([claim for claim in CLAIMS if claim.study == study.name], root)
     return "\n".join(
         f"- [{row['id']}](claims.md#{anchor(row['id'])}): {_sentence(row)}: "
         f"**{row['verdict']}**, {row['ours']} (n = {row['n']})"

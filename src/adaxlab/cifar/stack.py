@@ -7,6 +7,7 @@ update) is a CUDA graph, captured again when the learning rate changes, and eval
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -113,7 +114,8 @@ class Stack:
         return out
 
     def run_epoch(self) -> None:
-        """One pass over the training set and one over the test set; appends to `history`."""
+        """One pass over the training set and one over the test set; appends loss and accuracies (shares of 1) to
+        `history`."""
         factor = self.recipe.factor(self.epoch)
         for optimizer, lr in zip(self.optimizers, self._lr, strict=True):
             for group in optimizer.param_groups:
@@ -133,11 +135,11 @@ class Stack:
         if self.traces:
             self.traces.finish(self.epoch, self.optimizers)
         self.epoch += 1
-        loss, right = (self._loss / n).tolist(), (100 * self._right / n).tolist()
-        tested = (100 * self._tested / len(self.test)).tolist()
+        loss, right = (self._loss / n).tolist(), (self._right / n).tolist()
+        tested = (self._tested / len(self.test)).tolist()
         for curve, a, b, c in zip(self.history, loss, right, tested, strict=True):
             finite = round(a, 6) if math.isfinite(a) else None
-            curve.append({"train_loss": finite, "train_accuracy": round(b, 4), "test_accuracy": round(c, 4)})
+            curve.append({"train_loss": finite, "train_metric": round(b, 6), "metric": round(c, 6)})
 
     def _step(self, count: int) -> None:
         loss, right = self.network.gradients(self.feed, count)
@@ -171,7 +173,7 @@ class Stack:
         self._graphs[key].replay()
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on elsewhere. Data order and crops are functions of (seed, epoch)."""
+        """Everything needed to resume. Data order and crops are functions of (seed, epoch)."""
         return {
             "runs": [(r.row, r.optimizer, dict(r.options), r.seed) for r in self.runs],
             "epoch": self.epoch,
@@ -183,7 +185,7 @@ class Stack:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state` of a stack with the same runs."""
+        """Resume from `state` of a stack with the same runs."""
         mine = [(r.row, r.optimizer, dict(r.options), r.seed) for r in self.runs]
         if [tuple(r) for r in state["runs"]] != mine:
             raise ValueError(f"checkpoint of other runs: {[r[0] for r in state['runs']]}; these are {mine}")
@@ -197,6 +199,31 @@ class Stack:
             self.traces.kept = [list(points) for points in state["traces"]]
         self._graphs.clear()
         self._ran.clear()
+
+
+def make_stack(
+    recipe: Recipe,
+    runs: Sequence[Run],
+    train: Images,
+    test: Images,
+    precision: str,
+    trace: Sequence[bool] = (),
+) -> Stack:
+    """A stack with the fused kernels on a GPU, where the model has them, and in plain PyTorch elsewhere."""
+    network: Callable[..., Network] = PlainNetwork
+    if recipe.model != "resnet20":
+        network = functools.partial(PlainNetwork, autocast=train.labels.is_cuda and precision == "bf16")
+    elif train.labels.is_cuda:
+        from adaxlab.cifar.fused import FusedNetwork
+
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        network = functools.partial(
+            FusedNetwork,
+            batch=recipe.batch,
+            dtype=dtype,
+            precision="tf32x3" if precision == "fp32" else "tf32",
+        )
+    return Stack(runs, train, test, recipe, network, trace=trace)
 
 
 def _to_cpu(value: Any) -> Any:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from adaxlab import stats
-from adaxlab.cifar.adopt import whole
-from adaxlab.cifar.book import STUDIES, TUNED, Row, Study
-from adaxlab.cifar.drive import records
-from adaxlab.records import failed
+from adaxlab import records, spec, stats
+from adaxlab.cifar.runs import STUDIES, accuracy, borrowed, label, labels, load, short
+from adaxlab.measures import failed, percent
+from adaxlab.paper.cifar10 import TUNED, TUNING
 from adaxlab.report import names
+from adaxlab.store import RunRecord
+from adaxlab.study import Row, Study
 
-Lines = Sequence[Mapping[str, Any]]
+Runs = Sequence[RunRecord]
 UNTIL = 99
 """Epochs before the first drop of the learning rate."""
-diverged = partial(failed, family="cifar10")
 TITLES = {
     **names.TITLES,
     "sgdm-5e-4": "SGDM, L2 5e-4 (released code)",
@@ -26,26 +23,27 @@ TITLES = {
 }
 
 
-def table(name: str, root: Path = Path("records")) -> str:
+def table(name: str, root: Path = records.FOLDER) -> str:
     """A study's table from the committed records; what was not run says so."""
-    found = records(root / "cifar10" / f"{name}.jsonl")
+    found = load(name, root)
     if not found:
         return f"*CIFAR-10, {name}: not run yet (`adax reproduce cifar10/{name}`).*"
     return show(STUDIES[name], found)
 
 
-def show(study: Study, found: Lines) -> str:
+def show(study: Study, found: Runs) -> str:
     """A study's rows: ours with n and interval, the paper's beside it where it has one."""
-    epoch = min(UNTIL, found[0]["recipe"]["epochs"])
-    judged = "held-out" if study.holdout else "test"
+    epoch = min(UNTIL, found[0].spec["epochs"])
+    judged = "held-out" if study.tuning else "test"
     paper = any(row.paper for row in study.rows)
     head = ["", "n", f"{judged} accuracy, %", "95% interval", *(["paper"] if paper else [])]
     head += [f"training accuracy at epoch {epoch}, %", "training loss at the end"]
-    head += ["seconds"] if study.alone else []
+    head += [] if study.share else ["seconds"]
     lines = [_line(head), "|" + "---|" * len(head)]
-    for row in study.rows:
-        cells = _cells(row, [r for r in found if r["row"] == row.name], paper, study.alone)
-        if study.holdout and row.name in best(found):
+    for name in labels(study):
+        row = None if study.tuning else study.row(name)
+        cells = _cells(name, row, [r for r in found if label(r) == name], paper, not study.share)
+        if study.tuning and name in best(found):
             cells[2] = f"**{cells[2]}**"
         lines.append(_line(cells + [""] * (len(head) - len(cells))))
     return "\n".join(lines) + "\n\n" + caption(study, found)
@@ -55,29 +53,28 @@ def _line(cells: Sequence[str]) -> str:
     return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
 
 
-def best(found: Lines) -> list[str]:
-    """The row of each method (the first word of a row's name) that is best: what tuning is for."""
-    rows: dict[str, Mapping[str, Any]] = {}
-    for line in found:
-        method = line["row"].split()[0]
-        rows[method] = max(rows.get(method, line), line, key=lambda r: r["test_accuracy"])
-    return [line["row"] for line in rows.values()]
+def best(found: Runs) -> list[str]:
+    """The line of each method that is best: what tuning is for."""
+    rows: dict[str, RunRecord] = {}
+    for run in found:
+        rows[run.row] = max(rows.get(run.row, run), run, key=accuracy)
+    return [label(run) for run in rows.values()]
 
 
-def at_best(root: Path = Path("records")) -> str:
+def at_best(root: Path = records.FOLDER) -> str:
     """A sentence beside the table at the paper's rates: what each method reaches at the best of the rates tried."""
-    found = records(root / "cifar10" / "tuning.jsonl")
+    found = load(short(TUNING), root)
     if not found:
         return ""
-    rows = {r["row"]: f"{r['test_accuracy']:.2f}" for r in found}
+    rows = {label(r): f"{accuracy(r):.2f}" for r in found}
     said = ", ".join(f"{rows[row]} ({title(row)})" for row in best(found))
     tries = len(rows) // len(best(found))
     sentence = (
         f"These are the paper's learning rates. With {tries} tried for each method, one run each, the best "
         f"accuracies on images kept from training are {said} ([tuning](docs/cifar10.md#tuning)). "
     )
-    tested = [r for r in records(root / "cifar10" / "tuned.jsonl") if not diverged(r)]
-    runs = {row.name: [r["test_accuracy"] for r in tested if r["row"] == row.name] for row in TUNED.rows}
+    tested = [r for r in load(short(TUNED), root) if not failed(r)]
+    runs = {row.name: [accuracy(r) for r in tested if r.row == row.name] for row in TUNED.rows}
     if not all(runs.values()):
         return sentence + "`cifar10/tuned` asks whether the order stays."
     means = ", ".join(
@@ -91,56 +88,51 @@ def at_best(root: Path = Path("records")) -> str:
 
 def _lead(row: str, tuned: Mapping[str, list[float]], root: Path) -> str:
     """AdaX-W's lead at the paper's rates and at the best ones."""
-    main = [r for r in records(root / "cifar10" / "table2.jsonl") if not diverged(r)]
-    ends = {r: stats.mean([x["test_accuracy"] for x in main if x["row"] == r]) for r in ("adaxw", row)}
+    main = [r for r in load("table2", root) if not failed(r)]
+    ends = {name: stats.mean([accuracy(r) for r in main if r.row == name]) for name in ("adaxw", row)}
     after = stats.mean(tuned["adaxw"]) - stats.mean(tuned[row])
     return f"from {ends['adaxw'] - ends[row]:+.2f} to {after:+.2f} points over {title(row)}"
 
 
-def _cells(row: Row, mine: Lines, paper: bool, times: bool) -> list[str]:
-    good = [r for r in mine if not diverged(r)]
-    theirs = [f"{row.paper[0]:.2f} ± {row.paper[1]:.2f}" if row.paper else ""] if paper else []
+def _cells(name: str, row: Row | None, mine: Runs, paper: bool, times: bool) -> list[str]:
+    good = [r for r in mine if not failed(r)]
+    theirs = [f"{row.paper[0]:.2f} ± {row.paper[1]:.2f}" if row and row.paper else ""] if paper else []
     if not good:
-        return [title(row.name), "0", f"all {len(mine)} failed" if mine else "not run", "", *theirs]
-    seen = stats.t_interval([r["test_accuracy"] for r in good])
-    early = stats.mean([r["curve"]["train_accuracy"][:UNTIL][-1] for r in good])
+        return [title(name), "0", f"all {len(mine)} failed" if mine else "not run", "", *theirs]
+    seen = stats.t_interval([accuracy(r) for r in good])
+    early = stats.mean([percent(r.metrics[:UNTIL][-1]["train_metric"]) for r in good])
     lost = f" ({len(mine) - len(good)} failed)" if len(mine) > len(good) else ""
-    whose = {r["same_run_as"].split(":")[0] for r in mine if "same_run_as" in r}
+    whose = {borrowed(r) for r in mine if borrowed(r)}
     return [
-        title(row.name) + (f" ({', '.join(sorted(whose))}'s runs)" if whose else ""),
+        title(name) + (f" ({', '.join(sorted(whose))}'s runs)" if whose else ""),
         f"{seen.n}{lost}",
         f"{seen.mean:.2f}",
         f"{seen.low:.2f} to {seen.high:.2f}" if seen.n > 1 else "–",
         *theirs,
         f"{early:.1f}",
-        f"{stats.mean([r['train_loss'] for r in good]):.4f}",
+        f"{stats.mean([r.metrics[-1]['train_loss'] for r in good]):.4f}",
         *([_seconds(good)] if times else []),
     ]
 
 
-def _seconds(good: Lines) -> str:
+def _seconds(good: Runs) -> str:
     """Mean seconds of a stack, with the number of stacks: runs that trained together have one time."""
     stacks = _own(good)
     return f"{stats.mean([seconds for _, seconds in stacks]):.1f} (n = {len(stacks)})"
 
 
-def again(study: Study, found: Lines, root: Path = Path("records")) -> str:
+def again(study: Study, found: Runs, root: Path = records.FOLDER) -> str:
     """How far runs that were trained a second time, with table2's settings and seeds, ended from table2's own."""
 
-    def key(r: Mapping[str, Any]) -> tuple[Any, ...]:
-        return (
-            whole(r["optimizer"], r["options"]),
-            r["seed"],
-            json.dumps(r["recipe"]),
-            r["images"],
-            r["precision"],
-        )
+    def key(run: RunRecord) -> str:
+        options = {k: v for k, v in run.spec["task_options"].items() if k != "trace"}
+        return spec.digest({**run.spec, "task_options": options})
 
-    first = {key(r): r for r in records(root / "cifar10" / "table2.jsonl")}
+    first = {key(r): r for r in load("table2", root)}
     rows: dict[str, list[float]] = {}
     for r in found:
-        if study.name != "table2" and "same_run_as" not in r and key(r) in first:
-            rows.setdefault(r["row"], []).append(r["test_accuracy"] - first[key(r)]["test_accuracy"])
+        if short(study) != "table2" and not borrowed(r) and key(r) in first:
+            rows.setdefault(label(r), []).append(accuracy(r) - accuracy(first[key(r)]))
     if not rows:
         return ""
     said = "; ".join(
@@ -163,35 +155,40 @@ def title(row: str) -> str:
     return TITLES.get(method, method) + (f", {rest}" if rest else "")
 
 
-def caption(study: Study, found: Lines) -> str:
+def caption(study: Study, found: Runs) -> str:
     """What was run, on what."""
-    record = next((r for r in found if "same_run_as" not in r), found[0])
-    device = record["environment"]["hardware"]["device"]
-    precision = {"bf16": "bfloat16 autocast", "tf32": "TF32", "fp32": "float32"}[record["precision"]]
-    part = f" on the {study.holdout:,} images kept from training" if study.holdout else ""
+    record = next((r for r in found if not borrowed(r)), found[0])
+    device, given = record.env["hardware"]["device"], record.spec
+    precision = {"bf16": "bfloat16 autocast", "tf32": "TF32", "fp32": "float32"}[record.env["precision"]]
+    part = f" on the {_held_out(study):,} images kept from training" if study.tuning else ""
     return (
-        f"CIFAR-10, {record['recipe']['model'].replace('resnet', 'ResNet-')}, {record['recipe']['epochs']} epochs, "
-        f"batch {record['recipe']['batch']}, {precision}, accuracy at the last epoch{part}; {device}, "
+        f"CIFAR-10, {given['task_options']['model'].replace('resnet', 'ResNet-')}, {given['epochs']} epochs, "
+        f"batch {given['batch_size']}, {precision}, accuracy at the last epoch{part}; {device}, "
         f"{_stacks(found)}. "
-        f"`adax reproduce cifar10/{study.name}`. AdaX as the paper has it (`wake=False`). {study.note}"
+        f"`adax reproduce {study.name}`. AdaX as the paper has it (`wake=False`). {study.note}"
         f"{_limits(study, found)}"
     ).rstrip()
 
 
-def _limits(study: Study, found: Lines) -> str:
+def _held_out(study: Study) -> int:
+    return study.task_options["holdout"]
+
+
+def _limits(study: Study, found: Runs) -> str:
     """What was planned and not done, and how far a number can be trusted, where the records tell."""
     said = []
-    seeds = len({r["seed"] for r in found})
+    seeds = len({r.spec["seed"] for r in found})
     if seeds < study.seeds:
         said.append(f"So far {seeds} of {study.seeds} seeds.")
-    if study.holdout:
-        share = max(r["test_accuracy"] for r in found) / 100
-        error = 100 * (share * (1 - share) / study.holdout) ** 0.5
+    if study.tuning:
+        share = max(map(accuracy, found)) / 100
+        error = 100 * (share * (1 - share) / _held_out(study)) ** 0.5
         said.append(
-            f"On {study.holdout:,} images an accuracy has a standard error of {error:.1f} points, besides the seed's."
+            f"On {_held_out(study):,} images an accuracy has a standard error of {error:.1f} points, besides the "
+            "seed's."
         )
-    if study.alone and any(r["together"] > 1 for r in found):
-        many = max(r["together"] for r in found)
+    many = max(n for n, _ in _times(found))
+    if not study.share and many > 1:
         said.append(
             f"This record is of an earlier form of the study: {many} networks of a method at once, one method after "
             "the other, and a first epoch that compiles is in the seconds."
@@ -199,16 +196,21 @@ def _limits(study: Study, found: Lines) -> str:
     return "".join(f" {text}" for text in said)
 
 
-def _own(found: Lines) -> list[tuple[int, float]]:
-    """(networks, seconds) of each stack that the lines are of; a network that trained alone is one."""
-    own = [(r["together"], r["seconds"]) for r in found if "same_run_as" not in r]
+def _times(found: Runs) -> list[tuple[int, float]]:
+    """(networks, seconds) of the stack that each run trained in."""
+    return [(r.done["together"], r.done["seconds"]) for r in found if r.done]
+
+
+def _own(found: Runs) -> list[tuple[int, float]]:
+    """(networks, seconds) of each stack that the runs are of; a network that trained alone is one."""
+    own = _times([r for r in found if not borrowed(r)])
     return [
         *dict.fromkeys(stack for stack in own if stack[0] > 1),
         *(stack for stack in own if stack[0] == 1),
     ]
 
 
-def _stacks(found: Lines) -> str:
+def _stacks(found: Runs) -> str:
     """How many networks trained together, in what time; those of other studies in a common stack count too."""
     own = _own(found)
     if not own:
@@ -221,8 +223,3 @@ def _stacks(found: Lines) -> str:
 
 def _time(seconds: float) -> str:
     return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.1f} seconds"
-
-
-def not_run(root: Path = Path("records")) -> list[str]:
-    """The studies that have no record yet."""
-    return [name for name in STUDIES if not (root / "cifar10" / f"{name}.jsonl").is_file()]

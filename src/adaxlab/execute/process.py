@@ -55,7 +55,7 @@ def run(
     """
     settings = settings or Settings()
     folder = RunFolder(root, spec)
-    if folder.finished() or folder.borrow():
+    if folder.finished() or (not settings.alone and folder.borrow()):
         return folder.record()
     if stop is None:
         with signals.listening() as stop:

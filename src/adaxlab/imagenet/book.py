@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adaxlab import stats
-from adaxlab.cifar.book import Row, adamw, adaxw, sgdm
 from adaxlab.cifar.stack import Run
 from adaxlab.errors import LabError
 from adaxlab.imagenet.recipe import Recipe
 from adaxlab.imagenet.rules import failed
-from adaxlab.study import TUNE_SEED
+from adaxlab.paper.cifar10 import adamw, adaxw, sgdm
+from adaxlab.study import TUNE_SEED, Row
 
 TRAIN_IMAGES = 100_000
 """Of Tiny-ImageNet."""

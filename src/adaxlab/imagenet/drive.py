@@ -24,11 +24,11 @@ from typing import Any
 import torch
 
 from adaxlab import environment, files
-from adaxlab.cifar.drive import records
 from adaxlab.cifar.stack import Run
 from adaxlab.errors import Busy, LabError, StoreError
 from adaxlab.imagenet.book import Study
 from adaxlab.imagenet.feed import Feed
+from adaxlab.imagenet.lines import records
 from adaxlab.imagenet.ranks import Ranks
 from adaxlab.imagenet.recipe import Recipe
 from adaxlab.imagenet.train import Training

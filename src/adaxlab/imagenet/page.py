@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adaxlab.cifar.drive import records
 from adaxlab.cifar.page import command
 from adaxlab.claim import not_run
 from adaxlab.errors import LabError
 from adaxlab.imagenet.book import STAND_INS, STUDIES
+from adaxlab.imagenet.lines import records
 from adaxlab.imagenet.recipe import Recipe
 from adaxlab.imagenet.rules import CLAIMS, failed
 from adaxlab.judge import judge_files

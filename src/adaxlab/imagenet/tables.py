@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import drawn, markdown, stats
-from adaxlab.cifar.drive import records
 from adaxlab.imagenet.book import RATES, STAND_INS, STUDIES, Study, best_rates, scores, tuned_rows
+from adaxlab.imagenet.lines import records
 from adaxlab.imagenet.rules import failed
 from adaxlab.provenance import UNFINISHED
 from adaxlab.report.names import title

@@ -1,92 +1,61 @@
-"""The CIFAR-10 studies as run records, so that their charts and pages are everyone else's.
+"""The CIFAR-10 runs as charts and pages show them: accuracies in percent, methods by their names in the zoo.
 
-    from adaxlab.report.cifar import load
-    write_report(load(Path("records/cifar10")), Path("cifar10.html"))
-
-A line of `records/cifar10/<study>.jsonl` is one run with its whole curve. Runs of a stack share their seconds, so no
-time is given. torch's own optimizers go by the name of the method that they are.
+Runs of a stack share their seconds, so no time is given.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab.cifar.book import STUDIES
-from adaxlab.errors import StoreError
-from adaxlab.records import failed
+from adaxlab.cifar import runs
+from adaxlab.measures import failed, percent
+from adaxlab.report.names import TORCH
 from adaxlab.store import RunRecord
 
-STEPS = 391
-_TORCH = {"torch:SGD": "sgdm", "torch:Adam": "adam", "torch:AdamW": "adamw"}
+
+def load(root: Path) -> list[RunRecord]:
+    """Every run in the folder of records, study by study; those made for another study first, so that variants keep
+    the colours that they have in docs/images."""
+    found = (sorted(runs.load(name, root), key=lambda r: not runs.borrowed(r)) for name in runs.STUDIES)
+    return [shown(run) for study in found for run in study]
 
 
-def load(folder: Path) -> list[RunRecord]:
-    """Every run under `folder`, the main table first and the other studies in the order of the book."""
-    found = [folder / f"{name}.jsonl" for name in STUDIES]
-    return [run for path in found if path.is_file() for run in read(path)]
-
-
-def read(path: Path) -> list[RunRecord]:
-    """The runs of one file; StoreError with its path if it is damaged."""
-    try:
-        return [_run(json.loads(line)) for line in path.read_text().splitlines()]
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path}: is not a file of CIFAR-10 runs (damaged?)") from error
-
-
-def method(line: Mapping[str, Any]) -> str:
+def method(spec: Mapping[str, Any]) -> str:
     """The name of the method in the zoo.
 
     >>> method({"optimizer": "torch:AdamW", "options": {"amsgrad": True}})
     'amsgradw'
     """
-    if line["options"].get("amsgrad"):
-        return {"torch:Adam": "amsgrad", "torch:AdamW": "amsgradw"}[line["optimizer"]]
-    return _TORCH.get(line["optimizer"], line["optimizer"])
+    name = spec["optimizer"] + ("@amsgrad" if spec["options"].get("amsgrad") else "")
+    return TORCH.get(name, name)
 
 
-def _run(line: Mapping[str, Any]) -> RunRecord:
-    recipe, study = line["recipe"], line["study"]
-    options = {k: v for k, v in line["options"].items() if k != "amsgrad"}
-    spec = {
-        "study": f"cifar10-{study}",
-        "task": f"CIFAR-10, {recipe['model']}",
-        "task_options": {"precision": line["precision"], "training images": line["images"]},
-        "optimizer": method(line),
-        "options": options,
-        "schedule": {"name": "step", "milestones": recipe["milestones"], "gamma": recipe["gamma"]},
-        "epochs": recipe["epochs"],
-        "batch_size": recipe["batch"],
-        "seed": line["seed"],
-        "purpose": "tune" if study == "tuning" else "final",
-        "trial": None,
+def shown(run: RunRecord) -> RunRecord:
+    """The run in the words and units of charts."""
+    spec, lost, tune = run.spec, failed(run), run.spec["purpose"] == "tune"
+    row = next(
+        (row for row in runs.STUDIES[spec["study"].partition("/")[2]].rows if row.name == run.row), None
+    )
+    made = {
+        **spec,
+        "task": f"CIFAR-10, {spec['task_options']['model']}",
+        "optimizer": method(spec),
+        "options": {key: value for key, value in spec["options"].items() if key != "amsgrad"},
     }
-    curve = line["curve"]
     metrics = [
-        {"epoch": i + 1, "step": STEPS * (i + 1), "train_loss": loss, "train_metric": train, "metric": test}
-        for i, (loss, train, test) in enumerate(
-            zip(curve["train_loss"], curve["train_accuracy"], curve["test_accuracy"], strict=True)
-        )
+        {**point, "train_metric": percent(point["train_metric"]), "metric": percent(point["metric"])}
+        for point in run.metrics
     ]
-    lost = failed(line, "cifar10")
     done = {
         "status": "diverged" if lost else "finished",
-        "metric": None if lost else line["test_accuracy"],
-        "train_loss": None if lost else line["train_loss"],
-        "metric_name": "accuracy (%)" if study == "tuning" else "test accuracy (%)",
+        "metric": None if lost else runs.accuracy(run),
+        "train_loss": None if lost else run.metrics[-1]["train_loss"],
+        "metric_name": "accuracy (%)" if tune else "test accuracy (%)",
         "higher_is_better": True,
-        "paper": _paper(study, line["row"]),
+        "paper": list(row.paper) if row and row.paper else None,
     }
-    env = {**line.get("environment", {}), "command": f"adax reproduce cifar10/{study}"}
-    return RunRecord(spec, env, metrics, done, Path("cifar10") / study / f"{line['row']}-{line['seed']}")
-
-
-def _paper(study: str, row: str) -> list[float] | None:
-    """The paper's mean and margin for a row, where it gives them."""
-    for known in STUDIES[study].rows if study in STUDIES else ():
-        if known.name == row and known.paper is not None:
-            return list(known.paper)
-    return None
+    env = {**run.env, "command": f"adax reproduce {spec['study']}"}
+    return replace(run, spec=made, env=env, metrics=metrics, done=done)

@@ -43,18 +43,18 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
         )
     out: list[Path] = []
     for file in sorted(records.rglob("*.jsonl")):
-        if file.parent.name != UNFINISHED and EXPORT in file.read_text().partition("\n")[0]:
+        if file.parent.name not in (UNFINISHED, "cifar10") and EXPORT in file.read_text().partition("\n")[0]:
             runs = read_export(file)
             out += save_charts(runs, folder, formats, ("light", "dark"), *_judged(runs), only=NAMES)
     if (records / "cifar10").is_dir():
         from adaxlab.cifar.sections import PICTURES
         from adaxlab.report.cifar import load
 
-        runs = load(records / "cifar10")
+        runs = load(records)
         shown = {f"cifar10-{study}-{kind}" for study, kinds in PICTURES.items() for kind in kinds}
         out += save_charts(runs, folder, formats, ("light", "dark"), OWN, only=shown) if runs else []
         for study in (study for study, kinds in PICTURES.items() if "second-moment" in kinds):
-            out += _trace(records / "cifar10" / f"{study}.jsonl", folder, formats)
+            out += _trace(study, records, folder, formats)
     if (records / "imagenet").is_dir():
         from adaxlab.imagenet import page
 
@@ -85,16 +85,17 @@ def _judged(runs: Sequence[RunRecord]) -> tuple[str | None, stats.Rule | None]:
     return OWN if OWN in [row.name for row in study.rows] else study.baseline, study.rule
 
 
-def _trace(file: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:
+def _trace(study: str, records: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:
+    from adaxlab.cifar.runs import load
     from adaxlab.report import trace
 
-    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
-    chart = trace.second_moment(lines)
+    runs = load(study, records)
+    chart = trace.second_moment(runs)
     if chart is None:
         return []
     spec = as_dict(chart)
-    stem = folder / f"cifar10-{file.stem}-second-moment"
-    return save_chart(entitle(spec, titles(labels_in(spec))), stem, trace.words(lines), formats)
+    stem = folder / f"cifar10-{study}-second-moment"
+    return save_chart(entitle(spec, titles(labels_in(spec))), stem, trace.words(runs), formats)
 
 
 def stale(records: Path, folder: Path) -> list[str]:

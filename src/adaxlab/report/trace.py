@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -13,17 +13,17 @@ from adaxlab.report.encoding import Chart, colour, dash, data, layered, log_tick
 from adaxlab.report.palette import looks
 from adaxlab.report.series import thin
 from adaxlab.report.tables import interval
+from adaxlab.store import RunRecord
 
 
-def second_moment(lines: Sequence[Mapping[str, Any]]) -> Chart:
-    """Mean over seeds with its interval, from the `trace` of each line; None where no line has one."""
+def second_moment(runs: Sequence[RunRecord]) -> Chart:
+    """Mean over seeds with its interval, from the `trace` of each run; None where no run has one."""
     at: dict[str, dict[float, list[float]]] = {}
-    for line in lines:
-        for step, value in zip(
-            *(line.get("trace", {}).get(k, ()) for k in ("iteration", "value")), strict=True
-        ):
+    for run in runs:
+        trace = (run.done or {}).get("trace", {})
+        for step, value in zip(*(trace.get(k, ()) for k in ("iteration", "value")), strict=True):
             if value > 0:
-                at.setdefault(_label(line, lines), {}).setdefault(float(step), []).append(float(value))
+                at.setdefault(_label(run, runs), {}).setdefault(float(step), []).append(float(value))
     rows = []
     for name, values in at.items():
         for step in thin(sorted(values)):
@@ -52,15 +52,15 @@ def second_moment(lines: Sequence[Mapping[str, Any]]) -> Chart:
     )
 
 
-def _label(line: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
-    """The method, with its lr where the lines have it at several."""
-    name = method(line)
-    rates = {other["options"].get("lr") for other in lines if method(other) == name}
-    return f"{name}, lr={line['options']['lr']:g}" if len(rates) > 1 else name
+def _label(run: RunRecord, runs: Sequence[RunRecord]) -> str:
+    """The method, with its lr where the runs have it at several."""
+    name = method(run.spec)
+    rates = {other.spec["options"]["lr"] for other in runs if method(other.spec) == name}
+    return f"{name}, lr={run.spec['options']['lr']:g}" if len(rates) > 1 else name
 
 
-def words(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def words(runs: Sequence[RunRecord]) -> dict[str, Any]:
     """Title and subtitle of the picture, with n."""
-    n = len({line["seed"] for line in lines})
+    n = len({run.spec["seed"] for run in runs})
     text = f"CIFAR-10: sqrt(v), v normalised, in the mean over the parameters and over n = {n} seeds, 95% interval."
     return {"text": "How large is the second moment?", "subtitle": textwrap.wrap(text, 78)}

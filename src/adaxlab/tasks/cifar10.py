@@ -2,25 +2,37 @@
 
 The recipe is the paper's: pad by 4, random crop, flip, batch 128, 182 epochs with lr x0.1 at epochs 100 and 150. The
 data are where `adax data get cifar10` puts them, or in the folder that `data` names. For many seeds at once on one GPU
-see `adax reproduce cifar10/table2`, which is about ten times as fast.
+see `adax reproduce cifar10/table2` (executor `stack`), which is about ten times as fast.
 """
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from adaxlab.cifar import order
 from adaxlab.cifar.feed import MEAN, STD
-from adaxlab.errors import unknown
+from adaxlab.data import cifar10, default_root
+from adaxlab.errors import LabError, unknown
 
 EPOCHS, STEPS = 182, 391
+MODELS = ("resnet20", "resnet18")
+PRECISIONS = ("bf16", "tf32", "fp32")
+HOLDOUT_SEED = 20200421
 
 
 class Cifar10:
-    """Ten classes, accuracy on the 10,000 test images. `model` is resnet20 (0.27M parameters) or resnet18 (11.2M)."""
+    """Ten classes, accuracy on the 10,000 test images.
+
+    `model` is resnet20 (0.27M parameters) or resnet18 (11.2M). `holdout` images, chosen once and for all, are kept from
+    the training set for tuning; 0 leaves it to the lab's rule. A CPU computes in float32 whatever the `precision`.
+    `trace` records the second moment along training.
+    """
 
     metric = "accuracy"
     higher_is_better = True
@@ -28,36 +40,92 @@ class Cifar10:
     batch_size = 128
     eval_batch_size = 1000
 
-    def __init__(self, data: str = "", model: str = "resnet20", augment: bool = True) -> None:
+    def __init__(
+        self,
+        data: str = "",
+        model: str = "resnet20",
+        augment: bool = True,
+        holdout: int = 0,
+        precision: str = "fp32",
+        trace: bool = False,
+    ) -> None:
         self.folder, self.name, self.augment = data, model, augment
+        self.holdout, self.precision, self.trace = holdout, precision, trace
         self.schedule = {"name": "step", "milestones": [100 / EPOCHS, 150 / EPOCHS], "gamma": 0.1}
-        if model not in ("resnet20", "resnet18"):
-            raise unknown("model", model, ("resnet20", "resnet18"))
+        for kind, given, known in (("model", model, MODELS), ("precision", precision, PRECISIONS)):
+            if given not in known:
+                raise unknown(kind, given, known)
 
     def data(self) -> dict[str, Any]:
         """uint8 images [n, 32, 32, 3]; they are normalised in `loss`, on the device."""
-        from adaxlab.cifar.studies import read
-
         data = read(self.folder)
-        return {
-            part: (torch.from_numpy(images), torch.from_numpy(labels).long())
-            for part, images, labels in (
-                ("train", data.train_images, data.train_labels),
-                ("test", data.test_images, data.test_labels),
+        train, test = (
+            (torch.from_numpy(images), torch.from_numpy(labels).long())
+            for images, labels in (
+                (data.train_images, data.train_labels),
+                (data.test_images, data.test_labels),
             )
-        }
+        )
+        if not self.holdout:
+            return {"train": train, "test": test}
+        rest, kept = held_out(len(train[1]), self.holdout)
+        return {"train": tuple(x[rest] for x in train), "valid": tuple(x[kept] for x in train), "test": test}
+
+    def digest(self) -> str:
+        """Which images these are, whatever their layout on the disk."""
+        return read(self.folder).digest()
 
     def model(self) -> nn.Module:
         from adaxlab import models
 
+        if self.trace or self.precision == "tf32":
+            raise LabError(
+                "task cifar10: trace and precision=tf32 need the executor `stack` (adax reproduce)"
+            )
         return {"resnet20": models.resnet20, "resnet18": models.resnet18}[self.name]()
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
         images, labels = batch
         if model.training and self.augment:
             images = crop_and_flip(images)
-        logits = model(normalise(images))
+        short = images.is_cuda and self.precision == "bf16"
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=short):
+            logits = model(normalise(images)).float()
         return F.cross_entropy(logits, labels), logits.argmax(1) == labels
+
+
+def read(folder: str) -> cifar10.Cifar10:
+    """CIFAR-10 from `folder`, or from where `adax data get cifar10` put it."""
+    if folder:
+        return _load(folder)
+    root = default_root()
+    try:
+        return _load(str(root if _holds(root) else root / "cifar10"))
+    except LabError as error:
+        raise LabError(
+            f"{error} (--data names its folder in reproduce, --task-option data= in compare)"
+        ) from error
+
+
+@functools.lru_cache(2)
+def _load(folder: str) -> cifar10.Cifar10:
+    return cifar10.load(folder)
+
+
+def _holds(root: Path) -> bool:
+    try:
+        cifar10.layout(root)
+    except LabError:
+        return False
+    return True
+
+
+def held_out(n: int, count: int) -> tuple[Tensor, Tensor]:
+    """Which of `n` training images to train on, and the `count` that are kept from it: the same in every run."""
+    if not 0 < count < n:
+        raise LabError(f"holdout={count}: must be between 1 and {n - 1}")
+    mixed = order.permutations([HOLDOUT_SEED], 0, n, torch.device("cpu"))[0].long()
+    return mixed[count:].sort().values, mixed[:count].sort().values
 
 
 def crop_and_flip(images: Tensor) -> Tensor:

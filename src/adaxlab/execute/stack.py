@@ -1,0 +1,322 @@
+"""Many small networks at once: runs that differ in optimizer and seed alone train side by side on one device.
+
+    specifications -> stacks: whole seeds together, at most `per_stack` runs -> records
+
+While a stack trains, stack-<hash of its members>.pt in the study's folder is its checkpoint: one file of torch.save,
+with the members' specifications. It is written when an epoch ends, at least every `checkpoint_seconds`, and when the
+work is asked to stop. A stack that was begun is resumed with the members that it had, whatever else has changed.
+The networks of task cifar10 have kernels of their own (adaxlab.cifar); no other task can be stacked.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import itertools
+import json
+import math
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from adaxlab import batches, environment, files, schedule, signals
+from adaxlab import task as tasks
+from adaxlab.cifar.feed import Images
+from adaxlab.cifar.stack import Recipe, Run, Stack, make_stack
+from adaxlab.errors import Busy, Interrupted, LabError, StoreError
+from adaxlab.settings import Settings, choose_device
+from adaxlab.spec import SCHEMA, canonical, digest
+from adaxlab.store import RunFolder, RunRecord
+
+Spec = dict[str, Any]
+SHARED = ("task", "task_options", "schedule", "epochs", "batch_size", "purpose", "data")
+"""What all runs of a stack have in common."""
+
+
+def execute(
+    specs: Sequence[Spec], root: Path, settings: Settings, watcher: Any, stop: signals.Stop
+) -> Iterator[RunRecord]:
+    """The runs that are in the store, then stack by stack the others; those that another process holds are left out."""
+    left: dict[str, Spec] = {}
+    for spec in specs:
+        folder = RunFolder(root, spec)
+        if folder.finished() or (not settings.alone and folder.borrow()):
+            yield folder.record()
+        else:
+            left.setdefault(digest(spec), spec)
+    for members in plan(left, root, settings):
+        if stop.signum:
+            raise Interrupted("stopped between two stacks", stop.signum)
+        try:
+            train(members, root, settings, watcher, stop)
+        except Busy:
+            continue
+        folders = [RunFolder(root, spec) for spec in members if digest(spec) in left]
+        yield from [folder.record() for folder in folders if folder.finished()]
+
+
+# -- which runs train together ----------------------------------------------------------------------------------------
+
+
+def plan(left: Mapping[str, Spec], root: Path, settings: Settings) -> list[list[Spec]]:
+    """The stacks to train, by their members: those that were begun, then the others."""
+    begun: list[list[Spec]] = []
+    for place in dict.fromkeys(RunFolder(root, spec).path.parent for spec in left.values()):
+        for path in sorted(place.glob("stack-*.pt")):
+            members = [left.get(digest(spec), spec) for spec in read(path)["specs"]]
+            if any(digest(spec) in left for spec in members):
+                begun.append(members)
+    taken = {digest(spec) for members in begun for spec in members}
+    return begun + stacks([spec for name, spec in left.items() if name not in taken], settings)
+
+
+def stacks(specs: Sequence[Spec], settings: Settings) -> list[list[Spec]]:
+    """Stacks of as many whole seeds as fit, so that a study cut short is balanced over its rows.
+
+    Where one seed's runs are too many, stacks are full and the first seeds come first. Runs whose times are measured
+    train one by one, in the order given.
+    """
+    groups: dict[str, list[Spec]] = {}
+    for spec in specs:
+        groups.setdefault(canonical([spec.get(key) for key in SHARED]), []).append(spec)
+    size = 1 if settings.alone else settings.per_stack
+    return [_side_by_side(part) for group in groups.values() for part in _cut(group, size)]
+
+
+def _cut(group: Sequence[Spec], size: int) -> list[list[Spec]]:
+    if size == 1:
+        return [[spec] for spec in group]
+    seeds = sorted({spec["seed"] for spec in group})
+    parts = [[spec for spec in group if spec["seed"] == seed] for seed in seeds]
+    if any(len(part) > size for part in parts):
+        every = [spec for part in parts for spec in part]
+        return [every[i : i + size] for i in range(0, len(every), size)]
+    out: list[list[Spec]] = []
+    for part in parts:
+        if out and len(out[-1]) + len(part) <= size:
+            out[-1] += part
+        else:
+            out.append(part)
+    return out
+
+
+def _side_by_side(part: Sequence[Spec]) -> list[Spec]:
+    """Runs of the same optimizer side by side: they share one optimizer object."""
+    place: dict[str, int] = {}
+    for spec in part:
+        place.setdefault(_method(spec), len(place))
+    return sorted(part, key=lambda spec: (place[_method(spec)], spec["seed"]))
+
+
+def _method(spec: Spec) -> str:
+    return canonical([spec["optimizer"], spec["options"]])
+
+
+# -- what a stack is made of ------------------------------------------------------------------------------------------
+
+
+class Data(NamedTuple):
+    """What a stack trains on and is judged on."""
+
+    task: Any
+    train: Images
+    test: Images
+    split: str
+
+
+@functools.lru_cache(2)
+def _data(name: str, options: str, purpose: str, device: torch.device) -> Data:
+    """The task's images on the device: tuning is judged on what is kept from training, final runs on the test set."""
+    if name != "cifar10":
+        raise LabError(f"executor stack: task {name!r} cannot be stacked; it trains cifar10 alone")
+    task: Any = tasks.load(name, json.loads(options))
+    if not task.augment:
+        raise LabError("executor stack: augment=False: its networks always crop and flip; use `adax compare`")
+    data = task.data()
+    if purpose == "final":
+        train, test, split = data["train"], data["test"], "test"
+    elif "valid" in data:
+        train, test, split = data["train"], data["valid"], "valid"
+    else:
+        rest, kept = batches.holdout(len(data["train"][1]))
+        train, test = (tuple(x[rows] for x in data["train"]) for rows in (rest, kept))
+        split = "valid"
+    both = [Images.of(images.numpy(), labels.numpy(), device) for images, labels in (train, test)]
+    return Data(task, both[0], both[1], split)
+
+
+def recipe(spec: Spec, model: str, steps: int) -> Recipe:
+    """Length, batch and learning rate of a run with so many steps an epoch; lr changes between epochs only."""
+    given = schedule.complete(spec["schedule"])
+    if given["name"] not in ("constant", "step") or given["warmup"]:
+        raise LabError(
+            f"executor stack: schedule {given['name']!r}, warmup {given['warmup']}: must be constant or step, without "
+            "warmup; lr changes between epochs only"
+        )
+    total = steps * spec["epochs"]
+    drops = tuple(math.ceil(schedule.step_of(m, total) / steps) for m in given.get("milestones", ()))
+    return Recipe(model, spec["epochs"], drops, given.get("gamma", 1.0), spec["batch_size"])
+
+
+def make(members: Sequence[Spec], data: Data, precision: str) -> Stack:
+    """The stack of these runs, at its beginning."""
+    steps = math.ceil(len(data.train) / members[0]["batch_size"])
+    return make_stack(
+        recipe(members[0], data.task.name, steps),
+        [Run(spec["row"], spec["optimizer"], spec["options"], spec["seed"]) for spec in members],
+        data.train,
+        data.test,
+        precision,
+        [data.task.trace] * len(members),
+    )
+
+
+# -- training ---------------------------------------------------------------------------------------------------------
+
+
+def checkpoint(members: Sequence[Spec], root: Path) -> Path:
+    """Where the stack of these runs keeps its state."""
+    names = canonical([digest(spec) for spec in members])
+    return (
+        RunFolder(root, members[0]).path.parent
+        / f"stack-{hashlib.sha256(names.encode()).hexdigest()[:16]}.pt"
+    )
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A checkpoint; its tensors are read when they are used."""
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        if saved["schema"] != SCHEMA:
+            raise StoreError(f"{path}: checkpoint of schema {saved['schema']}, this version reads {SCHEMA}")
+        return saved
+    except StoreError:
+        raise
+    except Exception as error:
+        raise StoreError(
+            f"{path}: cannot be resumed from ({type(error).__name__}); left untouched, move it away to start its runs "
+            "anew"
+        ) from error
+
+
+def train(members: Sequence[Spec], root: Path, settings: Settings, watcher: Any, stop: signals.Stop) -> None:
+    """Train the stack to its end, or resume it, and write its runs into the store.
+
+    Raises Busy when another process has one of the runs, Interrupted (after a checkpoint) when asked to stop.
+    """
+    folders, path = [RunFolder(root, spec) for spec in members], checkpoint(members, root)
+    with ExitStack() as held:
+        for folder in folders:
+            held.enter_context(folder.lock())
+        saved = read(path) if path.exists() else None
+        if all(folder.finished() for folder in folders):
+            path.unlink(missing_ok=True)
+            return
+        if saved is None and any(folder.finished() for folder in folders):
+            return  # another process has just made some of them: the others are asked for again
+        lead = next(folder.spec for folder in folders if not folder.finished())
+        device = choose_device(settings.device)
+        data = _data(lead["task"], canonical(lead["task_options"]), lead["purpose"], device)
+        precision = data.task.precision if device.type == "cuda" else "fp32"
+        here = environment.describe(data.train.labels.device, settings.threads)
+        env = saved["env"] if saved else {**here, "data": lead.get("data"), "precision": precision}
+        if env["device"].partition(":")[0] != device.type:
+            raise LabError(f"{path} was begun on {env['device']}; resume it with --device {env['device']}")
+        with _threads(env["threads"]):
+            work = Work(make(members, data, precision), members, path, env)
+            if saved:
+                work.resume(saved)
+            work.finish(settings.checkpoint_seconds, watcher, stop)
+        for i, folder in enumerate(folders):
+            if not folder.finished():
+                folder.fill(env, work.metrics(i), work.done(i, data))
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Work:
+    """A stack with its clock and its checkpoint."""
+
+    def __init__(self, stack: Stack, members: Sequence[Spec], path: Path, env: Mapping[str, Any]) -> None:
+        self.stack, self.members, self.path, self.env = stack, members, path, dict(env)
+        self.times: list[float] = []
+        """Seconds of each epoch."""
+        self.steps = math.ceil(len(stack.train) / stack.recipe.batch)
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Go to the state of a checkpoint."""
+        self.stack.load(saved["state"])
+        self.times = list(saved["times"])
+
+    def save(self) -> None:
+        """Replace the checkpoint at once."""
+        buffer = io.BytesIO()
+        kept = {"schema": SCHEMA, "specs": list(self.members), "env": self.env, "times": self.times}
+        torch.save({**kept, "state": self.stack.state()}, buffer)
+        files.write(self.path, buffer.getvalue())
+
+    def finish(self, checkpoint_seconds: float, watcher: Any, stop: signals.Stop) -> None:
+        """Train what is left."""
+        stack, saved_at, saved_epoch = self.stack, time.monotonic(), self.stack.epoch
+        while stack.epoch < stack.recipe.epochs:
+            due = stop.signum or time.monotonic() - saved_at >= checkpoint_seconds
+            if due and stack.epoch > saved_epoch:
+                self.save()
+                saved_at, saved_epoch = time.monotonic(), stack.epoch
+            if stop.signum:
+                raise Interrupted(
+                    f"stopped {self.path} at epoch {stack.epoch} of {stack.recipe.epochs}", stop.signum
+                )
+            started = time.monotonic()
+            stack.run_epoch()
+            self.times.append(time.monotonic() - started)
+            last = stack.history[0][-1]["metric"]
+            watcher.running(self.members[0], stack.epoch * self.steps, stack.recipe.epochs * self.steps, last)
+
+    def metrics(self, i: int) -> list[dict[str, Any]]:
+        """A line for each epoch of a run."""
+        spent = itertools.accumulate(self.times)
+        return [
+            {"step": epoch * self.steps, "epoch": epoch, **point, "seconds": round(seconds, 3)}
+            for epoch, (point, seconds) in enumerate(zip(self.stack.history[i], spent, strict=True), 1)
+        ]
+
+    def done(self, i: int, data: Data) -> dict[str, Any]:
+        """How a run ended; it diverged if its loss was not finite in some epoch. Times are those of the whole stack."""
+        stack, curve = self.stack, self.stack.history[i]
+        lost = any(point["train_loss"] is None for point in curve)
+        rows = (stack.network.parameters[i], stack.network.running[:, i].contiguous())
+        weights = b"".join(row.cpu().numpy().tobytes() for row in rows)
+        done = {
+            "schema": SCHEMA,
+            "status": "diverged" if lost else "finished",
+            "metric": None if lost else curve[-1]["metric"],
+            "best": max(point["metric"] or 0.0 for point in curve),
+            "train_loss": None if lost else curve[-1]["train_loss"],
+            "seconds": round(sum(self.times), 1),
+            "epoch_seconds": round(
+                statistics.median(self.times[1:] or self.times), 4
+            ),  # the first one compiles
+            "together": len(self.members),
+            "metric_name": data.task.metric,
+            "higher_is_better": data.task.higher_is_better,
+            "split": data.split,
+            "steps": stack.epoch * self.steps,
+            "model_sha256": hashlib.sha256(weights).hexdigest(),
+        }
+        return done | ({"trace": stack.traces.of(i)} if stack.traces else {})
