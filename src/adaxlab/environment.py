@@ -52,7 +52,12 @@ def _cpu() -> str:
 
 @functools.cache
 def _commit() -> str | None:
-    """The commit of the source tree, with a plus sign when files differ from it; None outside a checkout."""
+    """The commit of the source tree, with a plus sign when files differ from it; None outside a checkout.
+
+    A copy of the tree without its history names its commit in the variable ADAXOPT_COMMIT.
+    """
+    if named := os.environ.get("ADAXOPT_COMMIT"):
+        return named
     here = Path(__file__).parent
 
     def git(*words: str) -> str:

@@ -66,7 +66,9 @@ def run(
     with folder.lock():
         if folder.finished():
             return folder.record()
-        env = folder.begin({**environment.describe(device, settings.threads), **tasks.data_digest(task)})
+        where = environment.describe(device, settings.threads)
+        precision = getattr(task, "precision", "fp32")
+        env = folder.begin({**where, **tasks.data_digest(task), "precision": precision})
         if env.get("device", str(device)).partition(":")[0] != device.type:
             raise LabError(
                 f"run {folder.path} was begun on {env['device']}; go on with --device {env['device']}"
