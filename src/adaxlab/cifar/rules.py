@@ -42,6 +42,7 @@ AFTER = "asked for after the run of the study"
 ONE = "asked for after one seed was seen"
 BEFORE = "ResNet-18; asked for before the study was run"
 AFTER_TUNING = "asked for after tuning was seen, before tuned was run"
+FRESH = "each at its best lr; written before the runs, on ten seeds that no study had used"
 AFTER_TRACE = "ours; asked for after `trace` was seen, before `trace-lr` was run"
 CAPTION = "mean of sqrt(v-hat), as the figure's caption has it"
 PADAM_LR = "at Padam's own lr 0.1"
@@ -61,6 +62,7 @@ padax = _about("padax", FIGURE4, note=PADAM)
 decay = _about("decay", DECAY, note="ResNet-18")
 beta2 = _about("beta2", "Appendix, beta2", "similar", margin=0.3)
 tuned = _about("tuned", BEYOND, ours=True, note=AFTER_TUNING)
+fresh = _about("fresh", BEYOND, ours=True, note=FRESH)
 
 PLANNED = (
     reaches(
@@ -196,6 +198,20 @@ PLANNED = (
         margin=0.05,
         paper="0.35 h against 0.36 h",
         note="within 5%; one method at a time; networks that train together have one time, which counts once",
+    ),
+    fresh("fresh-over-adamw", "AdaX-W ends above AdamW, each at its best lr", "adaxw", "adamw"),
+    fresh("fresh-over-amsgradw", "AdaX-W ends above AMSGrad(W), each at its best lr", "adaxw", "amsgradw"),
+    _about("fresh", BEYOND, "similar", ours=True, margin=0.3, note=f"{WITHIN}; {FRESH}")(
+        "fresh-like-sgdm", "AdaX-W yields performance similar to SGDM's, each at its best lr", "adaxw", "sgdm"
+    ),
+    _about("fresh", S51, note=FRESH)(
+        "fresh-adamw-not-sgdm", "AdamW's final accuracy does not catch up with SGDM's", "sgdm", "adamw"
+    ),
+    _about("fresh", S51, note=FRESH)(
+        "fresh-amsgradw-not-sgdm",
+        "AMSGrad's final accuracy does not catch up with SGDM's",
+        "sgdm",
+        "amsgradw",
     ),
     tuned("tuned-over-adamw", "AdaX-W ends above AdamW at the lr that is best for AdamW", "adaxw", "adamw"),
     tuned(
