@@ -22,7 +22,7 @@ def describe(device: torch.device, threads: int) -> dict[str, Any]:
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {
             "adaxopt": adaxopt.__version__,
-            "torch": torch.__version__,
+            "torch": str(torch.__version__),  # a class of its own, which checkpoints would not load
             "numpy": numpy.__version__,
             "python": platform.python_version(),
             "cuda": torch.version.cuda,

@@ -8,7 +8,7 @@ from pathlib import Path
 from adaxlab import records, spec, stats
 from adaxlab.cifar.runs import STUDIES, accuracy, borrowed, label, labels, load, short
 from adaxlab.measures import failed, percent
-from adaxlab.paper.cifar10 import TUNED, TUNING
+from adaxlab.paper.cifar10 import FRESH, TUNING
 from adaxlab.report import names
 from adaxlab.store import RunRecord
 from adaxlab.study import Row, Study
@@ -73,15 +73,15 @@ def at_best(root: Path = records.FOLDER) -> str:
         f"These are the paper's learning rates. With {tries} tried for each method, one run each, the best "
         f"accuracies on images kept from training are {said} ([tuning](docs/cifar10.md#tuning)). "
     )
-    tested = [r for r in load(short(TUNED), root) if not failed(r)]
-    runs = {row.name: [accuracy(r) for r in tested if r.row == row.name] for row in TUNED.rows}
+    tested = [r for r in load(short(FRESH), root) if not failed(r)]
+    runs = {row.name: [accuracy(r) for r in tested if r.row == row.name] for row in FRESH.rows}
     if not all(runs.values()):
-        return sentence + "`cifar10/tuned` asks whether the order stays."
+        return sentence + "`cifar10/fresh` asks whether the order stays."
     means = ", ".join(
         f"{stats.mean(values):.2f} ({title(row)}, n = {len(values)})" for row, values in runs.items()
     )
     return sentence + (
-        f"Each at that rate, the test accuracies are {means} ([tuned](docs/cifar10.md#tuned)): AdaX-W's lead goes "
+        f"Each at that rate, the test accuracies are {means} on ten new seeds ([fresh](docs/cifar10.md#fresh)): AdaX-W's lead goes "
         f"{_lead('adamw', runs, root)} and {_lead('amsgradw', runs, root)}."
     )
 
