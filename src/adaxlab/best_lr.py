@@ -7,7 +7,6 @@ have gone on.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import NamedTuple
 
 from adaxlab import markdown
 from adaxlab.cifar.drive import records
-from adaxlab.imagenet.book import scores
 from adaxlab.judge import runs_of
 from adaxlab.measures import MEASURES
 from adaxlab.paper import catalogue
@@ -75,15 +73,10 @@ def _all(root: Path) -> Iterator[Line]:
     yield from _pictures(
         root / "cifar10" / "tuning.jsonl", "[CIFAR-10](cifar10.md#tuning), ResNet-20, b2 = 1e-4"
     )
-    yield from _pictures(
-        root / "imagenet" / "tuning.jsonl",
-        "[Tiny-ImageNet](imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike), ResNet-18, b2·T = 0.78",
-    )
-    yield from _pictures(
-        root / "imagenet" / "tuning.jsonl",
-        "[Tiny-ImageNet](imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike), ResNet-18, b2·T = 50",
-        "adaxw-b2T50",
-    )
+    for product, row in {"0.78": "adaxw", "50": "adaxw-b2T50"}.items():
+        place = "imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike"
+        task = f"[Tiny-ImageNet]({place}), ResNet-18, b2·T = {product}"
+        yield from _grid(root, "imagenet/tuning", task, "adamw", row)
     yield _segmentation(root)
     for text, of in {"ptb": "Penn Treebank", "enwik8": "words of enwik8"}.items():
         for b, row in {3: "adax@b2T=3", 35: "adax"}.items():
@@ -110,7 +103,11 @@ def _small(path: Path) -> Iterator[Line]:
 def _pictures(path: Path, task: str, ours: str = "adaxw") -> Iterator[Line]:
     lines, lost = records(path), partial(failed, family=path.parent.name)
     adam, adax = (
-        {lr: None if score == -math.inf else score for lr, score in scores(lines, method, lost).items()}
+        {
+            line["options"]["lr"]: None if lost(line) else line["test_accuracy"]
+            for line in lines
+            if line["row"].startswith(f"{method} lr ")
+        }
         for method in ("adamw", ours)
     )
     yield Line(task, True, adam, adax)
@@ -131,4 +128,4 @@ def _grid(root: Path, name: str, task: str, adam: str, adax: str) -> Iterator[Li
     runs = load(root, name)
     if runs:
         found = summarise(catalogue.study(name), runs)
-        yield Line(task, False, found.row(adam).trials, found.row(adax).trials)
+        yield Line(task, found.higher_is_better, found.row(adam).trials, found.row(adax).trials)

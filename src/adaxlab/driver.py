@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from adaxlab import search
 from adaxlab.errors import Interrupted, LabError, unknown
-from adaxlab.execute import process
+from adaxlab.execute import process, torchrun
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop, listening
 from adaxlab.store import RunRecord
@@ -51,7 +51,8 @@ class Silent:
 
 
 Executor = Callable[[Sequence[Spec], Path, Settings, Watcher, Stop], Iterator[RunRecord]]
-"""Yields the records of the runs as they end; runs that another process holds are left out."""
+"""Yields the records of the runs as they end; runs that another process holds are left out. Raises Interrupted before
+a run, or at its next step, once `stop` asks for it."""
 
 
 def plan(study: Study, row: Row, chosen: float | None = None) -> Plan:
@@ -97,7 +98,8 @@ def rates_of(study: Study, records: Sequence[RunRecord]) -> dict[str, float]:
             raise LabError(
                 f"study {study.name}: {row.name} was not tuned{at}; run `adax reproduce {study.name}` first"
             )
-        found[row.name] = search.best(trials, map(_score, trials.values()))
+        rates = row.rates or tuple(trials)
+        found[row.name] = search.best(rates, [_score(trials[lr]) for lr in rates])
     return found
 
 
@@ -118,13 +120,13 @@ def carry_out(
     `rates` are the learning rates that the study takes from another one; `first` is the row to begin with.
     """
     if stop is None:
-        with listening() as stop, _deadline(stop, seconds) as over:
+        with listening() as stop, _deadline(stop, seconds):
             try:
                 return carry_out(
                     study, root, settings, watcher, stop, execute=execute, rates=rates, first=first
                 )
             except Interrupted:
-                if over.is_set():
+                if stop.over:
                     return None
                 raise
     watcher = watcher or Silent()
@@ -145,7 +147,7 @@ def carry_out(
 
 def executor(name: str) -> Executor:
     """The executor of that name."""
-    known: dict[str, Executor] = {"process": process.execute}
+    known: dict[str, Executor] = {"process": process.execute, "torchrun": torchrun.execute}
     if name not in known:
         raise unknown("executor", name, known)
     return known[name]
@@ -175,8 +177,6 @@ def _drain(
                 if j not in got[i] and specs[i][j] == record.spec:
                     got[i][j] = record
                     watcher.finished(record)
-            if stop.signum:
-                raise Interrupted("stopped between two runs", stop.signum)
             through = [i for i in specs if len(got[i]) == len(specs[i])]
             for i in through:
                 records = [got[i][j] for j in range(len(specs[i]))]
@@ -188,19 +188,16 @@ def _drain(
             if through:
                 break  # ask again: there may be new runs that come first
         if specs and not moved:
-            if stop.signum:
-                raise Interrupted("stopped between two runs", stop.signum)
             time.sleep(0.2)
     return everything
 
 
 @contextmanager
-def _deadline(stop: Stop, seconds: float) -> Iterator[threading.Event]:
-    """Ask the runs to stop when the time is up, as a signal does; the event tells the two apart."""
-    over = threading.Event()
+def _deadline(stop: Stop, seconds: float) -> Iterator[None]:
+    """Ask the runs to stop when the time is up, as a signal does; `stop.over` tells the two apart."""
 
     def ring() -> None:
-        over.set()
+        stop.over = True
         stop.signum = signal.SIGTERM
 
     clock = threading.Timer(seconds, ring) if seconds else None
@@ -208,7 +205,7 @@ def _deadline(stop: Stop, seconds: float) -> Iterator[threading.Event]:
         clock.daemon = True
         clock.start()
     try:
-        yield over
+        yield
     finally:
         if clock:
             clock.cancel()

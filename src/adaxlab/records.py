@@ -1,6 +1,6 @@
 """The committed records of a study as run records: what the judge reads.
 
-records/FAMILY/STUDY.jsonl is a file of `store.export`, or (CIFAR-10, ImageNet) has a line of its own kind for each run;
+records/FAMILY/STUDY.jsonl is a file of `store.export`, or (CIFAR-10) has a line of its own kind for each run;
 records/FAMILY/speed.json has milliseconds of a step, a round for each method
 in turn, and gives a record for each round, whose number is its seed.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from adaxlab import store
 from adaxlab.store import RunRecord
 
-FLOORS = {"cifar10": 15.0, "imagenet": 2.0}
+FLOORS = {"cifar10": 15.0}
 """A final accuracy in percent that is no more than this is a run that failed: little more than chance."""
 FOLDER = Path("records")
 Line = Mapping[str, Any]

@@ -67,13 +67,15 @@ def _neighbour(scores: Mapping[float, Score], best: float, side: int) -> Score:
 
 
 def score(done: Iterable[Mapping[str, Any]]) -> Score:
-    """How good a trial was: the mean validation metric, then (for ties) the validation loss; diverged is worst."""
+    """How good a trial was: the mean validation metric, then (for ties) the validation loss, where it was measured;
+    diverged is worst."""
     ends = list(done)
     if any(end["status"] != "finished" for end in ends):
         return WORST
     sign = 1 if ends[0]["higher_is_better"] else -1
     n = len(ends)
-    return sign * math.fsum(e["metric"] for e in ends) / n, -math.fsum(e["valid_loss"] for e in ends) / n
+    losses = [e.get("valid_loss", 0.0) for e in ends]
+    return sign * math.fsum(e["metric"] for e in ends) / n, -math.fsum(losses) / n
 
 
 def best(rates: Iterable[float], scores: Iterable[Score]) -> float:

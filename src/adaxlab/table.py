@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from adaxlab import markdown
 from adaxlab.stats import Estimate
 from adaxlab.store import RunRecord
 from adaxlab.study import TUNE_SEED
@@ -74,6 +75,19 @@ def comparison(result: Comparison) -> Any:
             style="green" if leads else None,
         )
     return table
+
+
+def plain(result: Comparison) -> str:
+    """The table of a study in plain text: final runs, or what each learning rate came to."""
+    study, rows = result.study, list[tuple[str, ...]]()
+    what = f"{result.metric_name} ({'higher' if result.higher_is_better else 'lower'} is better)"
+    for r in result.rows:
+        lost = f" ({r.diverged} diverged)" if r.diverged else ""
+        trials = ", ".join(f"{lr:g}: {number(value)}" for lr, value in r.trials.items())
+        final = (f"{r.lr:g}", f"{r.n}{lost}", spread(r.estimate), number(r.train_loss))
+        rows.append((r.name, *final) if study.seeds else (r.name, trials))
+    heads = ("", "lr", "n", what, "training loss") if study.seeds else ("", f"lr: {what}")
+    return f"{study.name}\n{markdown.table(heads, rows)}"
 
 
 def _header(baseline: str, width: int = 16) -> str:

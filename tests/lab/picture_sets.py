@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
 
-from adaxlab.imagenet import cache, drive
-from adaxlab.imagenet.feed import Feed, Resident
+from adaxlab.imagenet import cache
+from adaxlab.imagenet.loader import Loader, Resident
 from adaxlab.imagenet.recipe import Recipe
 
 CLASSES = ("n01443537", "n01629819", "n02002724")
@@ -72,11 +73,19 @@ def image_folder(folder, data):
 LAYOUTS = {"tiny": tiny, "image_folder": image_folder}
 
 
-SMALL = Recipe(epochs=2, batch=7, size=16, stored=16, width=4)
+SMALL = Recipe(size=16, stored=16, width=4, precision="fp32")
+OPTIONS = {"size": 16, "stored": 16, "width": 4, "precision": "fp32"}
+"""The options of the task that SMALL is made of."""
+
+
+class Data(NamedTuple):
+    train: Loader
+    test: Loader
+    classes: int
 
 
 def small(place):
-    """18 training and 12 validation pictures of 16x16 in Tiny-ImageNet's layout, with their cache beside them."""
+    """18 training and 12 validation images of 16x16 in Tiny-ImageNet's layout, with their cache beside them."""
     tiny(place, make())
     cache.obtain(place, 16, workers=1)
     return place
@@ -85,5 +94,6 @@ def small(place):
 def resident(place):
     """The cache of `small`, on the CPU."""
     found, cpu = cache.load(f"{place}-16px"), torch.device("cpu")
-    feeds = [Feed(Resident.of(found.parts[split], cpu)) for split in ("train", "val")]
-    return drive.Data(*feeds, len(found.classes), found.digest)
+    return Data(
+        *(Loader(Resident.of(found.parts[split], cpu)) for split in ("train", "val")), len(found.classes)
+    )

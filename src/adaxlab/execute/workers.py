@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -16,15 +16,21 @@ from adaxlab.study import Study
 
 
 @contextmanager
-def helpers(study: Study, root: Path | str, settings: Settings, jobs: int) -> Iterator[None]:
+def helpers(
+    study: Study, root: Path | str, settings: Settings, jobs: int, rates: Mapping[str, float] | None = None
+) -> Iterator[None]:
     """Start `jobs` - 1 more processes on the study; when the block ends, ask those still at work to stop.
+
+    `rates` are the learning rates that the study takes from another one.
 
     They stop as on SIGTERM: their runs are on disk and can be resumed. What they cannot do the caller does, so
     their failures are not looked at.
     """
     if jobs < 1:
         raise LabError(f"jobs={jobs!r}: must be >= 1")
-    work = json.dumps({"study": study.data(), "root": str(root), "settings": asdict(settings)})
+    work = json.dumps(
+        {"study": study.data(), "root": str(root), "settings": asdict(settings), "rates": rates}
+    )
     started = []
     try:
         for number in range(1, jobs):
@@ -54,12 +60,13 @@ def helpers(study: Study, root: Path | str, settings: Settings, jobs: int) -> It
 
 def main() -> int:
     """A worker: the work comes as JSON on standard input."""
-    from adaxlab.compare import compare
+    from adaxlab.driver import carry_out
 
     work = json.load(sys.stdin)
+    study = Study.from_data(work["study"]).complete()
     try:
-        compare(
-            Study.from_data(work["study"]), work["root"], Settings(**work["settings"]), first=int(sys.argv[1])
+        carry_out(
+            study, work["root"], Settings(**work["settings"]), rates=work["rates"], first=int(sys.argv[1])
         )
     except LabError as error:
         return error.exit_code
