@@ -78,7 +78,7 @@ def carry_out(
 def finish(result: Comparison, out: str, report: str = "") -> None:
     """The table, where the runs are, and the report."""
     study = result.study
-    show(table.comparison(result))
+    show(table.comparison(result) if study.seeds else table.plain(result))
     show(f"runs: {Path(out) / spec.folder(study.name)}")
     if report:
         title = f"{study.task}: {', '.join(row.name for row in study.rows)}"

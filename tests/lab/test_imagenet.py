@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from picture_sets import OPTIONS, SMALL, resident, small
+from image_sets import OPTIONS, SMALL, resident, small
 from PIL import Image
 
 from adaxlab import spec, task
@@ -35,7 +35,7 @@ ALONE = Ranks(CPU)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return small(tmp_path_factory.mktemp("pictures") / "set")
+    return small(tmp_path_factory.mktemp("images") / "set")
 
 
 @pytest.fixture
@@ -140,7 +140,6 @@ def test_a_grouped_norm_has_the_statistics_of_each_part():
         "settings",
         "markdown",
         "models.imagenet",
-        "claims",
     ],
 )
 def test_examples_in_docstrings_run(name):

@@ -11,7 +11,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from picture_sets import CLASSES, LAYOUTS, encoded, image_folder, make, put, tiny
+from image_sets import CLASSES, LAYOUTS, encoded, image_folder, make, put, tiny
 from PIL import Image
 
 from adaxlab import data as data_sets
@@ -77,8 +77,8 @@ def _missing_class(place):
 DAMAGE = {
     "an empty class folder": (
         lambda p: shutil.rmtree(p / "train" / CLASSES[1] / "images"),
-        f"train/{CLASSES[1]}: class folder without a picture",
-        1 + 4,  # the class, and its validation pictures
+        f"train/{CLASSES[1]}: class folder without an image",
+        1 + 4,  # the class, and its validation images
     ),
     "a class without a folder": (
         _missing_class,
@@ -140,7 +140,7 @@ def test_a_missing_split_is_an_error_whatever_is_chosen(part, folder):
 def test_a_class_of_val_that_train_has_not(tmp_path):
     image_folder(tmp_path, SET)
     put(tmp_path / "val" / "n99" / "a.png", encoded(Image.new("RGB", (4, 4)), "PNG"))
-    with pytest.raises(LabError, match=r"val/n99: no such class in train/ \(1 pictures\)"):
+    with pytest.raises(LabError, match=r"val/n99: no such class in train/ \(1 images\)"):
         imagefolder.read(tmp_path)
     assert [p.path for p in imagefolder.read(tmp_path, on_error="skip").skipped] == ["val/n99"]
 
@@ -178,21 +178,21 @@ def test_every_kind_of_image_becomes_rgb(mode, kind):
 
 
 def test_the_shorter_side_is_resized_and_the_middle_kept():
-    """As torchvision's Resize and CenterCrop: the whole picture is resized, then cut."""
+    """As torchvision's Resize and CenterCrop: the whole image is resized, then cut."""
     rng = np.random.default_rng(0)
     for height, width, side in ((40, 100, 20), (100, 60, 30), (10, 20, 20), (64, 64, 32)):
-        picture = Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
+        image = Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
         scale = side / min(height, width)
-        whole = picture.resize((round(width * scale), round(height * scale)), Image.Resampling.BILINEAR)
+        whole = image.resize((round(width * scale), round(height * scale)), Image.Resampling.BILINEAR)
         top, left = ((n - side) // 2 for n in (whole.height, whole.width))
         expected = np.asarray(whole)[top : top + side, left : left + side].astype(int)
-        assert np.abs(decode.pixels(encoded(picture, "PNG"), side) - expected).max() <= 1
+        assert np.abs(decode.pixels(encoded(image, "PNG"), side) - expected).max() <= 1
 
 
 BAD = {
     "cut": (lambda data: data[: len(data) // 2], "cannot be decoded"),
     "empty": (lambda data: b"", "the file is empty"),
-    "text": (lambda data: b"<html>no picture</html>", "is no image of a known kind"),
+    "text": (lambda data: b"<html>no image</html>", "is no image of a known kind"),
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from picture_sets import make, tiny
+from image_sets import make, tiny
 
 from adaxlab import driver, spec
 from adaxlab.cifar import order

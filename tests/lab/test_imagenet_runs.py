@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from picture_sets import OPTIONS, make, small, tiny
+from image_sets import OPTIONS, make, small, tiny
 
 from adaxlab import driver, records, reproduce, search, signals, spec, store, study
 from adaxlab.errors import Interrupted, LabError, StoreError

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from image_sets import OPTIONS, small
 from made_records import KNOWN, put_speed, speed_record
-from picture_sets import OPTIONS, small
 
 from adaxlab import records
 from adaxlab.distributed import Ranks

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 import torchrun_worker
-from picture_sets import make, small, tiny
+from image_sets import make, small, tiny
 
 from adaxlab import distributed, driver, store
 from adaxlab.errors import LabError

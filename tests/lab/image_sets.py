@@ -1,4 +1,4 @@
-"""Small sets of pictures in the layouts of Tiny-ImageNet and of an ImageFolder."""
+"""Small sets of images in the layouts of Tiny-ImageNet and of an ImageFolder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLASSES = ("n01443537", "n01629819", "n02002724")
 
 
 def make(train=6, val=4, size=16, seed=0, classes=CLASSES):
-    """{split: [(class, file name, bytes)]}: a class shows in its colour under noise; the first picture is grey."""
+    """{split: [(class, file name, bytes)]}: a class shows in its colour under noise; the first image is grey."""
     rng = np.random.default_rng(seed)
     colours = rng.integers(30, 226, (len(classes), 1, 1, 3))
     out = {}
@@ -27,19 +27,19 @@ def make(train=6, val=4, size=16, seed=0, classes=CLASSES):
         for i, name in enumerate(classes):
             for k in range(count):
                 pixels = np.clip(colours[i] + rng.normal(0, 20, (size, size, 3)), 0, 255).astype(np.uint8)
-                picture = Image.fromarray(pixels)
+                image = Image.fromarray(pixels)
                 if (i, k) == (0, 0):
-                    picture = picture.convert("L")
+                    image = image.convert("L")
                 number = i * count + k
                 file = f"{name}_{k}.JPEG" if split == "train" else f"val_{number}.JPEG"
-                rows.append((name, file, encoded(picture)))
+                rows.append((name, file, encoded(image)))
         out[split] = rows
     return out
 
 
-def encoded(picture, kind="JPEG"):
+def encoded(image, kind="JPEG"):
     data = io.BytesIO()
-    picture.save(data, kind, **({"quality": 95} if kind == "JPEG" else {}))
+    image.save(data, kind, **({"quality": 95} if kind == "JPEG" else {}))
     return data.getvalue()
 
 
