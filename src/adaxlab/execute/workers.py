@@ -63,11 +63,10 @@ def main() -> int:
     from adaxlab.driver import carry_out
 
     work = json.load(sys.stdin)
-    study = Study.from_data(work["study"]).complete()
+    first = int(sys.argv[1])
     try:
-        carry_out(
-            study, work["root"], Settings(**work["settings"]), rates=work["rates"], first=int(sys.argv[1])
-        )
+        study = Study.from_data(work["study"]).complete()
+        carry_out(study, work["root"], Settings(**work["settings"]), rates=work["rates"], first=first)
     except LabError as error:
         return error.exit_code
     return 0
