@@ -7,20 +7,16 @@ have gone on.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from adaxlab import markdown
-from adaxlab.imagenet.book import scores
-from adaxlab.imagenet.lines import records
 from adaxlab.judge import runs_of
 from adaxlab.measures import MEASURES
 from adaxlab.paper import catalogue
 from adaxlab.paper.voc import ADAMW, ADAXW
-from adaxlab.records import failed, load
+from adaxlab.records import load
 from adaxlab.summary import summarise
 
 Scores = Mapping[float, float | None]
@@ -75,15 +71,10 @@ def _all(root: Path) -> Iterator[Line]:
     yield from _grid(
         root, "cifar10/tuning", "[CIFAR-10](cifar10.md#tuning), ResNet-20, b2 = 1e-4", "adamw", "adaxw"
     )
-    yield from _pictures(
-        root / "imagenet" / "tuning.jsonl",
-        "[Tiny-ImageNet](imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike), ResNet-18, b2·T = 0.78",
-    )
-    yield from _pictures(
-        root / "imagenet" / "tuning.jsonl",
-        "[Tiny-ImageNet](imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike), ResNet-18, b2·T = 50",
-        "adaxw-b2T50",
-    )
+    for product, row in {"0.78": "adaxw", "50": "adaxw-b2T50"}.items():
+        place = "imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike"
+        task = f"[Tiny-ImageNet]({place}), ResNet-18, b2·T = {product}"
+        yield from _grid(root, "imagenet/tuning", task, "adamw", row)
     yield _segmentation(root)
     for text, of in {"ptb": "Penn Treebank", "enwik8": "words of enwik8"}.items():
         for b, row in {3: "adax@b2T=3", 35: "adax"}.items():
@@ -105,15 +96,6 @@ def _small(path: Path) -> Iterator[Line]:
         yield Line(
             f"[`{task}`](migrating.md#which-lr-to-start-from), b2·T = 2", mine[0]["higher_is_better"], *means
         )
-
-
-def _pictures(path: Path, task: str, ours: str = "adaxw") -> Iterator[Line]:
-    lines, lost = records(path), partial(failed, family=path.parent.name)
-    adam, adax = (
-        {lr: None if score == -math.inf else score for lr, score in scores(lines, method, lost).items()}
-        for method in ("adamw", ours)
-    )
-    yield Line(task, True, adam, adax)
 
 
 def _segmentation(root: Path) -> Line:

@@ -78,7 +78,7 @@ def carry_out(
 def finish(result: Comparison, out: str, report: str = "") -> None:
     """The table, where the runs are, and the report."""
     study = result.study
-    show(table.comparison(result))
+    show(table.comparison(result) if study.seeds else table.plain(result))
     show(f"runs: {Path(out) / spec.folder(study.name)}")
     if report:
         title = f"{study.task}: {', '.join(row.name for row in study.rows)}"
@@ -275,13 +275,13 @@ class Report:
     """Write one self-contained HTML page from runs or exported records."""
 
     path: Positional[str] = "runs"
-    """a store, a study, exported records, records/cifar10 or records/imagenet"""
+    """a store, a study, exported records (a file, or a folder such as records/imagenet), or records/cifar10"""
     out: str = "report.html"
     """the page to write"""
 
     def run(self) -> None:
         path = Path(self.path)
-        own = {"cifar10": "adaxlab.cifar.page", "imagenet": "adaxlab.imagenet.page"}
+        own = {"cifar10": "adaxlab.cifar.page"}
         if path.name in own and not (path / "study.json").exists() and any(path.glob("*.jsonl")):
             page = importlib.import_module(own[path.name])
             show(f"report: {page.write(path.parent, Path(self.out))}")

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from adaxlab import search
 from adaxlab.errors import Interrupted, LabError, unknown
-from adaxlab.execute import process, stack
+from adaxlab.execute import process, stack, torchrun
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop, listening
 from adaxlab.store import RunRecord
@@ -52,7 +52,8 @@ class Silent:
 
 
 Executor = Callable[[Sequence[Spec], Path, Settings, Watcher, Stop], Iterator[RunRecord]]
-"""Yields the records of the runs as they end; runs that another process holds are left out."""
+"""Yields the records of the runs as they end; runs that another process holds are left out. Raises Interrupted before
+a run, or at its next step, once `stop` asks for it."""
 
 
 def plan(study: Study, row: Row, chosen: float | None = None) -> Plan:
@@ -98,7 +99,8 @@ def rates_of(study: Study, records: Sequence[RunRecord]) -> dict[str, float]:
             raise LabError(
                 f"study {study.name}: {row.name} was not tuned{at}; run `adax reproduce {study.name}` first"
             )
-        found[row.name] = search.best(trials, map(_score, trials.values()))
+        rates = row.rates or tuple(trials)
+        found[row.name] = search.best(rates, [_score(trials[lr]) for lr in rates])
     return found
 
 
@@ -119,13 +121,13 @@ def carry_out(
     `rates` are the learning rates that the study takes from another one; `first` is the row to begin with.
     """
     if stop is None:
-        with listening() as stop, _deadline(stop, seconds) as over:
+        with listening() as stop, _deadline(stop, seconds):
             try:
                 return carry_out(
                     study, root, settings, watcher, stop, execute=execute, rates=rates, first=first
                 )
             except Interrupted:
-                if over.is_set():
+                if stop.over:
                     return None
                 raise
     watcher = watcher or Silent()
@@ -146,7 +148,11 @@ def carry_out(
 
 def executor(name: str) -> Executor:
     """The executor of that name."""
-    known: dict[str, Executor] = {"process": process.execute, "stack": stack.execute}
+    known: dict[str, Executor] = {
+        "process": process.execute,
+        "stack": stack.execute,
+        "torchrun": torchrun.execute,
+    }
     if name not in known:
         raise unknown("executor", name, known)
     return known[name]
@@ -176,8 +182,6 @@ def _drain(
                 if j not in got[i] and specs[i][j] == record.spec:
                     got[i][j] = record
                     watcher.finished(record)
-            if stop.signum:
-                raise Interrupted("stopped between two runs", stop.signum)
             through = [i for i in specs if len(got[i]) == len(specs[i])]
             for i in through:
                 records = [got[i][j] for j in range(len(specs[i]))]
@@ -189,19 +193,16 @@ def _drain(
             if through:
                 break  # ask again: there may be new runs that come first
         if specs and not moved:
-            if stop.signum:
-                raise Interrupted("stopped between two runs", stop.signum)
             time.sleep(0.2)
     return everything
 
 
 @contextmanager
-def _deadline(stop: Stop, seconds: float) -> Iterator[threading.Event]:
-    """Ask the runs to stop when the time is up, as a signal does; the event tells the two apart."""
-    over = threading.Event()
+def _deadline(stop: Stop, seconds: float) -> Iterator[None]:
+    """Ask the runs to stop when the time is up, as a signal does; `stop.over` tells the two apart."""
 
     def ring() -> None:
-        over.set()
+        stop.over = True
         stop.signum = signal.SIGTERM
 
     clock = threading.Timer(seconds, ring) if seconds else None
@@ -209,7 +210,7 @@ def _deadline(stop: Stop, seconds: float) -> Iterator[threading.Event]:
         clock.daemon = True
         clock.start()
     try:
-        yield over
+        yield
     finally:
         if clock:
             clock.cancel()

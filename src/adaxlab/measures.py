@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from adaxlab import stats
-from adaxlab.records import FLOORS
 from adaxlab.store import RunRecord
+
+FLOORS = {"cifar10": 15.0, "imagenet": 2.0}
+"""A final accuracy in percent that is no more than this is a run that failed: little more than chance."""
 
 Of = Callable[[RunRecord], float | None]
 Shared = Callable[[RunRecord], Hashable | None]

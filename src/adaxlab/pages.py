@@ -18,9 +18,9 @@ from typing import Any
 from adaxlab import memories, stats
 from adaxlab.claim import OURS, anchor, not_run
 from adaxlab.drawn import picture
-from adaxlab.imagenet import tables as picture_tables
 from adaxlab.markdown import read, table
 from adaxlab.paper.tables import gpu_step, sparse_step
+from adaxlab.paper.tables import imagenet as image_tables
 from adaxlab.paper.tables import language as text_tables
 from adaxlab.paper.tables import voc as voc_tables
 from adaxopt.zoo import METHODS, Method
@@ -308,7 +308,7 @@ SECTIONS: dict[str, Section] = {
     "best-lr": best_lr,
     "memories": memories.table,
     **text_tables.SECTIONS,
-    **picture_tables.SECTIONS,
+    **image_tables.SECTIONS,
     **voc_tables.SECTIONS,
 }
 

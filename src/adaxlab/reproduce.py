@@ -1,6 +1,7 @@
 """`adax reproduce NAME`: a study of the paper (or of ours), from its data to the verdicts of its claims.
 
-python -m adaxlab.reproduce NAME --data FOLDER --out FOLDER     the same on a machine with torch and numpy only
+python -m adaxlab.reproduce NAME ... --data FOLDER --out FOLDER     the same on a machine with torch and numpy only
+torchrun --nproc_per_node 8 -m adaxlab.reproduce NAME ...           each run in 8 processes (imagenet/...)
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ import argparse
 import inspect
 import json
 import sys
+import warnings
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab import driver, kinds, options, progress, records, spec, store, table
-from adaxlab.errors import LabError, unknown
+from adaxlab import distributed, driver, kinds, options, progress, records, spec, store, table
+from adaxlab.errors import LabError, RunError, StoreError, unknown
 from adaxlab.execute import workers
 from adaxlab.paper import catalogue, claims
 from adaxlab.paper.computation import Computation
-from adaxlab.settings import Settings, choose_device
+from adaxlab.settings import ExecutionConfig, Settings, choose_device
 from adaxlab.study import Study, changed
 from adaxlab.summary import Comparison, summarise
 from adaxopt.extras import LAB
@@ -41,6 +44,8 @@ class Request:
     """final runs of each row, in the place of the study's own number"""
     epochs: int = 0
     """length of the runs, in the place of the study's own"""
+    batch_size: int = 0
+    """examples of a step, in the place of the study's own number"""
     tune: int = 0
     """learning rates that each row may try, in the place of the study's own number"""
     device: str = "auto"
@@ -55,6 +60,8 @@ class Request:
     """between two checkpoints of a run"""
     per_stack: int = 25
     """networks that train together at most, where a study trains several at once"""
+    execution: str = ""
+    """of imagenet/...: compiled=true, graph=false, channels_last=false, resident=false, with commas between"""
     quiet: bool = False
     """no progress"""
 
@@ -71,20 +78,28 @@ def run(name: str, request: Request, more: Mapping[str, Any]) -> Comparison | Pa
 
 
 def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Comparison | bool:
+    sizes = {key: getattr(request, key) for key in ("seeds", "epochs", "batch_size", "tune")}
     places = {key: value for key in ("data", "weights") if (value := getattr(request, key))}
-    study = changed(found, seeds=request.seeds, epochs=request.epochs, tune=request.tune, **places, **more)
-    study = study.complete()
-    device = str(choose_device(request.device))
-    settings = Settings(device, request.threads, request.checkpoint_seconds, request.per_stack)
-    rates = followed(study, Path(request.out)) if study.follows else None
-    with (
-        workers.helpers(study, request.out, settings, request.jobs, rates),
-        progress.watcher(request.quiet) as watcher,
-    ):
+    given = {**sizes, **places, **more}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="betas")  # b2*T was chosen: a short run has a large b2
+        study = changed(found, **given).complete()
+    settings = Settings(
+        str(choose_device(request.device)),
+        request.threads,
+        request.checkpoint_seconds,
+        request.per_stack,
+        execution=_execution(study, request),
+    )
+    rates = followed(study, Path(request.out), given) if study.follows else None
+    with ExitStack() as open_:
+        first = open_.enter_context(distributed.joined(request.device)).first
+        open_.enter_context(workers.helpers(study, request.out, settings, request.jobs, rates))
+        watcher = open_.enter_context(progress.watcher(request.quiet or not first))
         made = driver.carry_out(study, request.out, settings, watcher, rates=rates, seconds=request.seconds)
     if made is None:
         return False
-    if request.records:
+    if request.records and first:
         if study.name != found.name:
             raise LabError(
                 f"{study.name} is not the study as planned; records are written for {found.name} alone"
@@ -93,12 +108,29 @@ def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Compa
     return summarise(study, made)
 
 
-def followed(study: Study, out: Path) -> dict[str, float]:
-    """The learning rates that the study takes from the one it follows: its runs in `out`, else the committed ones."""
+def _execution(study: Study, request: Request) -> ExecutionConfig:
+    """The options of the executor, where the study's has some."""
+    together = study.executor == "torchrun"
+    if request.execution and not together:
+        raise LabError(
+            f"study {study.name}: execution={request.execution}: is for studies such as imagenet/tiny"
+        )
+    if distributed.world_size() > 1 and (not together or request.jobs > 1):
+        raise LabError(
+            f"study {study.name}: torchrun is for studies such as imagenet/tiny, and with --jobs 1"
+        )
+    return ExecutionConfig.parse(options.pairs(request.execution.split(",") if request.execution else ()))
+
+
+def followed(study: Study, out: Path, given: Mapping[str, Any] | None = None) -> dict[str, float]:
+    """The learning rates that the study takes from the one it follows: its runs in `out` (first those of the study
+    changed as this one is, by what was `given`), else the committed ones."""
     before = catalogue.study(study.follows)
-    folder = out / spec.folder(before.name)
-    made = store.load_runs(folder) if folder.is_dir() else records.load(records.FOLDER, before.name)
-    return driver.rates_of(before, made)
+    for each in (changed(before, **(given or {})), before):
+        folder = out / spec.folder(each.name)
+        if folder.is_dir():
+            return driver.rates_of(each, store.load_runs(folder))
+    return driver.rates_of(before, records.load(records.FOLDER, before.name))
 
 
 def verdicts(name: str, result: Comparison | Path, out: Path) -> str:
@@ -152,18 +184,27 @@ def main(arguments: list[str] | None = None, show: Callable[[str], None] = print
     given = vars(parser.parse_args(arguments))
     names, more = given.pop("studies"), options.pairs(given.pop("set"))
     clock = progress.Countdown(given.pop("seconds"))
+    first = distributed.is_first()
     try:
-        for name in names:
-            made = False if clock.over() else run(name, Request(**given, seconds=clock.left()), more)
-            if isinstance(made, bool):
-                print(f"time is up before {name} is complete; the same command resumes", file=sys.stderr)
-                return 3
-            shown = table.plain(made) if isinstance(made, Comparison) else f"{name}: complete"
-            show(f"{shown}\n\n{verdicts(name, made, Path(given['out']))}".rstrip())
+        with distributed.joined(given["device"]):
+            for name in names:
+                made = False if clock.over() else run(name, Request(**given, seconds=clock.left()), more)
+                if isinstance(made, bool):
+                    raise TimeUp(f"time is up before {name} is complete; the same command resumes")
+                if first:
+                    shown = table.plain(made) if isinstance(made, Comparison) else f"{name}: complete"
+                    show(f"{shown}\n\n{verdicts(name, made, Path(given['out']))}".rstrip())
     except LabError as error:
-        print(f"adax reproduce: {error}", file=sys.stderr)
+        if first or isinstance(error, RunError | StoreError):
+            print(f"adax reproduce: {error}", file=sys.stderr)
         return error.exit_code
     return 0
+
+
+class TimeUp(LabError):
+    """The time was over before the studies were complete."""
+
+    exit_code = 3
 
 
 if __name__ == "__main__":

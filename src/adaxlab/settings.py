@@ -2,11 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import torch
 
-from adaxlab.errors import LabError
+from adaxlab import kinds
+from adaxlab.errors import LabError, unknown
+
+
+@dataclass(frozen=True)
+class ExecutionConfig:
+    """How the executor `torchrun` uses a machine; None leaves the choice to it."""
+
+    channels_last: bool | None = None
+    """Memory layout of the network (None: on a GPU)."""
+    graph: bool | None = None
+    """The step as a CUDA graph (None: on one GPU)."""
+    compiled: bool = False
+    """The network by torch.compile: a minute at the start, then fewer passes over memory."""
+    resident: bool | None = None
+    """All images on the device (None: up to 8 GB)."""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> ExecutionConfig:
+        """From words of the command line, checked.
+
+        >>> ExecutionConfig.parse({"compiled": True}).compiled
+        True
+        """
+        known = [f.name for f in fields(cls)]
+        for key in given:
+            if key not in known:
+                raise unknown("execution option", key, known)
+        kinds.check(cls.__init__, given, "--execution")
+        return cls(**given)
 
 
 @dataclass(frozen=True)
@@ -25,8 +56,11 @@ class Settings:
     checkpoint_seconds: float = 30.0
     per_stack: int = 25
     alone: bool = False
+    execution: ExecutionConfig = field(default_factory=ExecutionConfig)
 
     def __post_init__(self) -> None:
+        if isinstance(self.execution, Mapping):  # from JSON
+            object.__setattr__(self, "execution", ExecutionConfig(**self.execution))
         if self.threads < 1:
             raise LabError(f"threads={self.threads}: must be >= 1")
         if self.per_stack < 1:

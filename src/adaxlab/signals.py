@@ -10,9 +10,10 @@ from types import FrameType
 
 
 class Stop:
-    """`signum` is 0 until a signal came."""
+    """`signum` is 0 until a signal came; `over` says that it was the end of the time."""
 
     signum = 0
+    over = False
 
 
 @contextmanager

@@ -19,7 +19,7 @@ SCHEMA = 2
 PURPOSES = ("tune", "final")
 LABELS = ("study", "row", "trial")
 """What a run is called by a study; the hash leaves it out."""
-PLACES = ("data", "weights")
+PLACES = ("data", "weights", "cache")
 """Options of a task that say where things lie on a machine."""
 
 

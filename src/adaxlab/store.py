@@ -110,6 +110,11 @@ class RunFolder:
         """The metrics file, cut back to the first `keep` bytes."""
         return files.Appender(self.path / "metrics.jsonl", keep)
 
+    def write_metrics(self, lines: Iterable[dict[str, Any]]) -> None:
+        """All lines of the metrics file at once."""
+        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
+        files.write(self.path / "metrics.jsonl", text.encode())
+
     def finish(self, done: dict[str, Any]) -> None:
         """The last write: from here on the run is finished and its checkpoint of no use."""
         files.write_json(self.path / "done.json", done)
@@ -127,8 +132,7 @@ class RunFolder:
         """Write the whole of a run that ended (inside `with folder.lock()`)."""
         self.checkpoint.unlink(missing_ok=True)
         files.write_json(self.path / "env.json", env)
-        lines = "".join(json.dumps(line, allow_nan=False) + "\n" for line in metrics)
-        files.write(self.path / "metrics.jsonl", lines.encode())
+        self.write_metrics(metrics)
         self.finish(done)
 
     def borrow(self) -> bool:

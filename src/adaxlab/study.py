@@ -278,12 +278,16 @@ class Study:
 
 
 def changed(study: Study, **given: Any) -> Study:
-    """The study with other seeds, epochs, trials or options of its task, under a name that says so.
+    """The study with other seeds, epochs, batch size, trials or options of its task, under a name that says so.
 
-    Runs of a changed study are never taken for the study's own. A value of 0 or None changes nothing.
+    Runs of a changed study are never taken for the study's own. A value of 0 or None changes nothing; a study that
+    has no final runs gets none.
     """
-    options = {k: v for k, v in given.items() if k not in ("seeds", "epochs", "tune") and v is not None}
-    asked = {k: given[k] for k in ("seeds", "epochs") if given.get(k) and given[k] != getattr(study, k)}
+    fields = ("seeds", "epochs", "batch_size")
+    options = {k: v for k, v in given.items() if k not in (*fields, "tune") and v is not None}
+    asked = {k: given[k] for k in fields if given.get(k) and given[k] != getattr(study, k)}
+    if not study.seeds:
+        asked.pop("seeds", None)
     new: dict[str, Any] = dict(asked)
     if options:
         new["task_options"] = {**study.task_options, **options}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import made_records
 import pytest
 from test_memories import run
 
@@ -27,23 +28,16 @@ def test_the_best_and_whether_it_is_enclosed(scores, higher, expected):
 
 
 def test_one_row_a_task(tmp_path):
-    (tmp_path / "imagenet").mkdir()
-    (tmp_path / "language").mkdir()
-    lines = [
-        {
-            "row": f"{name} lr {lr:g}",
-            "options": {"lr": lr},
-            "test_accuracy": score,
-            "curve": {"train_loss": [1.0]},
-        }
+    images = [
+        made_records.run("imagenet/tuning", name, score, lr=lr, purpose="tune")
         for name, scores in {
-            "adamw": {1e-3: 30.0, 1e-2: 31.0},
-            "adaxw": {5e-3: 30.0, 1.5e-2: 32.0, 5e-2: 0.5},
-            "adaxw-b2T50": {1e-4: 99.0},
+            "adamw": {1e-3: 0.30, 1e-2: 0.31},
+            "adaxw": {5e-3: 0.30, 1.5e-2: 0.32, 5e-2: None},
+            "adaxw-b2T50": {1e-4: 0.99},
         }.items()
         for lr, score in scores.items()
     ]
-    (tmp_path / "imagenet" / "tuning.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    export(images, tmp_path / "imagenet" / "tuning.jsonl")
     trials = {"adam": {1e-3: 5.0, 1e-2: 4.0, 1e-1: 6.0}, "adax": {1e-3: 4.5, 5e-3: 4.0, 1e-1: None}}
     trials["adax@b2T=3"] = {1e-3: 4.5, 5e-3: 4.0}
     tuned = [

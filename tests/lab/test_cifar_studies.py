@@ -93,7 +93,9 @@ def test_tuned_rates_are_the_best_of_the_record():
 
 
 def test_fresh_seeds_are_fresh(real):
-    used = {r.spec["seed"] for given in STUDIES for r in records.load(RECORDS, given.name)}
+    used = {
+        r.spec["seed"] for given in STUDIES if given is not FRESH for r in records.load(RECORDS, given.name)
+    }
     assert not used & {s["seed"] for s in asked(FRESH)}
     assert (FRESH.rows, FRESH.follows, len(asked(FRESH))) == (TUNED.rows, "cifar10/tuning", 40)
 

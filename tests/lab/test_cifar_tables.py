@@ -101,7 +101,7 @@ def test_the_table_at_the_papers_rates_says_what_tuned_ones_give(tmp_path):
 
 def test_the_lead_at_tuned_rates_is_told_once_every_row_is_there(tmp_path):
     (tmp_path / "cifar10").mkdir()
-    for name in ("tuning", "tuned", "table2"):
+    for name in ("tuning", "fresh", "table2"):
         text = (RECORDS / "cifar10" / f"{name}.jsonl").read_text()
         (tmp_path / "cifar10" / f"{name}.jsonl").write_text(text)
     assert tables.at_best(tmp_path) == tables.at_best(RECORDS)
@@ -111,10 +111,10 @@ def test_the_lead_at_tuned_rates_is_told_once_every_row_is_there(tmp_path):
         return np.mean([accuracy(r) for r in found if r.row == row])
 
     for row, name in (("adamw", "AdamW"), ("amsgradw", "AMSGrad(W)")):
-        before, after = (mean(study, "adaxw") - mean(study, row) for study in ("table2", "tuned"))
+        before, after = (mean(study, "adaxw") - mean(study, row) for study in ("table2", "fresh"))
         assert f"from {before:+.2f} to {after:+.2f} points over {name}" in tables.at_best(RECORDS)
-    part = [r for r in load("tuned", tmp_path) if r.row != "amsgradw"]
-    store.export(part, tmp_path / "cifar10" / "tuned.jsonl")
+    part = [r for r in load("fresh", tmp_path) if r.row != "amsgradw"]
+    store.export(part, tmp_path / "cifar10" / "fresh.jsonl")
     assert tables.at_best(tmp_path).endswith("asks whether the order stays.")
 
 

@@ -76,8 +76,14 @@ BAD = [
     ),
     (["compare", "digits", "--set", "adamw.lr=1", "adamw.lr=2"], "lr was given before, as 1; give it once"),
     (["reproduce", "gpt", "--set", "layers=two"], "--task-option layers=two: must be a whole number"),
-    (["reproduce", "imagenet/tiny", "--set", "seconds=soon"], "--set seconds=soon: must be a number"),
-    (["reproduce", "imagenet/tiny", "--set", "graph=1"], "--set graph=1: must be true or false or none"),
+    (
+        ["reproduce", "imagenet/tiny", "--set", "width=soon"],
+        "--task-option width=soon: must be a whole number",
+    ),
+    (
+        ["reproduce", "imagenet/tiny", "--execution", "graph=1"],
+        "--execution graph=1: must be true or false or none",
+    ),
     (["reproduce", "voc/camvid", "--set", "steps=1.5"], "--task-option steps=1.5: must be a whole number"),
     (["reproduce", "cifar10/table2", "--set", "data=2012"], "data=2012: must be a text"),
     (["reproduce", "language/late-wakers", "--set", "steps=35"], "steps=35: must be > 35, because b2*T = 35"),

@@ -1,26 +1,23 @@
-"""Pictures from folders to a cache: every layout, every kind of damage, and what a second call does."""
+"""Images from folders to a cache: every layout, every kind of damage, and what a second call does."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 import shutil
 import subprocess
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
-from picture_sets import CLASSES, LAYOUTS, encoded, image_folder, make, put, tiny
+from image_sets import CLASSES, LAYOUTS, encoded, image_folder, make, put, tiny
 from PIL import Image
 
 from adaxlab import data as data_sets
 from adaxlab.data import imagefolder, tiny_imagenet
 from adaxlab.errors import LabError
-from adaxlab.imagenet import __main__ as command
-from adaxlab.imagenet import cache, decode, pack, source
+from adaxlab.imagenet import cache, decode, source
 
 SET = make()
 SIZE = 16
@@ -53,14 +50,9 @@ def digest_by_hand():
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("packed", [False, True])
-def test_every_layout_gives_the_same_pictures(layout, packed, tmp_path):
+def test_every_layout_gives_the_same_images(layout, tmp_path):
     LAYOUTS[layout](tmp_path / "set", SET)
-    place = tmp_path / "set"
-    if packed:
-        pack.make(place, tmp_path / "pack", limit=9000)
-        place = tmp_path / "pack"
-    found = cache.obtain(place, SIZE, workers=1)
+    found = cache.obtain(tmp_path / "set", SIZE, workers=1)
     assert found.classes == CLASSES
     assert found.digest == digest_by_hand()
     for split, part in found.parts.items():
@@ -85,8 +77,8 @@ def _missing_class(place):
 DAMAGE = {
     "an empty class folder": (
         lambda p: shutil.rmtree(p / "train" / CLASSES[1] / "images"),
-        f"train/{CLASSES[1]}: class folder without a picture",
-        1 + 4,  # the class, and its validation pictures
+        f"train/{CLASSES[1]}: class folder without an image",
+        1 + 4,  # the class, and its validation images
     ),
     "a class without a folder": (
         _missing_class,
@@ -148,7 +140,7 @@ def test_a_missing_split_is_an_error_whatever_is_chosen(part, folder):
 def test_a_class_of_val_that_train_has_not(tmp_path):
     image_folder(tmp_path, SET)
     put(tmp_path / "val" / "n99" / "a.png", encoded(Image.new("RGB", (4, 4)), "PNG"))
-    with pytest.raises(LabError, match=r"val/n99: no such class in train/ \(1 pictures\)"):
+    with pytest.raises(LabError, match=r"val/n99: no such class in train/ \(1 images\)"):
         imagefolder.read(tmp_path)
     assert [p.path for p in imagefolder.read(tmp_path, on_error="skip").skipped] == ["val/n99"]
 
@@ -165,7 +157,7 @@ def test_what_decoding_needs(folder, tmp_path, monkeypatch):
     with pytest.raises(LabError, match=r"cannot write .*file/cache: Not a directory; see to the folder"):
         cache.obtain(folder, SIZE, cache=tmp_path / "file" / "cache", workers=1)
     monkeypatch.setattr(cache, "find_spec", lambda name: None)
-    with pytest.raises(LabError, match=r"decoding pictures needs Pillow; pip install .adaxopt\[lab\]"):
+    with pytest.raises(LabError, match=r"decoding images needs Pillow; pip install .adaxopt\[lab\]"):
         cache.obtain(folder, SIZE, workers=1)
 
 
@@ -181,131 +173,109 @@ def test_unknown_ways_to_deal_with_errors(folder):
     ("mode", "kind"),
     [("L", "PNG"), ("LA", "PNG"), ("RGBA", "PNG"), ("P", "PNG"), ("CMYK", "JPEG"), ("1", "PNG")],
 )
-def test_every_kind_of_picture_becomes_rgb(mode, kind):
+def test_every_kind_of_image_becomes_rgb(mode, kind):
     assert decode.pixels(encoded(Image.new(mode, (8, 8)), kind), 8).shape == (8, 8, 3)
 
 
 def test_the_shorter_side_is_resized_and_the_middle_kept():
-    """As torchvision's Resize and CenterCrop: the whole picture is resized, then cut."""
+    """As torchvision's Resize and CenterCrop: the whole image is resized, then cut."""
     rng = np.random.default_rng(0)
     for height, width, side in ((40, 100, 20), (100, 60, 30), (10, 20, 20), (64, 64, 32)):
-        picture = Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
+        image = Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
         scale = side / min(height, width)
-        whole = picture.resize((round(width * scale), round(height * scale)), Image.Resampling.BILINEAR)
+        whole = image.resize((round(width * scale), round(height * scale)), Image.Resampling.BILINEAR)
         top, left = ((n - side) // 2 for n in (whole.height, whole.width))
         expected = np.asarray(whole)[top : top + side, left : left + side].astype(int)
-        assert np.abs(decode.pixels(encoded(picture, "PNG"), side) - expected).max() <= 1
+        assert np.abs(decode.pixels(encoded(image, "PNG"), side) - expected).max() <= 1
 
 
 BAD = {
     "cut": (lambda data: data[: len(data) // 2], "cannot be decoded"),
     "empty": (lambda data: b"", "the file is empty"),
-    "text": (lambda data: b"<html>no picture</html>", "is no picture of a known kind"),
+    "text": (lambda data: b"<html>no image</html>", "is no image of a known kind"),
 }
 
 
 @pytest.mark.parametrize("damage", BAD)
-def test_a_corrupt_picture_is_named_or_skipped_and_counted(damage, folder, tmp_path):
+def test_a_corrupt_image_is_named_or_skipped_and_counted(damage, folder, tmp_path):
     change, reason = BAD[damage]
     path = folder / "train" / CLASSES[1] / "images" / f"{CLASSES[1]}_2.JPEG"
     path.write_bytes(change(path.read_bytes()))
     name = f"train/{CLASSES[1]}/images/{CLASSES[1]}_2.JPEG"
-    pack.make(folder, tmp_path / "pack")
-    for place in (folder, tmp_path / "pack"):
-        with pytest.raises(LabError, match=f"{name}: {reason}") as error:
-            cache.obtain(place, SIZE, workers=1)
-        assert "\n" not in str(error.value)
-        found = cache.obtain(place, SIZE, on_error="skip", workers=1)
-        assert len(found.parts["train"]) == 17
-        assert np.bincount(found.parts["train"].labels).tolist() == [6, 5, 6]
-        assert len(found.skipped) == 1
-        assert found.skipped[0].startswith(name)
-        for again in (place, found.root):  # not in silence, the next time
-            with pytest.raises(LabError, match=f"1 pictures were skipped when it was made, first {name}"):
-                cache.obtain(again, SIZE)
-            assert len(cache.obtain(again, SIZE, on_error="skip").parts["train"]) == 17
+    with pytest.raises(LabError, match=f"{name}: {reason}") as error:
+        cache.obtain(folder, SIZE, workers=1)
+    assert "\n" not in str(error.value)
+    found = cache.obtain(folder, SIZE, on_error="skip", workers=1)
+    assert len(found.parts["train"]) == 17
+    assert np.bincount(found.parts["train"].labels).tolist() == [6, 5, 6]
+    assert len(found.skipped) == 1
+    assert found.skipped[0].startswith(name)
+    for again in (folder, found.root):  # not in silence, the next time
+        with pytest.raises(LabError, match=f"1 images were skipped when it was made, first {name}"):
+            cache.obtain(again, SIZE)
+        assert len(cache.obtain(again, SIZE, on_error="skip").parts["train"]) == 17
 
 
-@pytest.mark.parametrize("kind", ["pack", "cache"])
-def test_a_file_that_vanishes_after_it_was_listed(kind, folder, tmp_path, monkeypatch):
+def test_a_file_that_vanishes_after_it_was_listed(folder, monkeypatch):
     listed = imagefolder.read(folder)
     monkeypatch.setattr(imagefolder, "read", lambda *_: listed)
     (folder / "val" / "images" / "val_3.JPEG").unlink()
-    make_it = {
-        "pack": lambda **how: pack.make(folder, tmp_path / "out", **how).counts["val"],
-        "cache": lambda **how: len(cache.obtain(folder, SIZE, workers=1, **how).parts["val"]),
-    }[kind]
     with pytest.raises(
         LabError, match=r"val/images/val_3.JPEG: cannot be read \(No such file or directory\)"
     ):
-        make_it()
-    assert make_it(on_error="skip") == 11
+        cache.obtain(folder, SIZE, workers=1)
+    assert len(cache.obtain(folder, SIZE, workers=1, on_error="skip").parts["val"]) == 11
 
 
-def test_a_corrupt_picture_in_a_worker_process_is_one_line(folder, tmp_path, capsys):
+def test_a_corrupt_image_in_a_worker_process_is_one_line(folder, tmp_path, capsys):
     (folder / "val" / "images" / "val_5.JPEG").write_bytes(b"\xff\xd8\xff\xe0 nothing more")
-    assert command.main(["decode", str(folder), str(tmp_path / "out"), "--size", "16", "--workers", "2"]) == 2
+    words = [str(folder), str(tmp_path / "out"), "--size", "16", "--workers", "2"]
+    assert cache.main(words) == 2
     said = capsys.readouterr()
     assert said.err.count("\n") == 1
     assert "val/images/val_5.JPEG: " in said.err
-    options = ["--size", "16", "--workers", "2", "--on-error", "skip"]
-    assert command.main(["decode", str(folder), str(tmp_path / "out"), *options]) == 0
+    assert cache.main([*words, "--on-error", "skip"]) == 0
     assert "skipped 1, listed in" in capsys.readouterr().out
     assert len(cache.load(tmp_path / "out").parts["val"]) == 11
 
 
 # -- pieces -----------------------------------------------------------------------------------------------------------
 
+LIMIT = 4 * SIZE * SIZE * 3 + 128
+
 
 def test_pieces_are_small_and_whole(folder, tmp_path):
-    made = pack.make(folder, tmp_path / "pack", limit=4000)
-    pieces = sorted((tmp_path / "pack").glob("*.pack"))
-    assert len(pieces) > 4
-    assert all(p.stat().st_size <= 4000 for p in pieces)
-    assert made.counts == {"train": 18, "val": 12}
-    made.verify()
-    found = cache.make(made, tmp_path / "cache", SIZE, limit=4 * SIZE * SIZE * 3 + 128, workers=1)
+    found = cache.make(source.open_source(folder), tmp_path / "cache", SIZE, limit=LIMIT, workers=1)
     assert [len(p) for p in found.parts["train"].pieces] == [4, 4, 4, 4, 2]
-    assert all(p.stat().st_size <= 4 * SIZE * SIZE * 3 + 128 for p in (tmp_path / "cache").glob("*.npy"))
+    assert all(p.stat().st_size <= LIMIT for p in (tmp_path / "cache").glob("*.npy"))
     assert all(isinstance(p, np.memmap) for p in found.parts["train"].pieces)
     found.verify()
+    for path in (tmp_path / "cache").glob("*.json"):  # lists hold no place of this machine
+        assert str(tmp_path) not in path.read_text()
 
 
-def _times(place):
-    return {p.name: p.stat().st_mtime_ns for p in place.iterdir() if p.suffix in (".npy", ".pack")}
+def test_what_was_cut_off_resumes(folder, tmp_path):
+    def times():
+        return {p.name: p.stat().st_mtime_ns for p in out.glob("*.npy")}
 
-
-def test_what_was_cut_off_goes_on(folder, tmp_path):
-    out, cut = tmp_path / "pack", tmp_path / "cache"
-    pack.make(folder, out, limit=4000)
-    before = _times(out)
-    (out / "pack.json").unlink()
-    (out / "train-001.pack").unlink()
-    made = pack.make(folder, out, limit=4000)
-    assert {name for name, t in _times(out).items() if before[name] != t} == {"train-001.pack"}
-    assert made.manifest["digest"] == digest_by_hand()
-
-    limit = 4 * SIZE * SIZE * 3 + 128
-    cache.make(made, cut, SIZE, limit=limit, workers=1)
-    before = _times(cut)
-    (cut / "cache.json").unlink()
-    (cut / "train-002.npy").unlink()
-    (cut / "val-000.npy").write_bytes((cut / "val-000.npy").read_bytes()[:-1] + b"\0")
-    again = cache.make(made, cut, SIZE, limit=limit, workers=1)
-    assert {name for name, t in _times(cut).items() if before[name] != t} == {"train-002.npy", "val-000.npy"}
+    out, images = tmp_path / "cache", source.open_source(folder)
+    cache.make(images, out, SIZE, limit=LIMIT, workers=1)
+    before = times()
+    (out / "cache.json").unlink()
+    (out / "train-002.npy").unlink()
+    (out / "val-000.npy").write_bytes((out / "val-000.npy").read_bytes()[:-1] + b"\0")
+    again = cache.make(images, out, SIZE, limit=LIMIT, workers=1)
+    assert {name for name, t in times().items() if before[name] != t} == {"train-002.npy", "val-000.npy"}
     assert again.digest == digest_by_hand()
     again.verify()
 
 
-def test_a_cache_or_pack_of_something_else_is_refused(folder, tmp_path):
+def test_a_cache_of_something_else_is_refused(folder, tmp_path):
     other = tmp_path / "other"
     tiny(other, make(seed=1))
-    pack.make(folder, tmp_path / "pack")
-    with pytest.raises(LabError, match="holds a pack of other files"):
-        pack.make(other, tmp_path / "pack")
     first, second = (source.open_source(p) for p in (folder, other))
     cache.make(first, tmp_path / "cache", SIZE, workers=1)
-    with pytest.raises(LabError, match="a cache of other pictures"):
+    with pytest.raises(LabError, match="a cache of other images"):
         cache.make(second, tmp_path / "cache", SIZE, workers=1)
     with pytest.raises(LabError, match="a cache of 16 pixels, 8 are asked for"):
         cache.make(first, tmp_path / "cache", 8, workers=1)
@@ -324,34 +294,21 @@ def _flip(path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "damage", "message"),
+    ("damage", "message"),
     [
-        ("pack", lambda p: (p / "val-000.pack").unlink(), "val-000.pack: this piece of the pack is missing"),
-        ("pack", lambda p: _cut(p / "train-000.pack"), r"train-000.pack: \d+ bytes, the pack's list says"),
-        ("pack", lambda p: _flip(p / "train-000.pack"), "train-000.pack: has sha256"),
-        ("pack", lambda p: (p / "pack.json").write_text("{}"), "pack.json: is not a list of kind"),
-        (
-            "cache",
-            lambda p: (p / "val-000.npy").unlink(),
-            "val-000.npy: this piece of the cache cannot be read",
-        ),
-        (
-            "cache",
-            lambda p: _cut(p / "train-000.npy"),
-            "train-000.npy: this piece of the cache cannot be read",
-        ),
-        ("cache", lambda p: _flip(p / "train-000.npy"), "train-000.npy: has sha256"),
+        (lambda p: (p / "val-000.npy").unlink(), "val-000.npy: this piece of the cache cannot be read"),
+        (lambda p: _cut(p / "train-000.npy"), "train-000.npy: this piece of the cache cannot be read"),
+        (lambda p: _flip(p / "train-000.npy"), "train-000.npy: has sha256"),
+        (lambda p: (p / "cache.json").write_text("{}"), "cache.json: is not a list of kind"),
     ],
 )
-def test_damaged_pieces_are_named(kind, damage, message, folder, tmp_path, capsys):
-    out = tmp_path / kind
-    assert command.main(["pack", str(folder), str(tmp_path / "pack")]) == 0
-    options = ["--size", str(SIZE), "--workers", "1"]
-    assert command.main(["decode", str(tmp_path / "pack"), str(tmp_path / "cache"), *options]) == 0
-    assert command.main(["verify", str(out)]) == 0
+def test_damaged_pieces_are_named(damage, message, folder, tmp_path, capsys):
+    out = tmp_path / "cache"
+    assert cache.main([str(folder), str(out), "--size", str(SIZE), "--workers", "1"]) == 0
+    assert cache.main([str(out), "--verify"]) == 0
     damage(out)
     capsys.readouterr()
-    assert command.main(["verify", str(out)]) in (1, 2)
+    assert cache.main([str(out), "--verify"]) in (1, 2)
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert re.search(message, said), said
@@ -412,10 +369,3 @@ def test_another_set_is_not_taken_for_it(published, tmp_path):
     tiny(tmp_path, make(seed=3))
     with pytest.raises(LabError, match=r"has digest \w+, the published set \w+; move it away"):
         data_sets.get("tiny-imagenet", tmp_path, published.append)
-
-
-def test_manifests_hold_no_place(folder, tmp_path):
-    pack.make(folder, tmp_path / "pack")
-    cache.obtain(tmp_path / "pack", SIZE, workers=1)
-    for path in (tmp_path / "pack" / "pack.json", tmp_path / "pack-16px" / "cache.json"):
-        assert str(tmp_path) not in json.dumps(json.loads(Path(path).read_text()))

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from picture_sets import make, tiny
+from image_sets import make, tiny
 
+from adaxlab import driver, spec
 from adaxlab.cifar import order
-from adaxlab.imagenet import augment, book, cache, drive, speed
-from adaxlab.imagenet.feed import Feed, Mapped, Resident
-from adaxlab.imagenet.ranks import Ranks
-from adaxlab.imagenet.recipe import Recipe
+from adaxlab.distributed import Ranks
+from adaxlab.imagenet import augment, cache
+from adaxlab.imagenet.loader import Loader, Mapped, Resident
+from adaxlab.imagenet.recipe import SCHEDULE, Recipe
 from adaxlab.imagenet.train import Training
+from adaxlab.paper.imagenet import TINY
+from adaxlab.settings import ExecutionConfig, Settings
+from adaxlab.study import changed
+from adaxlab.tasks.imagenet import ImageNet
 
 pytestmark = [
     pytest.mark.gpu,
@@ -22,7 +30,8 @@ pytestmark = [
         "ignore:Please use the new API settings"
     ),  # torch 2.9 to 2.11, of its TF32 flags
 ]
-RECIPE = Recipe(epochs=3, batch=16, size=16, stored=16, width=16)
+RECIPE = Recipe(size=16, stored=16, width=16)
+SIZES = {"size": 16, "stored": 16, "width": 16}
 
 
 @pytest.fixture(scope="module")
@@ -32,23 +41,34 @@ def found(tmp_path_factory):
     return cache.obtain(place, 16, workers=1)
 
 
-def feeds(found, device, kind=Resident.of):
-    train, test = (Feed(kind(found.parts[split], device)) for split in ("train", "val"))
-    return drive.Data(train, test, 3, found.digest)
+def small_study(found, **changes):
+    return changed(TINY, seeds=1, epochs=2, batch_size=16, data=str(found.root), **SIZES, **changes)
 
 
-def trained(found, row, graph, kind=Resident.of, precision="fp32", cut=None, part=0.1):
-    """A whole run, at `part` of the lr: the paper's magnifies the last digits, which differ, within an epoch."""
+def loaders(found, device, kind=Resident.of):
+    return [Loader(kind(found.parts[split], device)) for split in ("train", "val")]
+
+
+@pytest.fixture(autouse=True)
+def _captured_early(monkeypatch):
+    """One step before the graph is captured, so that an epoch of six has both."""
+    monkeypatch.setattr("adaxlab.imagenet.train.WARM", 1)
+
+
+def trained(found, row, graph, kind=Resident.of, precision="fp64", cut=None, part=0.1):
+    """An epoch at `part` of the lr, in float64: float32's last digits differ and are magnified within an epoch."""
     device = torch.device("cuda:0")
-    data = feeds(found, device, kind)
-    chosen = next(r for r in book.TINY.rows if r.name == row)
-    options = {**chosen.options, "lr": chosen.options["lr"] * part}
-    run = book.Run(chosen.name, chosen.optimizer, options, 0)
+    data = loaders(found, device, kind)
+    chosen = TINY.row(row)
+    options = {**chosen.options, "lr": max(chosen.options["lr"] * part, 1e-30)}
+    run = spec.make(
+        study="s", task="imagenet", optimizer=chosen.method, options=options, seed=0, epochs=1, batch_size=16,
+        schedule=SCHEDULE,
+    )  # fmt: skip
+    recipe = replace(RECIPE, precision=precision)
 
     def fresh():
-        return Training(
-            run, RECIPE, data.train, data.test, 3, Ranks(device), precision=precision, graph=graph
-        )
+        return Training(run, recipe, *data, 3, Ranks(device), ExecutionConfig(graph=graph))
 
     mine = fresh()
     if cut:
@@ -61,29 +81,34 @@ def trained(found, row, graph, kind=Resident.of, precision="fp32", cut=None, par
     return mine
 
 
-@pytest.mark.parametrize("row", [row.name for row in book.TINY.rows])
+def same(a, b):
+    """Every number of the epoch, and the weights after it."""
+    assert a.step == b.step == 6
+    for one, other in zip(a.history, b.history, strict=True):
+        assert {**one, "seconds": 0} == pytest.approx({**other, "seconds": 0}, abs=2e-6)
+    for p, q in zip(a.network.parameters(), b.network.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("row", [row.name for row in TINY.rows])
 def test_a_graph_trains_as_steps_do(row, found):
     plain, graph = (trained(found, row, g) for g in (False, True))
     assert graph._graph is not None
     assert plain._graph is None
-    for a, b in zip(plain.history, graph.history, strict=True):
-        assert a["train_loss"] == pytest.approx(b["train_loss"], rel=2e-2)
+    same(plain, graph)
 
 
-def test_a_graph_is_captured_while_pictures_are_read_ahead(found):
+def test_a_graph_is_captured_while_images_are_read_ahead(found):
     resident, mapped = (trained(found, "adaxw", True, kind) for kind in (Resident.of, Mapped))
     assert mapped._graph is not None
-    for a, b in zip(resident.history, mapped.history, strict=True):
-        assert a["train_loss"] == pytest.approx(b["train_loss"], rel=2e-2)
+    same(resident, mapped)
 
 
 def test_a_graph_goes_on_from_a_checkpoint(found, monkeypatch):
-    monkeypatch.setattr("adaxlab.imagenet.train.LOOK", 1)
-    whole, cut = trained(found, "adaxw", True), trained(found, "adaxw", True, cut=9)
+    monkeypatch.setattr("adaxlab.imagenet.train.CHECK_STEPS", 1)
+    whole, cut = trained(found, "adaxw", True), trained(found, "adaxw", True, cut=2)
     assert cut._graph is not None
-    assert whole.step == cut.step
-    for a, b in zip(whole.history, cut.history, strict=True):
-        assert a["train_loss"] == pytest.approx(b["train_loss"], rel=2e-2)
+    same(whole, cut)
 
 
 @pytest.mark.parametrize(("precision", "near"), [("bf16", 2e-2), ("tf32", 5e-3)])
@@ -96,7 +121,7 @@ def test_other_precisions_are_near(precision, near, found):
 
 def test_reading_ahead_gives_the_same_batches(found):
     device = torch.device("cuda:0")
-    a, b = (feeds(found, device, kind).train for kind in (Resident.of, Mapped))
+    a, b = (loaders(found, device, kind)[0] for kind in (Resident.of, Mapped))
     for x, y in zip(a.epoch(0, 0, 16, 0, Ranks(device)), b.epoch(0, 0, 16, 0, Ranks(device)), strict=True):
         assert torch.equal(x.raw, y.raw)
         assert torch.equal(x.labels, y.labels)
@@ -112,10 +137,28 @@ def test_crops_are_those_of_a_cpu():
     torch.testing.assert_close(there.cpu(), here, rtol=1e-4, atol=1e-4)
 
 
+def test_a_study_on_a_gpu_stopped_and_resumed(found, tmp_path, monkeypatch):
+    """By the executor, from the graph's first steps to the record; the checkpoint is used."""
+    monkeypatch.setattr("adaxlab.imagenet.train.CHECK_STEPS", 1)
+    study = small_study(found, precision="bf16")
+    settings = Settings("cuda", checkpoint_seconds=0.0)
+    assert driver.carry_out(study, tmp_path, settings, seconds=0.05) is None
+    runs = driver.carry_out(study, tmp_path, settings)
+    assert [run.row for run in runs] == [row.name for row in TINY.rows]
+    for run in runs:
+        assert [line["step"] for line in run.metrics] == [6, 12]
+        assert (run.done["graph"], run.done["layout"], run.done["processes"]) == (True, "channels_last", 1)
+    assert not list(tmp_path.rglob("checkpoint.pt"))
+
+
 def test_speed_has_a_row_for_the_graph(found):
-    device = torch.device("cuda:0")
-    recipe = replace(RECIPE, epochs=1)
-    runs = book.TINY.runs()[:5]
-    made = speed.measure(feeds(found, device), recipe, Ranks(device), drive.How(), batches=3, runs=runs)
+    place = Path(__file__).parents[2] / "benchmarks" / "imagenet.py"
+    given = importlib.util.spec_from_file_location("benchmark_imagenet", place)
+    speed = sys.modules["benchmark_imagenet"] = importlib.util.module_from_spec(given)
+    given.loader.exec_module(speed)
+    study, device = small_study(found), torch.device("cuda:0")
+    specs = [study.spec(row, row.lr(), seed=0, purpose="final") for row in study.rows]
+    task = ImageNet(**study.task_options)
+    made = speed.measure(task, specs, Ranks(device), ExecutionConfig(), batches=3)
     assert [len(ms) for ms in made["in_turn"]["ms"].values()] == [speed.ROUNDS] * 5
     assert [r["what"] for r in made["rows"]][-2:] == ["training", "training, CUDA graph"]

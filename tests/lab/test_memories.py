@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+import made_records
 import pytest
 
 from adaxlab import memories, spec, store
 from adaxlab import records as committed
-from adaxlab.imagenet.lines import records
-from adaxlab.records import load
 
 RECORDS = Path(__file__).parents[2] / "records"
 
@@ -27,12 +25,6 @@ def run(study, row, seed, metric, purpose="final", lr=1e-3):
     return store.RunRecord(given, {}, [], done, Path())
 
 
-def put(root, name, text):
-    path = root / "records" / name
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-
-
 @pytest.mark.parametrize(
     ("long", "said"),
     [
@@ -43,18 +35,18 @@ def put(root, name, text):
 )
 def test_two_memories_on_the_same_seeds(tmp_path, long, said):
     assert memories.table(tmp_path).startswith("*Not run yet")
-    (tiny,) = records(RECORDS / "imagenet" / "tiny.jsonl")[:1]
-    lines = [
-        {**tiny, "row": row, "seed": seed, "test_accuracy": value}
-        for row, values in (
-            ("adaxw", (50.0, 60.0, 70.0, 80.0)),
-            ("adaxw-b2T50", (*long, 0.5)),  # the last one failed
-            ("adamw", (1.0, 2.0, 3.0)),
-        )
+    rows = {
+        "adaxw": (50, 60, 70, 80),
+        "adaxw-b2T50": (*long, None),
+        "adamw": (1, 2, 3),
+    }  # the last one failed
+    runs = [
+        made_records.run("imagenet/tuned", row, None if value is None else value / 100, seed=seed)
+        for row, values in rows.items()
         for seed, value in enumerate(values)
     ]
-    text = "".join(json.dumps(line) + "\n" for line in [*lines, {**lines[0], "seed": 9}])
-    put(tmp_path, "imagenet/tuned.jsonl", text)
+    runs.append(made_records.run("imagenet/tuned", "adaxw", 0.5, seed=9))
+    store.export(runs, tmp_path / "records" / "imagenet" / "tuned.jsonl")
     found = memories.table(tmp_path).splitlines()
     assert found[2] == f"| [Tiny-ImageNet](imagenet.md), ResNet-18, each its lr | 0.78 | 50 | 3 | {said}"
     assert len(found) == 3
@@ -72,14 +64,10 @@ def test_of_losses_the_lower_is_better(tmp_path):
 
 def b2_steps():
     """b2*T of every row that is compared, from the runs themselves."""
-    for r in load(RECORDS, "cifar10/beta2"):
-        yield r.spec["options"]["betas"][1] * r.done["steps"]
-    for study in ("tiny", "tuned"):
-        lines = records(RECORDS / "imagenet" / f"{study}.jsonl")
-        yield from (r["b2_steps"] for r in lines if r["row"].startswith("adaxw"))
-    for run in load(RECORDS, "voc/camvid"):
-        if run.spec["optimizer"].startswith("adaxw"):
-            yield run.spec["options"]["betas"][1] * run.metrics[-1]["step"]
+    for study in ("cifar10/beta2", "imagenet/tiny", "imagenet/tuned", "voc/camvid"):
+        for run in committed.load(RECORDS, study):
+            if run.row.startswith("adaxw"):
+                yield run.spec["options"]["betas"][1] * run.done["steps"]
     for name in ("gpt", "language/ptb", "language/enwik8"):
         for r in committed.load(RECORDS, name):
             if r.spec["purpose"] == "final" and (

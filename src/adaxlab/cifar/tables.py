@@ -81,7 +81,8 @@ def at_best(root: Path = records.FOLDER) -> str:
         f"{stats.mean(values):.2f} ({title(row)}, n = {len(values)})" for row, values in runs.items()
     )
     return sentence + (
-        f"Each at that rate, the test accuracies are {means} on ten new seeds ([fresh](docs/cifar10.md#fresh)): AdaX-W's lead goes "
+        f"Each at that rate, the test accuracies are {means} on ten new seeds ([fresh](docs/cifar10.md#fresh)): "
+        "AdaX-W's lead goes "
         f"{_lead('adamw', runs, root)} and {_lead('amsgradw', runs, root)}."
     )
 

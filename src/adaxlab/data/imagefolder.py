@@ -5,7 +5,7 @@
     Tiny-ImageNet   train/<class>/images/*.JPEG    val/images/*.JPEG, named with their classes in val_annotations.txt
 
 Classes are the folders of `train`, sorted, as torchvision numbers them. What is wrong with a set (an empty class, a
-picture of a class that is not known, a file that is named and missing) is an error that names the paths, or, with
+image of a class that is not known, a file that is named and missing) is an error that names the paths, or, with
 on_error="skip", left out and listed in `skipped`. Nothing is decoded here.
 """
 
@@ -39,7 +39,7 @@ class Problem:
 
 @dataclass
 class Listing:
-    """The pictures of a set by split: paths relative to `root` (with /), and the number of each one's class."""
+    """The images of a set by split: paths relative to `root` (with /), and the number of each one's class."""
 
     root: Path
     classes: tuple[str, ...]
@@ -81,12 +81,12 @@ def read(folder: str | Path, on_error: str = "raise") -> Listing:
                 f"(or val/images/ with val/{ANNOTATIONS})"
             )
     problems: list[Problem] = []
-    found = {name: _pictures(root, f"train/{name}") for name in _folders(root / "train")}
+    found = {name: _images(root, f"train/{name}") for name in _folders(root / "train")}
     for name in _named(root) - found.keys():
         problems.append(Problem(f"train/{name}", "is named in wnids.txt and has no folder"))
     for name, files in found.items():
         if not files:
-            problems.append(Problem(f"train/{name}", "class folder without a picture"))
+            problems.append(Problem(f"train/{name}", "class folder without an image"))
     classes = tuple(name for name, files in sorted(found.items()) if files)
     number = {name: i for i, name in enumerate(classes)}
     train = [(path, number[name]) for name in classes for path in found[name]]
@@ -95,7 +95,7 @@ def read(folder: str | Path, on_error: str = "raise") -> Listing:
     refuse(root, problems, on_error)
     for split, pairs in zip(SPLITS, (train, val), strict=True):
         if not pairs:
-            raise LabError(f"{root / split}: no picture there ({', '.join(sorted(SUFFIXES))})")
+            raise LabError(f"{root / split}: no image there ({', '.join(sorted(SUFFIXES))})")
     splits = {"train": train, "val": val}
     paths = {split: [path for path, _ in pairs] for split, pairs in splits.items()}
     labels = {split: [label for _, label in pairs] for split, pairs in splits.items()}
@@ -107,8 +107,8 @@ def _folders(place: Path) -> list[str]:
         return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
 
 
-def _pictures(root: Path, under: str) -> list[str]:
-    """Paths of the pictures under a folder, sorted, as deep as they lie."""
+def _images(root: Path, under: str) -> list[str]:
+    """Paths of the images under a folder, sorted, as deep as they lie."""
     out = []
     for place, folders, names in os.walk(root / under):
         folders.sort()
@@ -138,11 +138,11 @@ def _by_folder(root: Path, number: dict[str, int], problems: list[Problem]) -> l
     pairs: list[tuple[str, int]] = []
     names = _folders(root / "val")
     for name in names:
-        files = _pictures(root, f"val/{name}")
+        files = _images(root, f"val/{name}")
         if name not in number:
-            problems.append(Problem(f"val/{name}", f"no such class in train/ ({len(files)} pictures)"))
+            problems.append(Problem(f"val/{name}", f"no such class in train/ ({len(files)} images)"))
         elif not files:
-            problems.append(Problem(f"val/{name}", "class folder without a picture"))
+            problems.append(Problem(f"val/{name}", "class folder without an image"))
         else:
             pairs += [(path, number[name]) for path in files]
     return pairs
@@ -151,7 +151,7 @@ def _by_folder(root: Path, number: dict[str, int], problems: list[Problem]) -> l
 def _annotated(root: Path, number: dict[str, int], problems: list[Problem]) -> list[tuple[str, int]]:
     """Tiny-ImageNet's val: a line is file, class and a box, with tabs between."""
     pairs: list[tuple[str, int]] = []
-    there = {Path(path).name: path for path in _pictures(root, "val/images")}
+    there = {Path(path).name: path for path in _images(root, "val/images")}
     seen: set[str] = set()
     text = _text(root / "val" / ANNOTATIONS)
     for count, line in enumerate(text.splitlines(), 1):

@@ -1,4 +1,4 @@
-"""Tiny-ImageNet-200: 100,000 training and 10,000 validation pictures of 64x64 pixels in 200 classes of ImageNet.
+"""Tiny-ImageNet-200: 100,000 training and 10,000 validation images of 64x64 pixels in 200 classes of ImageNet.
 
 It is looked for in the folder that is named, as `tiny-imagenet-200/` (its own layout), or as the archive
 `tiny-imagenet-200.zip`, which is unpacked; else it is fetched with git from a public repository that holds it. The
@@ -19,9 +19,9 @@ FOLDER = "tiny-imagenet-200"
 ARCHIVE = f"{FOLDER}.zip"
 REPOSITORY = "https://github.com/seshuad/IMagenet"
 DIGEST = "5f08235d8ac5c4c740426e04f741d024bd9c4612030dd85e469a6e0ecbb3dc61"
-"""Sum over the pictures of SHA-256 of (split, class, file name, SHA-256 of the file), modulo 2^256."""
+"""Sum over the images of SHA-256 of (split, class, file name, SHA-256 of the file), modulo 2^256."""
 LICENCE = (
-    "Tiny-ImageNet-200: made for Stanford's CS231n from ImageNet; the pictures are their owners', for non-commercial "
+    "Tiny-ImageNet-200: made for Stanford's CS231n from ImageNet; the images are their owners', for non-commercial "
     "research and education under ImageNet's terms of access."
 )
 CHUNK = 5000
@@ -37,7 +37,7 @@ def find(base: Path) -> Path | None:
 
 
 def digest(folder: Path, tell: Say = lambda text: None) -> str:
-    """Of the pictures in `folder`."""
+    """Of the images in `folder`."""
     from adaxlab.data import imagefolder
     from adaxlab.imagenet.source import MODULUS, Folder, digest_of
 
@@ -50,7 +50,7 @@ def digest(folder: Path, tell: Say = lambda text: None) -> str:
             if lost:
                 raise LabError(f"{folder / lost.path}: {lost.reason}")
             total += digest_of(split, items, source.classes)
-        tell(f"  {count:,} pictures of {split}")
+        tell(f"  {count:,} images of {split}")
     return f"{total % MODULUS:064x}"
 
 

@@ -68,11 +68,7 @@ def run(
             return folder.record()
         where = environment.describe(device, settings.threads)
         precision = getattr(task, "precision", "fp32")
-        env = folder.begin({**where, **tasks.data_digest(task), "precision": precision})
-        if env.get("device", str(device)).partition(":")[0] != device.type:
-            raise LabError(
-                f"run {folder.path} was begun on {env['device']}; go on with --device {env['device']}"
-            )
+        env = begin(folder, device, {**where, **tasks.data_digest(task), "precision": precision})
         with randomness.controlled(spec["seed"], device, env.get("threads", settings.threads)):
             try:
                 loop = Loop(spec, task, folder, device, settings, on_progress, stop)
@@ -80,10 +76,25 @@ def run(
             except LabError:
                 raise
             except Exception as error:
-                raise RunError(
-                    f"run {folder.path} failed: {type(error).__name__}: {tasks.first_line(error)} (at {_where(error)})"
-                ) from error
+                raise failure(folder, error) from error
     return folder.record()
+
+
+def begin(folder: RunFolder, device: torch.device, env: dict[str, Any]) -> dict[str, Any]:
+    """The environment that the run began in, if it is resumed: `env` otherwise. A run stays on its kind of device."""
+    found = folder.begin(env)
+    if found.get("device", str(device)).partition(":")[0] != device.type:
+        raise LabError(
+            f"run {folder.path} was begun on {found['device']}; go on with --device {found['device']}"
+        )
+    return found
+
+
+def failure(folder: RunFolder, error: Exception) -> RunError:
+    """What is said of a run whose task or optimizer raised."""
+    return RunError(
+        f"run {folder.path} failed: {type(error).__name__}: {tasks.first_line(error)} (at {_where(error)})"
+    )
 
 
 def _where(error: BaseException) -> str:

@@ -21,6 +21,8 @@ def helpers(
 ) -> Iterator[None]:
     """Start `jobs` - 1 more processes on the study; when the block ends, ask those still at work to stop.
 
+    `rates` are the learning rates that the study takes from another one.
+
     They stop as on SIGTERM: their runs are on disk and can be resumed. What they cannot do the caller does, so
     their failures are not looked at.
     """
@@ -61,9 +63,10 @@ def main() -> int:
     from adaxlab.driver import carry_out
 
     work = json.load(sys.stdin)
-    study, settings = Study.from_data(work["study"]), Settings(**work["settings"])
+    first = int(sys.argv[1])
     try:
-        carry_out(study, work["root"], settings, rates=work["rates"], first=int(sys.argv[1]))
+        study = Study.from_data(work["study"]).complete()
+        carry_out(study, work["root"], Settings(**work["settings"]), rates=work["rates"], first=first)
     except LabError as error:
         return error.exit_code
     return 0

@@ -1,6 +1,5 @@
-"""The paper's ImageNet experiments: pictures from folders, ResNet-18 and ResNet-50, one process or many.
+"""What the task `imagenet` is made of: images from folders, ResNet-18 and ResNet-50, one process or many.
 
-Reading order: `source` and `pack` (what travels), `decode` and `cache` (pictures as bytes of pixels), `augment` and
-`feed` (batches on the device), `train` (one run), `book` (the studies), `drive` and `studies` (carrying them out),
-`rules`, `claims` and `tables` (what they say).
+Reading order: `source`, `decode` and `cache` (images as bytes of pixels), `augment` and `loader` (batches on the
+device), `recipe` and `train` (one run). The studies and their claims are in `paper/imagenet.py`.
 """

@@ -1,14 +1,14 @@
-"""Random resized crop, flip and normalisation of a batch on its device, from one 64-bit key a picture.
+"""Random resized crop, flip and normalisation of a batch on its device, from one 64-bit key a image.
 
 What is drawn is torchvision's RandomResizedCrop: a share of the area in [0.08, 1] and a logarithm of the ratio of the
-sides in [log 3/4, log 4/3], both uniform; the first of ten draws that fits into the picture; a place for it, uniform;
-if none fits, the whole (square) picture. Then a flip with probability 1/2. The crop is resized by Pillow's rule
+sides in [log 3/4, log 4/3], both uniform; the first of ten draws that fits into the image; a place for it, uniform;
+if none fits, the whole (square) image. Then a flip with probability 1/2. The crop is resized by Pillow's rule
 (triangle filter, wider when it shrinks), written as two products with banded matrices; nothing is rounded to bytes.
 
 Keys are functions of (seed, epoch, place in the order): nothing to save, the same on every device and for any number of
 processes. `spans` turns them into crops, an epoch at once; `crop_batch` is what is left to every step.
 
-A batch of 256 pictures of 64 pixels has 0.8 GFLOP of products, over 13 MB of pixels in float32 (read and written four
+A batch of 256 images of 64 pixels has 0.8 GFLOP of products, over 13 MB of pixels in float32 (read and written four
 times) and 8 MB of weights (ten times): 0.05 ms at a GPU's 4 TB/s, so the number of kernels is what counts.
 """
 

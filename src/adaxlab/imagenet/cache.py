@@ -1,17 +1,24 @@
-"""Pictures decoded and resized once: uint8 arrays in pieces of at most 50 MB, read by memory map.
+"""Images decoded and resized once: uint8 arrays in pieces of at most 50 MB, read by memory map.
 
-    cache.json                    size, classes, where the pictures came from, and the pieces; written last
+    python -m adaxlab.imagenet.cache FOLDER CACHE --size 64      decode; interrupted, the same command resumes
+    python -m adaxlab.imagenet.cache CACHE --verify              compare every piece with its hash
+
+A study decodes the folder that it is given by itself; the command is for a machine that has more processors.
+
+    cache.json                    size, classes, where the images came from, and the pieces; written last
     train-000.npy, ...            uint8 [n, size, size, 3]
     train-000.json, ...           labels, hash and source of a piece, written after it
 
-Pieces are whole or absent; a call that was cut off is repeated and goes on. A cache of other pictures, or of another
+Pieces are whole or absent; a call that was cut off resumes when it is repeated. A cache of other images, or of another
 size, is refused.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import io
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +45,7 @@ Say = Callable[[str], None]
 
 
 def rows_a_piece(size: int, limit: int = LIMIT) -> int:
-    """Pictures in a piece.
+    """Images in a piece.
 
     >>> rows_a_piece(64), rows_a_piece(256)
     (4069, 254)
@@ -96,7 +103,7 @@ def make(
         _check(read_manifest(target / MANIFEST, KIND, VERSION), target, source.key, size)
         return _whole(load(target, size=size), on_error)
     if find_spec("PIL") is None:
-        raise LabError(f"decoding pictures needs Pillow; {LAB}")
+        raise LabError(f"decoding images needs Pillow; {LAB}")
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -118,12 +125,12 @@ def make(
         now = time.monotonic()
         if now - told > 2 or done == total:
             told = now
-            tell(f"decoded {done:,} of {total:,} pictures, {done / max(now - began, 1e-9):,.0f} a second")
+            tell(f"decoded {done:,} of {total:,} images, {done / max(now - began, 1e-9):,.0f} a second")
     rows.sort(key=lambda row: (imagefolder.SPLITS.index(row["split"]), row["number"]))
     skipped = [str(p) for p in source.skipped] + [str(Problem(*p)) for row in rows for p in row["skipped"]]
     for split in source.counts:
         if not sum(row["count"] for row in rows if row["split"] == split):
-            raise LabError(f"{split}: none of its pictures can be decoded; first: {skipped[0]}")
+            raise LabError(f"{split}: none of its images can be decoded; first: {skipped[0]}")
     digest = sum(int(row["digest"], 16) for row in rows) % MODULUS
     manifest = {
         "kind": KIND,
@@ -195,7 +202,7 @@ def _check(manifest: dict[str, Any], root: Path, key: str, size: int) -> None:
     if manifest["size"] != size:
         raise LabError(f"{root}: a cache of {manifest['size']} pixels, {size} are asked for; {way_out}")
     if key and manifest["source"] != key:
-        raise LabError(f"{root}: a cache of other pictures than those that are named; {way_out}")
+        raise LabError(f"{root}: a cache of other images than those that are named; {way_out}")
 
 
 def load(folder: str | Path, *, size: int = 0, key: str = "") -> Cache:
@@ -215,7 +222,7 @@ def load(folder: str | Path, *, size: int = 0, key: str = "") -> Cache:
             paths.append(path)
         if len(labels) != sum(row["count"] for row in rows):
             raise LabError(
-                f"{root}: {len(labels)} labels of {split}, more or fewer than pictures; make it again"
+                f"{root}: {len(labels)} labels of {split}, more or fewer than images; make it again"
             )
         hashes = tuple(row["sha256"] for row in rows)
         parts[split] = Part(tuple(arrays), np.asarray(labels, np.int64), tuple(paths), hashes)
@@ -225,10 +232,10 @@ def load(folder: str | Path, *, size: int = 0, key: str = "") -> Cache:
 
 
 def _whole(cache: Cache, on_error: str) -> Cache:
-    """The cache, unless pictures were skipped when it was made and that is not asked for now."""
+    """The cache, unless images were skipped when it was made and that is not asked for now."""
     if imagefolder.check_on_error(on_error) == "raise" and cache.skipped:
         raise LabError(
-            f"{cache.root}: {len(cache.skipped)} pictures were skipped when it was made, first {cache.skipped[0]}; go "
+            f"{cache.root}: {len(cache.skipped)} images were skipped when it was made, first {cache.skipped[0]}; go "
             "on without them (on_error=skip), or mend them and remove the cache"
         )
     return cache
@@ -265,7 +272,7 @@ def obtain(
     workers: int = 0,
     tell: Say = lambda text: None,
 ) -> Cache:
-    """The cache of what is in `place`: a cache itself, or a pack or picture folders, decoded beside it if need be.
+    """The cache of what is in `place`: a cache itself, or image folders, decoded beside it if need be.
 
     The cache of `sets/tiny` at 64 pixels is `sets/tiny-64px`, unless `cache` names another folder.
     """
@@ -280,3 +287,36 @@ def obtain(
         workers=workers,
         tell=tell,
     )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make a cache, or verify one; an error is one line."""
+    parser = argparse.ArgumentParser(prog="python -m adaxlab.imagenet.cache", description=main.__doc__)
+    parser.add_argument("folder", help="with train/ and val/; to verify: a cache")
+    parser.add_argument("cache", nargs="?", default="", help="where to put the cache (beside the folder)")
+    parser.add_argument("--size", type=int, default=64, help="shorter side in pixels")
+    parser.add_argument("--workers", type=int, default=0, help="processes that decode (0: all processors)")
+    parser.add_argument("--on-error", choices=("raise", "skip"), default="raise")
+    parser.add_argument("--verify", action="store_true")
+    given = parser.parse_args(arguments)
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    try:
+        if given.verify:
+            load(given.folder).verify()
+            say(f"{given.folder}: every piece is what its list says")
+            return 0
+        how = {"on_error": given.on_error, "workers": given.workers, "tell": say}
+        found = obtain(given.folder, given.size, cache=given.cache, **how)
+        count = sum(len(part) for part in found.parts.values())
+        say(f"{found.root}: {count:,} images of {found.size} pixels, digest {found.digest}")
+    except LabError as error:
+        print(f"adaxlab.imagenet.cache: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,8 +1,8 @@
-"""From an encoded picture to a square of pixels, and many of them in several processes.
+"""From an encoded image to a square of pixels, and many of them in several processes.
 
-A picture is made RGB (grey becomes three equal channels, transparency is dropped), its shorter side is resized to
-`size` (bilinear with antialiasing, Pillow's), and the middle square is kept. A picture that has this size already is
-left as it is. Workers return what went wrong as data, so that a damaged picture is a line with its path, never a
+An image is made RGB (grey becomes three equal channels, transparency is dropped), its shorter side is resized to
+`size` (bilinear with antialiasing, Pillow's), and the middle square is kept. An image that has this size already is
+left as it is. Workers return what went wrong as data, so that a damaged image is a line with its path, never a
 worker's stack trace.
 """
 
@@ -26,7 +26,7 @@ Work = Callable[..., Any]
 
 
 def pixels(data: bytes, size: int) -> np.ndarray:
-    """uint8 [size, size, 3]; ValueError with the reason where it is no picture that can be decoded."""
+    """uint8 [size, size, 3]; ValueError with the reason where it is no image that can be decoded."""
     from PIL import Image
 
     if not data:
@@ -34,27 +34,27 @@ def pixels(data: bytes, size: int) -> np.ndarray:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about metadata, and palettes with transparency
-            with Image.open(io.BytesIO(data)) as picture:
-                found = picture if picture.mode == "RGB" else picture.convert("RGB")
+            with Image.open(io.BytesIO(data)) as image:
+                found = image if image.mode == "RGB" else image.convert("RGB")
                 found.load()
                 return np.asarray(_square(found, size))
     except Image.UnidentifiedImageError as error:
-        raise ValueError("is no picture of a known kind") from error
+        raise ValueError("is no image of a known kind") from error
     except (OSError, SyntaxError, ValueError, EOFError, IndexError, Image.DecompressionBombError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"cannot be decoded ({reason})") from error
 
 
-def _square(picture: Any, size: int) -> Any:
+def _square(image: Any, size: int) -> Any:
     from PIL import Image
 
-    width, height = picture.size
+    width, height = image.size
     if (width, height) == (size, size):
-        return picture
+        return image
     short = min(width, height)
     left, top = (width - short) / 2, (height - short) / 2
     box = (left, top, left + short, top + short)
-    return picture.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    return image.resize((size, size), Image.Resampling.BILINEAR, box=box)
 
 
 def cores() -> int:

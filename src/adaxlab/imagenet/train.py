@@ -1,4 +1,4 @@
-"""One run: a network, an optimizer, a schedule, and a state that can be put down at any step and taken up again.
+"""One run: a network, an optimizer, a schedule, and a state that can be saved at any step and loaded again.
 
 Every process has its share of each batch; the loss is summed over it and divided by the whole batch's size, so that
 gradients averaged by DistributedDataParallel are those of the whole batch, last one included. Norms have the statistics
@@ -16,7 +16,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -25,17 +24,22 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from adaxlab import optimizers, schedule
-from adaxlab.cifar.stack import ON_GPU, Run
-from adaxlab.errors import LabError, unknown
+from adaxlab.distributed import Ranks
+from adaxlab.errors import LabError
 from adaxlab.imagenet import augment
-from adaxlab.imagenet.feed import Batch, Feed
-from adaxlab.imagenet.ranks import Ranks
-from adaxlab.imagenet.recipe import PRECISIONS, Recipe
-from adaxlab.loop import set_lr
+from adaxlab.imagenet.loader import Batch, Loader
+from adaxlab.imagenet.recipe import Recipe
+from adaxlab.loop import fingerprint, set_lr
 from adaxlab.models.imagenet import seeded
+from adaxlab.settings import ExecutionConfig
+from adaxlab.spec import SCHEMA
 
-LOOK = 50
-"""Steps between two looks at the clock on a GPU, which is otherwise not waited for."""
+ON_GPU = {"torch:SGD": {"fused": True}, "torch:AdamW": {"fused": True, "capturable": True}}
+"""What makes an optimizer fit for a CUDA graph; the library's own need `capturable`."""
+CHECK_STEPS = 50
+"""Steps between two checks of the clock on a GPU, which is otherwise not waited for."""
+FLOOR = 0.02
+"""A final accuracy that is no more than this is a run that failed: chance is 0.005 on Tiny-ImageNet."""
 WARM = 3
 """Steps before the graph is captured."""
 TEST_BATCH = 1000
@@ -47,64 +51,59 @@ _BUFFERS = "forward_sync_buffers" if _NEW else "broadcast_buffers"
 
 
 class Training:
-    """A run in progress: `advance` carries it on, `state` and `load` put it down and take it up."""
+    """A run in progress: `advance` carries it on, `state` and `load` save it and restore it."""
 
     def __init__(
         self,
-        run: Run,
+        spec: Mapping[str, Any],
         recipe: Recipe,
-        train: Feed,
-        test: Feed,
+        train: Loader,
+        test: Loader,
         classes: int,
         ranks: Ranks,
-        *,
-        precision: str = "bf16",
-        channels_last: bool | None = None,
-        graph: bool | None = None,
-        compiled: bool = False,
-        digest: str = "",
+        config: ExecutionConfig | None = None,
     ) -> None:
-        """`digest` says which pictures these are; a checkpoint of others is refused."""
-        if graph and ranks.world > 1:
+        config = config or ExecutionConfig()
+        batch = spec["batch_size"]
+        if config.graph and ranks.world > 1:
             raise LabError(f"graph=True with {ranks.world} processes: a CUDA graph is for one process alone")
-        if precision not in PRECISIONS:
-            raise unknown("precision", precision, PRECISIONS)
-        if train.pictures.side != recipe.stored:
-            raise LabError(f"pictures of {train.pictures.side} pixels; the recipe asks for {recipe.stored}")
-        least = (len(train) - 1) % recipe.batch + 1
+        if train.source.side != recipe.stored:
+            raise LabError(f"images of {train.source.side} pixels; the recipe asks for {recipe.stored}")
+        least = (len(train) - 1) % batch + 1
         if least < recipe.groups * ranks.world:
             raise LabError(
-                f"groups={recipe.groups}: the last batch of {len(train)} pictures has {least}, fewer than the parts in "
-                f"{ranks.world} processes; choose another batch"
+                f"groups={recipe.groups}: the last batch of {len(train)} images has {least}, fewer than the parts in "
+                f"{ranks.world} processes; choose another batch size"
             )
-        self.run, self.recipe, self.train, self.test, self.ranks = run, recipe, train, test, ranks
-        self.precision, self.digest = precision, digest
+        self.spec, self.recipe, self.train, self.test, self.ranks = spec, recipe, train, test, ranks
+        self.classes, self.config, self.precision = classes, config, recipe.precision
+        self.epochs, self.batch_size, self.seed = spec["epochs"], batch, spec["seed"]
         device, cuda = ranks.device, ranks.device.type == "cuda"
-        self.dtype = torch.float64 if precision == "fp64" else torch.float32
-        if channels_last and not cuda and recipe.width < NARROW:
+        self.dtype = torch.float64 if self.precision == "fp64" else torch.float32
+        if config.channels_last and not cuda and recipe.width < NARROW:
             raise LabError(
                 f"channels_last on a CPU with width={recipe.width}: must be >= {NARROW}, because torch's strided 1x1 "
                 "convolutions write out of bounds below it"
             )
-        last = cuda if channels_last is None else channels_last
+        last = cuda if config.channels_last is None else config.channels_last
         self.layout = torch.channels_last if last else torch.contiguous_format
-        network = seeded(run.seed, classes=classes, **recipe.network()).to(device, self.dtype)
+        network = seeded(self.seed, classes=classes, **recipe.network()).to(device, self.dtype)
         self.network: nn.Module = network.to(memory_format=self.layout)  # type: ignore[call-overload]
-        if compiled:
+        if config.compiled:
             self.network.compile()
         self.model: nn.Module = self.network
         if ranks.world > 1:
             own: dict[str, Any] = {_BUFFERS: False}
             self.model = DistributedDataParallel(self.network, **own)
         self.optimizer = self._make_optimizer()
-        self.steps = recipe.steps(len(train))
-        self.base = float(run.options["lr"])
-        self.factor = schedule.factor(recipe.schedule(self.base), self.steps)
+        self.steps = self.epochs * math.ceil(len(train) / batch)
+        self.base = float(spec["options"]["lr"])
+        self.factor = schedule.factor(spec["schedule"], self.steps)
         self.epoch = self.batch = self.step = 0
         self.seconds = 0.0
-        self.history: list[dict[str, float | None]] = []
+        self.history: list[dict[str, Any]] = []
         self.sums = torch.zeros(2, dtype=torch.float64, device=device)
-        self.graph = (cuda and ranks.world == 1) if graph is None else graph and cuda
+        self.graph = (cuda and ranks.world == 1) if config.graph is None else config.graph and cuda
         self._graph: torch.cuda.CUDAGraph | None = None
         self._static: Batch | None = None
         self._eager = 0
@@ -112,13 +111,13 @@ class Training:
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         """The optimizer over all parameters; on a GPU its lr is a tensor there, fit for a graph."""
-        options = dict(self.run.options)
+        options = dict(self.spec["options"])
         if self.ranks.device.type == "cuda":
             options["lr"] = torch.tensor(float(options["lr"]), device=self.ranks.device)
-            options |= ON_GPU.get(self.run.optimizer, {"capturable": True})
+            options |= ON_GPU.get(optimizers.base(self.spec["optimizer"]), {"capturable": True})
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="betas")  # b2*T was chosen: a short run has a large b2
-            return optimizers.build(self.run.optimizer, self.network.parameters(), options)
+            return optimizers.build(self.spec["optimizer"], self.network.parameters(), options)
 
     @property
     def diverged(self) -> bool:
@@ -128,18 +127,18 @@ class Training:
     @property
     def complete(self) -> bool:
         """Whether there is nothing left to do."""
-        return self.epoch == self.recipe.epochs or self.diverged
+        return self.epoch == self.epochs or self.diverged
 
     def advance(
         self,
         stop: Callable[[], bool] = lambda: False,
-        on_look: Callable[[], None] = lambda: None,
+        on_check: Callable[[], None] = lambda: None,
         on_epoch: Callable[[], None] = lambda: None,
     ) -> bool:
         """Train until complete (True), or until `stop` says so (False), asked after each step on a CPU."""
         with self._on_stream():
             while not self.complete:
-                if not self._epoch(stop, on_look):
+                if not self._epoch(stop, on_check):
                     return False
                 on_epoch()
         return True
@@ -163,11 +162,11 @@ class Training:
         finally:
             matmul.allow_tf32 = before
 
-    def _epoch(self, stop: Callable[[], bool], on_look: Callable[[], None]) -> bool:
+    def _epoch(self, stop: Callable[[], bool], on_check: Callable[[], None]) -> bool:
         self.model.train()
-        every = LOOK if self._stream else 1
+        every = CHECK_STEPS if self._stream else 1
         before, began = self.seconds, time.perf_counter()
-        batches = self.train.epoch(self.run.seed, self.epoch, self.recipe.batch, self.batch, self.ranks)
+        batches = self.train.epoch(self.seed, self.epoch, self.batch_size, self.batch, self.ranks)
         for batch in batches:
             for group in self.optimizer.param_groups:
                 set_lr(group, self.base * self.factor(self.step))
@@ -178,18 +177,19 @@ class Training:
                 if self._stream:
                     self._stream.synchronize()
                 self.seconds = before + time.perf_counter() - began
-                on_look()
+                on_check()
                 if self.ranks.agree(stop()):
                     return False
         self._end_epoch()
         self.seconds = before + time.perf_counter() - began
+        self.history[-1]["seconds"] = round(self.seconds, 3)
         return True
 
     # -- a step -------------------------------------------------------------------------------------------------
 
     def _launch(self, batch: Batch) -> None:
         """The step: from the graph where there is one for this size, else operation by operation."""
-        full = batch.total == self.recipe.batch
+        full = batch.total == self.batch_size
         if not (self.graph and full):
             self._compute(batch)
             return
@@ -247,15 +247,17 @@ class Training:
         self.epoch, self.batch = self.epoch + 1, 0
         self.history.append(
             {
+                "step": self.step,
+                "epoch": self.epoch,
                 "train_loss": round(loss, 6) if math.isfinite(loss) else None,
-                "train_accuracy": round(100 * right, 4),
-                "test_accuracy": round(tested, 4),
+                "train_metric": round(right, 8),
+                "metric": round(tested, 8),
             }
         )
 
     @torch.no_grad()
     def accuracy(self) -> float:
-        """Top-1 on the test pictures, in percent: the share whose largest score is that of its class."""
+        """Top-1 on the test images: the share whose largest score is that of its class."""
         self.network.eval()
         right = torch.zeros(1, dtype=torch.float64, device=self.ranks.device)
         for raw, labels in self.test.in_order(TEST_BATCH, self.ranks):
@@ -264,7 +266,7 @@ class Training:
                 scores = self.network(self._input(x))
             right += (scores.argmax(1) == labels).sum()
         self.network.train()
-        return 100 * self.ranks.gather(right).sum().item() / len(self.test)
+        return self.ranks.gather(right).sum().item() / len(self.test)
 
     def _buffers(self) -> list[Tensor]:
         return [b for b in self.network.buffers() if b.is_floating_point()]
@@ -283,23 +285,12 @@ class Training:
             b.copy_(values[begin : begin + b.numel()].view_as(b))
             begin += b.numel()
 
-    # -- down and up again --------------------------------------------------------------------------------------
-
-    def _identity(self) -> dict[str, Any]:
-        run, recipe = self.run, asdict(self.recipe)
-        return {
-            "run": [run.row, run.optimizer, {k: _plain(v) for k, v in run.options.items()}, run.seed],
-            "recipe": {k: _plain(v) for k, v in recipe.items()},
-            "images": len(self.train),
-            "digest": self.digest,
-            "precision": self.precision,
-        }
+    # -- saved and restored --------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on. Called by every process, because each has sums and statistics of its own."""
+        """Everything needed to resume. Called by every process, because each has sums and statistics of its own."""
         mine = torch.cat([*(b.double().flatten() for b in self._buffers()), self.sums])
         return {
-            **self._identity(),
             "at": [self.epoch, self.batch, self.step],
             "seconds": self.seconds,
             "history": self.history,
@@ -310,14 +301,7 @@ class Training:
 
     @torch.no_grad()
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Go on from `state` of the same run, in the same bits with the same number of processes (on a CPU)."""
-        for key, value in self._identity().items():
-            if saved.get(key) != value:
-                what = "on other pictures" if key == "digest" else f"with other settings ({key})"
-                raise LabError(
-                    f"checkpoint of a run {what}: {saved.get(key)!r}, now {value!r}; finish that one, or move its "
-                    "checkpoint away"
-                )
+        """Resume from `state` of the same run, in the same bits with the same number of processes (on a CPU)."""
         self.epoch, self.batch, self.step = saved["at"]
         self.seconds, self.history = saved["seconds"], [dict(line) for line in saved["history"]]
         self.network.load_state_dict(saved["model"])
@@ -335,6 +319,29 @@ class Training:
         self.sums.copy_(mine[-2:])
         self._graph, self._static, self._eager = None, None, 0
 
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    def done(self) -> dict[str, Any]:
+        """How the run ended. A run that failed has no metric."""
+        last = self.history[-1]
+        failed = self.diverged or last["metric"] <= FLOOR
+        images = len(self.train) * self.epoch
+        return {
+            "schema": SCHEMA,
+            "status": "diverged" if failed else "finished",
+            "metric": None if failed else last["metric"],
+            "best": max(line["metric"] for line in self.history),
+            "train_loss": last["train_loss"],
+            "seconds": round(self.seconds, 1),
+            "metric_name": "accuracy",
+            "higher_is_better": True,
+            "split": "valid" if self.spec["purpose"] == "tune" else "test",
+            "steps": self.step,
+            "images": len(self.train),
+            "test_images": len(self.test),
+            "classes": self.classes,
+            "images_per_second": round(images / max(self.seconds, 1e-9), 1),
+            "layout": "channels_last" if self.layout is torch.channels_last else "contiguous",
+            "graph": self.graph,
+            "compiled": self.config.compiled,
+            "processes": self.ranks.world,
+            "model_sha256": fingerprint(self.network),
+        }

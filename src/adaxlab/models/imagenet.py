@@ -1,4 +1,4 @@
-"""ResNet-18 and ResNet-50 for ImageNet, and with a stem for small pictures.
+"""ResNet-18 and ResNet-50 for ImageNet, and with a stem for small images.
 
 The networks are He et al.'s (2016) as torchvision has them: stride in the 3x3 convolution of a bottleneck, projection
 shortcuts where the shape changes, Kaiming-normal (fan-out) convolutions, norms at 1 and 0 (`zero_init` sets the last
@@ -104,7 +104,7 @@ class Bottleneck(_Block):
 
 
 class ImageNetResNet(nn.Module):
-    """A stem, four stages, an average over the picture, a linear head."""
+    """A stem, four stages, an average over the image, a linear head."""
 
     def __init__(
         self,

@@ -55,11 +55,6 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
         out += save_charts(runs, folder, formats, ("light", "dark"), OWN, only=shown) if runs else []
         for study in (study for study, kinds in PICTURES.items() if "second-moment" in kinds):
             out += _trace(study, records, folder, formats)
-    if (records / "imagenet").is_dir():
-        from adaxlab.imagenet import page
-
-        runs = page.load(records / "imagenet")
-        out += save_charts(runs, folder, formats, ("light", "dark"), OWN, only=NAMES) if runs else []
     record = gpu_step.read(records)
     if record is not None:
         from adaxlab.report import speed

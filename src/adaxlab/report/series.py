@@ -97,7 +97,8 @@ class Study:
     @cached_property
     def titles(self) -> dict[str, str]:
         """What legends write for these names."""
-        return titles(self.names, {s.label: s.options for s in self.series})
+        given = {s.label: s.options or dict(s.tune[0].spec["options"] if s.tune else {}) for s in self.series}
+        return titles(self.names, given)
 
     @cached_property
     def ranked(self) -> list[Series]:

@@ -1,51 +1,93 @@
-"""`imagenet`: pictures in class folders and the ImageNet ResNets, for `adax compare imagenet`.
+"""`imagenet`: images in class folders and the ImageNet ResNets.
 
     adax data get tiny-imagenet
     adax compare imagenet --optimizers sgdm adamw adaxw --device cuda
     adax compare imagenet --task-option data=/data/imagenet size=224 stored=256 stem=imagenet
 
-`data` is a folder with train/ and val/ (or Tiny-ImageNet's own layout), a pack or a cache; it is decoded once, into a
+`data` is a folder with train/ and val/ (or Tiny-ImageNet's own layout), or a cache; a folder is decoded once, into a
 memory-mapped cache beside it. The recipe is the paper's for ResNet-18, shortened: batch 256, warmup over 5% of the run,
-lr x0.1 at 30, 60 and 90%. For the paper's studies, several processes and CUDA graphs see `adax reproduce
-imagenet/tiny`.
+lr x0.1 at 30, 60 and 90%.
+
+`adax compare` runs the task in its ordinary loop. The paper's studies (`adax reproduce imagenet/tiny`) run it by the
+executor `torchrun`, which calls `training`: several processes, CUDA graphs, crops as a function of seed and epoch.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from adaxlab import distributed, messages
+from adaxlab.data import default_root
+from adaxlab.distributed import Ranks
 from adaxlab.errors import LabError
-from adaxlab.imagenet import augment, studies
+from adaxlab.imagenet import augment
 from adaxlab.imagenet import cache as caches
-from adaxlab.imagenet.feed import RESIDENT, Mapped, Resident
-from adaxlab.imagenet.recipe import Recipe
-from adaxlab.imagenet.train import NARROW
-from adaxlab.messages import say
-from adaxlab.models.imagenet import LAYERS, resnet
+from adaxlab.imagenet.loader import RESIDENT, Loader, Mapped, Resident, hold_out, on_device
+from adaxlab.imagenet.recipe import SCHEDULE, Recipe
+from adaxlab.imagenet.train import NARROW, Training
+from adaxlab.models.imagenet import resnet
+from adaxlab.settings import ExecutionConfig
 
 HIGH = 2**63 - 1
+Place = tuple[str, int, str, str]
+
+
+def place_of(data: str) -> Path:
+    """The folder that is named, or where `adax data get tiny-imagenet` puts the set."""
+    if data:
+        return Path(data)
+    for place in (
+        default_root() / "tiny-imagenet" / "tiny-imagenet-200",
+        default_root() / "tiny-imagenet-200",
+    ):
+        if place.is_dir():
+            return place
+    raise LabError(
+        f"{default_root()}: no Tiny-ImageNet there; run `adax data get tiny-imagenet`, or name a folder that has "
+        "train/ and val/, or a cache (data=FOLDER)"
+    )
 
 
 @functools.lru_cache(maxsize=2)
 def _open(data: str, stored: int, cache: str, on_error: str) -> caches.Cache:
-    """The cache; kept, because a study asks for the same one again and again."""
-    place = studies.place_of(data)
-    return caches.obtain(place, stored, cache=cache, on_error=on_error, tell=say)
+    """The cache, made first if need be; kept, because a study asks for the same one again and again.
+
+    Under torchrun the first process makes it and the others wait: call this in every process.
+    """
+    ranks = distributed.current()
+    place = place_of(data)
+    if ranks.world == 1:
+        return caches.obtain(place, stored, cache=cache, on_error=on_error, tell=messages.say)
+
+    def make() -> None:
+        caches.obtain(place, stored, cache=cache, on_error=on_error, tell=messages.say)
+
+    ranks.first_does(make)
+    return caches.load(caches.folder_of(place, stored, cache))
+
+
+@functools.lru_cache(maxsize=2)
+def _loader(place: Place, split: str, device: torch.device, resident: bool | None) -> Loader:
+    """A split of the cache on the device; kept for the next run."""
+    return Loader(on_device(_open(*place).parts[split], device, resident))
 
 
 class ImageNet:
-    """Top-1 accuracy on the pictures of val/. `model` is resnet18 or resnet50."""
+    """Top-1 accuracy on the images of val/. `model` is resnet18 or resnet50."""
 
     metric = "accuracy"
     higher_is_better = True
     epochs = 20
     batch_size = 256
     eval_batch_size = 1000
+    schedule = SCHEDULE
 
     def __init__(
         self,
@@ -54,24 +96,44 @@ class ImageNet:
         stem: str = "small",
         size: int = 64,
         stored: int = 0,
+        groups: int = 1,
         width: int = 64,
         precision: str = "bf16",
+        holdout: float = 0.1,
         channels_last: bool | None = None,
         cache: str = "",
         on_error: str = "raise",
     ) -> None:
-        if precision not in ("bf16", "fp32"):
-            raise LabError(f"precision={precision!r}: must be bf16 or fp32")
-        if model not in LAYERS:
-            raise LabError(f"model={model!r}: must be one of {', '.join(LAYERS)}")
-        self.recipe = Recipe(model=model, stem=stem, size=size, stored=stored or size, width=width)
-        self.place = (str(data), self.recipe.stored, cache, on_error)
+        self.recipe = Recipe(model, stem, size, stored or size, groups, width, precision, holdout)
+        self.precision = precision
+        self.place: Place = (str(data), self.recipe.stored, cache, on_error)
         wide = torch.cuda.is_available() and width >= NARROW
-        self.precision, self.channels_last = precision, wide if channels_last is None else channels_last
-        self.schedule = self.recipe.schedule(1.0)
+        self.channels_last = wide if channels_last is None else channels_last
+
+    def digest(self) -> str:
+        """The digest of the images, whatever their layout on disk; the first call decodes them."""
+        return _open(*self.place).digest
+
+    # -- by the executor torchrun ----------------------------------------------------------------------------------
+
+    def loaders(
+        self, purpose: str, device: torch.device, resident: bool | None = None
+    ) -> tuple[Loader, Loader]:
+        """What to train on and what to test on: for tuning, a share of the training images stands for val/."""
+        train = _loader(self.place, "train", device, resident)
+        if purpose == "tune":
+            return hold_out(train, max(1, round(self.recipe.holdout * len(train))))
+        return train, _loader(self.place, "val", device, resident)
+
+    def training(self, spec: Mapping[str, Any], ranks: Ranks, config: ExecutionConfig) -> Training:
+        """The run at its beginning."""
+        train, test = self.loaders(spec["purpose"], ranks.device, config.resident)
+        return Training(spec, self.recipe, train, test, len(_open(*self.place).classes), ranks, config)
+
+    # -- by the ordinary loop --------------------------------------------------------------------------------------
 
     def data(self) -> dict[str, Any]:
-        """uint8 pictures [n, stored, stored, 3]: tensors, or read from the memory map where they are many."""
+        """uint8 images [n, stored, stored, 3]: tensors, or read from the memory map where they are many."""
         found = _open(*self.place)
         out: dict[str, Any] = {}
         for name, part in (("train", found.parts["train"]), ("test", found.parts["val"])):
@@ -83,8 +145,9 @@ class ImageNet:
         return out
 
     def model(self) -> nn.Module:
-        options = self.recipe.network()
-        net: nn.Module = resnet(classes=len(_open(*self.place).classes), **options)
+        if self.recipe.precision not in ("bf16", "fp32"):
+            raise LabError(f"precision={self.recipe.precision!r}: must be bf16 or fp32 in `adax compare`")
+        net: nn.Module = resnet(classes=len(_open(*self.place).classes), **self.recipe.network())
         return net.to(memory_format=torch.channels_last) if self.channels_last else net  # type: ignore[call-overload]
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
@@ -94,7 +157,7 @@ class ImageNet:
             x = augment.crop_batch(raw, augment.spans(keys, raw.shape[1]), self.recipe.size)
         else:
             x = augment.middle_batch(raw, self.recipe.size)
-        low = raw.is_cuda and self.precision == "bf16"
+        low = raw.is_cuda and self.recipe.precision == "bf16"
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=low):
             scores = model(x.contiguous(memory_format=torch.channels_last) if self.channels_last else x)
         return F.cross_entropy(scores.float(), labels), scores.argmax(1) == labels

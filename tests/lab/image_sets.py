@@ -1,23 +1,24 @@
-"""Small sets of pictures in the layouts of Tiny-ImageNet and of an ImageFolder."""
+"""Small sets of images in the layouts of Tiny-ImageNet and of an ImageFolder."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
 
-from adaxlab.imagenet import cache, drive
-from adaxlab.imagenet.feed import Feed, Resident
+from adaxlab.imagenet import cache
+from adaxlab.imagenet.loader import Loader, Resident
 from adaxlab.imagenet.recipe import Recipe
 
 CLASSES = ("n01443537", "n01629819", "n02002724")
 
 
 def make(train=6, val=4, size=16, seed=0, classes=CLASSES):
-    """{split: [(class, file name, bytes)]}: a class shows in its colour under noise; the first picture is grey."""
+    """{split: [(class, file name, bytes)]}: a class shows in its colour under noise; the first image is grey."""
     rng = np.random.default_rng(seed)
     colours = rng.integers(30, 226, (len(classes), 1, 1, 3))
     out = {}
@@ -26,19 +27,19 @@ def make(train=6, val=4, size=16, seed=0, classes=CLASSES):
         for i, name in enumerate(classes):
             for k in range(count):
                 pixels = np.clip(colours[i] + rng.normal(0, 20, (size, size, 3)), 0, 255).astype(np.uint8)
-                picture = Image.fromarray(pixels)
+                image = Image.fromarray(pixels)
                 if (i, k) == (0, 0):
-                    picture = picture.convert("L")
+                    image = image.convert("L")
                 number = i * count + k
                 file = f"{name}_{k}.JPEG" if split == "train" else f"val_{number}.JPEG"
-                rows.append((name, file, encoded(picture)))
+                rows.append((name, file, encoded(image)))
         out[split] = rows
     return out
 
 
-def encoded(picture, kind="JPEG"):
+def encoded(image, kind="JPEG"):
     data = io.BytesIO()
-    picture.save(data, kind, **({"quality": 95} if kind == "JPEG" else {}))
+    image.save(data, kind, **({"quality": 95} if kind == "JPEG" else {}))
     return data.getvalue()
 
 
@@ -72,11 +73,19 @@ def image_folder(folder, data):
 LAYOUTS = {"tiny": tiny, "image_folder": image_folder}
 
 
-SMALL = Recipe(epochs=2, batch=7, size=16, stored=16, width=4)
+SMALL = Recipe(size=16, stored=16, width=4, precision="fp32")
+OPTIONS = {"size": 16, "stored": 16, "width": 4, "precision": "fp32"}
+"""The options of the task that SMALL is made of."""
+
+
+class Data(NamedTuple):
+    train: Loader
+    test: Loader
+    classes: int
 
 
 def small(place):
-    """18 training and 12 validation pictures of 16x16 in Tiny-ImageNet's layout, with their cache beside them."""
+    """18 training and 12 validation images of 16x16 in Tiny-ImageNet's layout, with their cache beside them."""
     tiny(place, make())
     cache.obtain(place, 16, workers=1)
     return place
@@ -85,5 +94,6 @@ def small(place):
 def resident(place):
     """The cache of `small`, on the CPU."""
     found, cpu = cache.load(f"{place}-16px"), torch.device("cpu")
-    feeds = [Feed(Resident.of(found.parts[split], cpu)) for split in ("train", "val")]
-    return drive.Data(*feeds, len(found.classes), found.digest)
+    return Data(
+        *(Loader(Resident.of(found.parts[split], cpu)) for split in ("train", "val")), len(found.classes)
+    )

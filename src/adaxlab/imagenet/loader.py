@@ -1,6 +1,6 @@
 """Batches on the device, in an order that is a function of (seed, epoch), whatever the number of processes.
 
-`Resident` keeps all pictures on the device (64x64: 1.4 GB); `Mapped` reads them from the memory map in the background,
+`Resident` keeps all images on the device (64x64: 1.4 GB); `Mapped` reads them from the memory map in the background,
 into pinned memory and on to the device while it computes (224x224). Both give the same batches.
 """
 
@@ -17,21 +17,21 @@ import torch
 from torch import Tensor
 
 from adaxlab.cifar import order
+from adaxlab.distributed import Ranks
 from adaxlab.errors import LabError
 from adaxlab.imagenet import augment
 from adaxlab.imagenet.cache import Part
-from adaxlab.imagenet.ranks import Ranks
 from adaxlab.imagenet.source import check_hash
 
 HOLDOUT_SEED = 20200421
 RESIDENT = 8 * 10**9
-"""Bytes of pictures up to which they are kept on the device."""
+"""Bytes of images up to which they are kept on the device."""
 AHEAD = 4
 """Batches that are read before they are asked for."""
 
 
-class Pictures(Protocol):
-    """Pictures as bytes [n, side, side, 3] and labels int64 [n] on `device`."""
+class Images(Protocol):
+    """Images as bytes [n, side, side, 3] and labels int64 [n] on `device`."""
 
     labels: Tensor
     device: torch.device
@@ -41,7 +41,7 @@ class Pictures(Protocol):
 
 
 class Resident:
-    """All pictures on the device."""
+    """All images on the device."""
 
     def __init__(self, images: Tensor, labels: Tensor) -> None:
         self.images, self.labels = images, labels
@@ -61,12 +61,12 @@ class Resident:
         return cls(images, torch.from_numpy(part.labels).to(device))
 
     def batches(self, rows: Iterable[Tensor]) -> Iterator[Tensor]:
-        """The pictures of each set of rows."""
+        """The images of each set of rows."""
         return (self.images.index_select(0, chosen) for chosen in rows)
 
 
 class Mapped:
-    """Pictures in the memory map; `workers` threads read ahead."""
+    """Images in the memory map; `workers` threads read ahead."""
 
     def __init__(self, part: Part, device: torch.device, workers: int = 4) -> None:
         self.part, self.device, self.workers = part, device, workers
@@ -81,7 +81,7 @@ class Mapped:
         return self.read(np.array([i]))[0], torch.tensor(int(self.part.labels[i]))
 
     def read(self, rows: np.ndarray) -> Tensor:
-        """The pictures of `rows` in ordinary (or pinned) memory."""
+        """The images of `rows` in ordinary (or pinned) memory."""
         shape = (len(rows), self.side, self.side, 3)
         out = torch.empty(shape, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
         into = out.numpy()
@@ -92,7 +92,7 @@ class Mapped:
         return out
 
     def batches(self, rows: Iterable[Tensor]) -> Iterator[Tensor]:
-        """The pictures of each set of rows, read ahead of their use."""
+        """The images of each set of rows, read ahead of their use."""
         waiting: deque[Future[Tensor]] = deque()
         todo = iter([chosen.cpu().numpy() for chosen in rows])  # at once: later each would wait for the GPU
         with ThreadPoolExecutor(self.workers) as pool:
@@ -106,7 +106,7 @@ class Mapped:
                 yield waiting.popleft().result().to(self.device, non_blocking=True)
 
 
-def pictures(part: Part, device: torch.device, resident: bool | None = None) -> Resident | Mapped:
+def on_device(part: Part, device: torch.device, resident: bool | None = None) -> Resident | Mapped:
     """On the device where they fit (or as `resident` says)."""
     size = sum(piece.nbytes for piece in part.pieces)
     keep = size <= RESIDENT if resident is None else resident
@@ -115,7 +115,7 @@ def pictures(part: Part, device: torch.device, resident: bool | None = None) -> 
 
 @dataclass
 class Batch:
-    """This process's share of one batch of `total` pictures; `span` is the crop of each (`augment.spans`)."""
+    """This process's share of one batch of `total` images; `span` is the crop of each (`augment.spans`)."""
 
     raw: Tensor
     labels: Tensor
@@ -124,53 +124,53 @@ class Batch:
 
 
 @dataclass
-class Feed:
-    """`rows` of the pictures (all of them if None) in batches."""
+class Loader:
+    """`rows` of the images (all of them if None) in batches."""
 
-    pictures: Pictures
+    source: Images
     rows: Tensor | None = None
 
     def __len__(self) -> int:
-        return len(self.pictures.labels) if self.rows is None else len(self.rows)
+        return len(self.source.labels) if self.rows is None else len(self.rows)
 
     def cuts(self, batch: int) -> list[tuple[int, int]]:
         """Where batches begin and end; the last may be smaller."""
         return [(a, min(a + batch, len(self))) for a in range(0, len(self), batch)]
 
     def epoch(self, seed: int, number: int, batch: int, skip: int, ranks: Ranks) -> Iterator[Batch]:
-        """This process's share of the batches of epoch `number` after the first `skip`: every picture once."""
-        device, n = self.pictures.device, len(self)
+        """This process's share of the batches of epoch `number` after the first `skip`: every image once."""
+        device, n = self.source.device, len(self)
         cuts = self.cuts(batch)
         if cuts[-1][1] - cuts[-1][0] < ranks.world:
             raise LabError(
-                f"batch={batch}: the last batch of {n} pictures has {cuts[-1][1] - cuts[-1][0]}, fewer than the "
+                f"batch={batch}: the last batch of {n} images has {cuts[-1][1] - cuts[-1][0]}, fewer than the "
                 f"{ranks.world} processes; choose another batch"
             )
         mixed = order.permutations([seed], number, n, device)[0].long()
-        span = augment.spans(order.keys([seed], number, n, 2, device)[0], self.pictures.side)
+        span = augment.spans(order.keys([seed], number, n, 2, device)[0], self.source.side)
         places = [(a + begin, a + end) for a, b in cuts[skip:] for begin, end in (ranks.share(b - a),)]
         rows = [self._rows(mixed[a:b]) for a, b in places]
-        found = self.pictures.batches(rows)
+        found = self.source.batches(rows)
         for (a, b), (first, last), chosen, raw in zip(cuts[skip:], places, rows, found, strict=True):
-            yield Batch(raw, self.pictures.labels.index_select(0, chosen), span[first:last], b - a)
+            yield Batch(raw, self.source.labels.index_select(0, chosen), span[first:last], b - a)
 
     def in_order(self, batch: int, ranks: Ranks) -> Iterator[tuple[Tensor, Tensor]]:
-        """This process's share of all pictures, in order."""
+        """This process's share of all images, in order."""
         begin, end = ranks.share(len(self))
-        places = torch.arange(begin, end, device=self.pictures.device)
+        places = torch.arange(begin, end, device=self.source.device)
         rows = [self._rows(places[a : a + batch]) for a in range(0, end - begin, batch)]
-        for chosen, raw in zip(rows, self.pictures.batches(rows), strict=True):
-            yield raw, self.pictures.labels.index_select(0, chosen)
+        for chosen, raw in zip(rows, self.source.batches(rows), strict=True):
+            yield raw, self.source.labels.index_select(0, chosen)
 
     def _rows(self, places: Tensor) -> Tensor:
         return places if self.rows is None else self.rows.index_select(0, places)
 
 
-def hold_out(feed: Feed, count: int) -> tuple[Feed, Feed]:
-    """(the rest, `count` pictures chosen once and for all): for tuning without the test set."""
-    n, device = len(feed), feed.pictures.device
+def hold_out(loader: Loader, count: int) -> tuple[Loader, Loader]:
+    """(the rest, `count` images chosen once and for all): for tuning without the test set."""
+    n, device = len(loader), loader.source.device
     if not 0 < count < n:
         raise LabError(f"holdout={count}: must be between 1 and {n - 1}")
     mixed = order.permutations([HOLDOUT_SEED], 0, n, device)[0].long()
     kept, rest = mixed[:count].sort().values, mixed[count:].sort().values
-    return Feed(feed.pictures, feed._rows(rest)), Feed(feed.pictures, feed._rows(kept))
+    return Loader(loader.source, loader._rows(rest)), Loader(loader.source, loader._rows(kept))

@@ -1,7 +1,7 @@
-"""One process or many: who this one is, and the few things that processes tell each other.
+"""One process or many: which process this is, and the few things that processes tell each other.
 
-Started by `torchrun --nproc_per_node N -m adaxlab.imagenet ...`, each process has its share of every batch; alone,
-the same calls do nothing.
+Started by `torchrun --nproc_per_node N -m adaxlab.reproduce ...`, each process has its share of every batch; in a
+single process the same calls do nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -35,11 +35,11 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes and speaks for all."""
+        """Whether this process writes and prints for all."""
         return self.rank == 0
 
     def share(self, count: int) -> tuple[int, int]:
-        """This process's part of `count` things: a run of neighbours, sizes differing by one at most.
+        """This process's part of `count` things: neighbours, sizes differing by one at most.
 
         >>> [Ranks(torch.device("cpu"), r, 3).share(8) for r in range(3)]
         [(0, 3), (3, 6), (6, 8)]
@@ -48,13 +48,26 @@ class Ranks:
         begin = self.rank * each + min(self.rank, more)
         return begin, begin + each + (self.rank < more)
 
-    def agree(self, flag: bool) -> bool:
-        """What the first process says, everywhere."""
+    def agree(self, value: int) -> int:
+        """The first process's value, in every process."""
         if self.world == 1:
-            return flag
-        told = torch.tensor(int(flag), device=self.device)
+            return value
+        told = torch.tensor(int(value), device=self.device)
         dist.broadcast(told, 0)
-        return bool(told)
+        return int(told)
+
+    def first_does(self, work: Callable[[], int | None]) -> int:
+        """Call `work` in the first process alone: its result, in every process. A LabError is one everywhere."""
+        result: int | None = 0
+        failed: LabError | None = None
+        if self.first:
+            try:
+                result = work()
+            except LabError as error:
+                failed = error
+        if self.agree(failed is not None):
+            raise failed or LabError("the first process failed; its message says why")
+        return self.agree(result or 0)
 
     def gather(self, values: Tensor) -> Tensor:
         """[world, k]: every process's vector."""
@@ -65,34 +78,50 @@ class Ranks:
         return torch.stack(out)
 
 
+def world_size() -> int:
+    """How many processes torchrun started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first() -> bool:
+    """Whether this process prints for all, as far as its environment says."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def current(device: str = "cpu") -> Ranks:
+    """This process inside `joined`; outside, and without torchrun, one process on `device`."""
+    if not dist.is_initialized():
+        return Ranks(choose_device(device))
+    on_gpu = dist.get_backend() == "nccl"
+    where = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+    return Ranks(where, dist.get_rank(), dist.get_world_size())
+
+
 @contextmanager
 def joined(device: str) -> Iterator[Ranks]:
     """The processes that torchrun started, or this one alone; a group that is made here is left at the end.
 
     Nothing may hold that group then: its threads would meet the end of the interpreter, which can abort the process.
     """
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world == 1:
-        yield Ranks(choose_device(device))
+    world = world_size()
+    if world == 1 or dist.is_initialized():
+        yield current(device)
         return
     try:
-        rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+        local = int(os.environ["LOCAL_RANK"])
+        os.environ["RANK"]
     except KeyError as error:
         raise LabError(
             f"WORLD_SIZE={world} without {error.args[0]}: start the processes with torchrun"
         ) from error
     kind = choose_device(device).type
-    where = choose_device(f"cuda:{local}") if kind == "cuda" else torch.device("cpu")
     if kind == "cuda":
-        torch.cuda.set_device(where)
-    if dist.is_initialized():
-        yield Ranks(where, rank, world)
-        return
+        torch.cuda.set_device(choose_device(f"cuda:{local}"))
     # imported before there is a group: these functions would keep it as the default value of their arguments
     importlib.import_module("torch.distributed.nn")
     dist.init_process_group("nccl" if kind == "cuda" else "gloo", timeout=WAIT)
     try:
-        yield Ranks(where, rank, world)
+        yield current(device)
     finally:
         gc.collect()  # networks in cycles hold the group
         dist.destroy_process_group()

@@ -1,0 +1,164 @@
+"""One run at a time, in one process or in all processes that torchrun started, for tasks with a `training`.
+
+    python -m adaxlab.reproduce imagenet/tiny --data FOLDER --out runs
+    torchrun --nproc_per_node 8 -m adaxlab.reproduce imagenet/resnet50 --data FOLDER --out runs
+
+Every process runs the driver, inside `distributed.joined`. The first one decides what is to be done, writes and prints;
+the others follow by `Ranks.agree`. The store and the data are folders that all of them see.
+
+A task's `training(spec, ranks, config)` gives an object that `advance`s until it is told to stop, has a `state` that it
+can `load`, a `history` (lines of metrics) and, at the end, `done` (see adaxlab.imagenet.train). The checkpoint is that
+state in one file, so a run may resume with another number of processes.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adaxlab import distributed, environment, files, signals
+from adaxlab import task as tasks
+from adaxlab.distributed import Ranks
+from adaxlab.errors import Busy, Interrupted, LabError, StoreError
+from adaxlab.execute import process
+from adaxlab.settings import Settings
+from adaxlab.store import RunFolder, RunRecord
+
+TO_RUN, FINISHED, BUSY = range(3)
+
+
+def execute(
+    specs: Sequence[dict[str, Any]], root: Path, settings: Settings, watcher: Any, stop: signals.Stop
+) -> Iterator[RunRecord]:
+    """The runs in their order, in every process; one that another command holds is left out."""
+    if distributed.world_size() > 1 and not torch.distributed.is_initialized():
+        raise LabError("torchrun started several processes; call this inside adaxlab.distributed.joined")
+    ranks = distributed.current(settings.device)
+    for spec in specs:
+        _heed(ranks, stop, "stopped between two runs")
+        record = run(spec, root, settings, ranks, watcher, stop)
+        if record is not None:
+            yield record
+
+
+def run(
+    spec: dict[str, Any], root: Path, settings: Settings, ranks: Ranks, watcher: Any, stop: signals.Stop
+) -> RunRecord | None:
+    """Carry out the run, or what is left of it, and return its record; None while another command holds it.
+
+    Called by every process. Raises what `process.run` raises.
+    """
+    folder = RunFolder(root, spec)
+    with ExitStack() as held:
+        found = ranks.first_does(lambda: _claim(folder, held))
+        if found == BUSY:
+            return None
+        if found == TO_RUN:
+            _carry_out(folder, settings, ranks, watcher, stop)
+    return folder.record()
+
+
+def _claim(folder: RunFolder, held: ExitStack) -> int:
+    """Hold the run's lock, unless it is finished or another process has it."""
+    if folder.finished() or folder.borrow():
+        return FINISHED
+    try:
+        held.enter_context(folder.lock())
+    except Busy:
+        return BUSY
+    return FINISHED if folder.finished() else TO_RUN
+
+
+def _carry_out(folder: RunFolder, settings: Settings, ranks: Ranks, watcher: Any, stop: signals.Stop) -> None:
+    """The run, by every process; the first one holds its lock."""
+    spec = folder.spec
+    task: Any = tasks.load(spec["task"], spec["task_options"])
+    if not hasattr(task, "training"):
+        raise LabError(f"task {spec['task']}: has no `training`, which the executor torchrun calls")
+    env = {**environment.describe(ranks.device, settings.threads), **tasks.data_digest(task)}
+    env["precision"] = getattr(task, "precision", "fp32")
+    threads = ranks.first_does(
+        lambda: process.begin(folder, ranks.device, env).get("threads", settings.threads)
+    )
+    try:
+        with _threads(threads):
+            training = task.training(spec, ranks, settings.execution)
+            if ranks.agree(folder.checkpoint.exists()):
+                training.load(_read(folder.checkpoint))
+            _advance(training, folder, settings, watcher, stop)
+    except LabError:
+        raise
+    except Exception as error:
+        raise process.failure(folder, error) from error
+    if ranks.first:
+        folder.write_metrics(training.history)
+        folder.finish(training.done())
+    ranks.agree(True)  # nobody reads the run before it is written
+
+
+def _advance(training: Any, folder: RunFolder, settings: Settings, watcher: Any, stop: signals.Stop) -> None:
+    """Train to the end, with checkpoints; Interrupted once the first process is asked to stop."""
+    ranks: Ranks = training.ranks
+    last = time.monotonic()
+
+    def save() -> None:
+        nonlocal last
+        state = training.state()
+        if ranks.first:
+            buffer = io.BytesIO()
+            torch.save(state, buffer)
+            files.write(folder.checkpoint, buffer.getvalue())
+        last = time.monotonic()
+
+    def tell() -> None:
+        metric = training.history[-1]["metric"] if training.history else None
+        watcher.running(folder.spec, training.step, training.steps, metric)
+
+    def on_check() -> None:
+        tell()
+        if ranks.agree(time.monotonic() - last >= settings.checkpoint_seconds):
+            save()
+
+    def on_epoch() -> None:
+        if ranks.first:
+            folder.write_metrics(training.history)
+        tell()
+
+    if not training.advance(lambda: bool(stop.signum), on_check, on_epoch):
+        save()
+        _heed(ranks, stop, f"stopped {folder.path} at step {training.step} of {training.steps}")
+
+
+def _heed(ranks: Ranks, stop: signals.Stop, message: str) -> None:
+    """Raise Interrupted in every process if the first one is asked to stop: signals do not reach all at one step."""
+    signum, over = ranks.agree(stop.signum), ranks.agree(stop.over)
+    if signum:
+        stop.signum, stop.over = signum, bool(over)
+        raise Interrupted(message, signum)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise StoreError(
+            f"{path}: cannot be resumed from ({type(error).__name__}); left untouched, move it away to start this run "
+            "anew"
+        ) from error
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many CPU threads inside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
