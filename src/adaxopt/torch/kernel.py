@@ -130,7 +130,8 @@ def _chance(key, STREAM: tl.constexpr, first, lanes):
 
 @triton.jit
 def _round(x, bits, TO: tl.constexpr):
-    """float32 to 16 bits by chance; nan as it is. See `rounding.py` for the two formats."""
+    """To 16 bits, stochastically, by way of float32; nan as it is. See `rounding.py` for the two formats."""
+    x = x.to(tl.float32)
     raw = x.to(tl.uint32, bitcast=True)
     if TO == tl.bfloat16:
         raised = tl.where(x == x, raw + (bits >> 16), raw)
