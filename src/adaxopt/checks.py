@@ -9,12 +9,13 @@ import math
 import warnings
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, Literal, get_args
 
 from adaxopt.rule import Rule
 from adaxopt.zoo import DECAYS
 
-PLACEMENTS = ("paper", "plain")
+EpsPlacement = Literal["paper", "plain"]
+PLACEMENTS: tuple[str, ...] = get_args(EpsPlacement)
 SUSPICIOUS = 0.01
 """A growth rate above this looks like a decay pasted from Adam."""
 
@@ -67,12 +68,21 @@ def check(
             raise ValueError(
                 f"{eps}=0: must be > 0 here, because the second moment is empty while the window fills"
             )
-    if kind == "growing" and _plain(b2) and b2 > SUSPICIOUS:
-        warnings.warn(
-            f"{names[1]}={b2!r} looks like Adam's decay; AdaX's b2 is a growth rate (paper: 1e-4), and at this value "
-            f"the second moment is frozen after {_frozen_after(b2)} steps",
-            stacklevel=stacklevel,
-        )
+    if suspicious(b2, rule):
+        warnings.warn(looks_like_adams(names[1], b2), stacklevel=stacklevel)
+
+
+def suspicious(b2: Any, rule: Rule) -> bool:
+    """Whether a method whose b2 is a growth rate was given what looks like a decay."""
+    growing = rule.memory is not None and rule.memory.kind == "growing"
+    return growing and _plain(b2) and bool(b2 > SUSPICIOUS)
+
+
+def looks_like_adams(name: str, b2: float) -> str:
+    return (
+        f"{name}={b2!r} looks like Adam's decay; AdaX's b2 is a growth rate (paper: 1e-4), and at this value "
+        f"the second moment is frozen after {_frozen_after(b2)} steps"
+    )
 
 
 def _plain(value: Any) -> bool:

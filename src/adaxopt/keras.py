@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from adaxopt.checks import check
+from adaxopt.checks import EpsPlacement, check
 from adaxopt.extras import need
 from adaxopt.rule import step
-from adaxopt.zoo import METHODS, Method
+from adaxopt.zoo import METHODS, Decay, Method
 
 need("adaxopt.keras", "adaxopt[keras]", keras="3.12")
 
@@ -189,8 +189,8 @@ class AdaX(_Method):
         epsilon: float = 1e-12,
         weight_decay: float | None = None,
         *,
-        decay: str = "l2",
-        eps_placement: str = "paper",
+        decay: Decay = "l2",
+        eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
         reference_lr: float | None = None,
@@ -218,8 +218,8 @@ class AdaXW(_Method):
         epsilon: float = 1e-12,
         weight_decay: float | None = 5e-2,
         *,
-        decay: str = "decoupled",
-        eps_placement: str = "paper",
+        decay: Decay = "decoupled",
+        eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
         reference_lr: float | None = None,
@@ -245,8 +245,8 @@ class Padax(_Method):
         weight_decay: float | None = 5e-4,
         p: float = 1 / 8,
         *,
-        decay: str = "l2",
-        eps_placement: str = "paper",
+        decay: Decay = "l2",
+        eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
         reference_lr: float | None = None,

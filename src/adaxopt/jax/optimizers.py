@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from adaxopt.checks import check
+from adaxopt.checks import EpsPlacement, check
 from adaxopt.jax.transform import direction
-from adaxopt.zoo import Method, method
+from adaxopt.zoo import Decay, Method, method
 
 Schedule = float | Any
 Mask = Any | Callable[[Any], Any] | None
@@ -42,7 +42,7 @@ def scale_by_adax(
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
-    eps_placement: str = "paper",
+    eps_placement: EpsPlacement = "paper",
     wake: bool = True,
     clip_update: float | None = None,
     seed: int = 0,
@@ -78,9 +78,9 @@ def adax(
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
-    decay: str = "l2",
+    decay: Decay = "l2",
     reference_lr: float | None = None,
-    eps_placement: str = "paper",
+    eps_placement: EpsPlacement = "paper",
     wake: bool = True,
     clip_update: float | None = None,
     seed: int = 0,
@@ -98,9 +98,9 @@ def adaxw(
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
-    decay: str = "decoupled",
+    decay: Decay = "decoupled",
     reference_lr: float | None = None,
-    eps_placement: str = "paper",
+    eps_placement: EpsPlacement = "paper",
     wake: bool = True,
     clip_update: float | None = None,
     seed: int = 0,
@@ -119,9 +119,9 @@ def padax(
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
-    decay: str = "l2",
+    decay: Decay = "l2",
     reference_lr: float | None = None,
-    eps_placement: str = "paper",
+    eps_placement: EpsPlacement = "paper",
     wake: bool = True,
     clip_update: float | None = None,
     seed: int = 0,

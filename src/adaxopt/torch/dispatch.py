@@ -49,6 +49,10 @@ def on_device(optimizer: Engine, group: Group, among: list[Tensor] | None, scale
         optimizer._init_group(group, *lists)
     else:
         optimizer._init_group(group, *lists, among)  # type: ignore[misc]
+    _update_on_device(optimizer, group, lists, scale)
+
+
+def _update_on_device(optimizer: Engine, group: Group, lists: Lists, scale: Tensor | None) -> None:
     if not lists.params:
         return
     if scale is not None:
@@ -56,10 +60,12 @@ def on_device(optimizer: Engine, group: Group, among: list[Tensor] | None, scale
     buckets: dict[tuple[Any, ...], list[int]] = {}
     for i, (p, g) in enumerate(zip(lists.params, lists.grads, strict=True)):
         buckets.setdefault((p.device, p.dtype, g.dtype, lists.moment(i).dtype), []).append(i)
-    for members in buckets.values():
+    for (device, *_), members in buckets.items():
         taken = lists.pick(members)
         torch._foreach_add_(taken.steps, 1)
         time = torch.stack(taken.steps)
+        if not torch.compiler.is_compiling():  # fake tensors count on the host for parameters elsewhere
+            time = time.to(device)
         settings = pointlike(group)
         if torch.compiler.is_compiling():
             settings = traced(settings, time)
@@ -83,6 +89,8 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
     params, grads = lists.params, lists.grads
     if not params:
         return
+    if not _readable(group, lists.steps):
+        return _update_on_device(optimizer, group, lists, scale)
     if scale is not None:
         grads[:] = [unscaled(g, scale) for g in grads]
     times = _advance(lists.steps)
@@ -144,6 +152,18 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
         other = next((p.device for p in among if p.device.type not in ("cpu", "cuda")), None)
         if other is not None:
             raise ValueError(f"fused=True: there is no kernel for {other.type}; leave fused=None")
+
+
+def _readable(group: Group, steps: list[Tensor]) -> bool:
+    """Whether the host can read the time and every hyper-parameter; fake tensors (FakeTensorMode) have no values."""
+    given = [
+        t
+        for t in (group["lr"], *group["betas"], group["eps"], group["weight_decay"])
+        if isinstance(t, Tensor)
+    ]
+    if not given and set(map(type, steps)) == {Tensor} and not steps[0].is_meta:
+        return True
+    return all(map(state.readable, (*steps, *given)))
 
 
 def _advance(steps: list[Tensor]) -> list[float]:

@@ -72,9 +72,8 @@ def _real(t: Tensor) -> Tensor:
 def count_rows(p: Tensor, state: State, depth: int) -> None:
     """Every row's own count of steps, begun from the parameter's where there is none yet."""
     if "row_step" not in state:
-        state["row_step"] = torch.full(
-            p.shape[:depth], float(state["step"]), dtype=torch.float64, device=p.device
-        )
+        zeros = torch.zeros(p.shape[:depth], dtype=torch.float64, device=p.device)
+        state["row_step"] = zeros + state["step"].to(p.device)
 
 
 def row_step(

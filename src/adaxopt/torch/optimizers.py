@@ -6,11 +6,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import ParamsT
 
+from adaxopt.checks import EpsPlacement
 from adaxopt.torch.engine import Engine
 from adaxopt.torch.foreach import Project
-from adaxopt.torch.options import renamed
-from adaxopt.zoo import METHODS, method
+from adaxopt.torch.options import Rounding, renamed
+from adaxopt.zoo import METHODS, Decay, method
 
 Betas = tuple[float | Tensor, float | Tensor]
 
@@ -70,19 +72,19 @@ class AdaX(Engine):
 
     def __init__(
         self,
-        params: Any,
+        params: ParamsT,
         lr: float | Tensor = 1.5e-3,
         betas: Betas = (0.9, 1e-4),
         eps: float = 1e-12,
         weight_decay: float = 0.0,
         *,
-        decay: str = "l2",
-        eps_placement: str = "paper",
+        decay: Decay = "l2",
+        eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
         project: Project | None = None,
         state_dtype: torch.dtype | None = None,
-        rounding: str = "nearest",
+        rounding: Rounding = "nearest",
         seed: int = 0,
         foreach: bool | None = None,
         maximize: bool = False,
@@ -113,19 +115,19 @@ class AdaXW(Engine):
 
     def __init__(
         self,
-        params: Any,
+        params: ParamsT,
         lr: float | Tensor = 5e-3,
         betas: Betas = (0.9, 1e-4),
         eps: float = 1e-12,
         weight_decay: float = 5e-2,
         *,
-        decay: str = "decoupled",
-        eps_placement: str = "paper",
+        decay: Decay = "decoupled",
+        eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
         project: Project | None = None,
         state_dtype: torch.dtype | None = None,
-        rounding: str = "nearest",
+        rounding: Rounding = "nearest",
         seed: int = 0,
         foreach: bool | None = None,
         maximize: bool = False,
@@ -154,20 +156,20 @@ class Padax(Engine):
 
     def __init__(
         self,
-        params: Any,
+        params: ParamsT,
         lr: float | Tensor = 0.1,
         betas: Betas = (0.9, 1e-4),
         eps: float = 1e-12,
         weight_decay: float = 5e-4,
         p: float = 1 / 8,
         *,
-        decay: str = "l2",
-        eps_placement: str = "paper",
+        decay: Decay = "l2",
+        eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
         project: Project | None = None,
         state_dtype: torch.dtype | None = None,
-        rounding: str = "nearest",
+        rounding: Rounding = "nearest",
         seed: int = 0,
         foreach: bool | None = None,
         maximize: bool = False,
@@ -185,7 +187,7 @@ def _given(arguments: dict[str, Any]) -> dict[str, Any]:
 class _ByName(Engine):
     """A method of the zoo that has no class of its own name in public: options by keyword, defaults in `zoo.py`."""
 
-    def __init__(self, params: Any, *, project: Project | None = None, **given: Any) -> None:
+    def __init__(self, params: ParamsT, *, project: Project | None = None, **given: Any) -> None:
         super().__init__(params, renamed(given, self.method, self.method.defaults["betas"]), project)
 
 
@@ -205,7 +207,7 @@ for _name, _row in METHODS.items():
         )
 
 
-def create(name: str, params: Any, **given: Any) -> Engine:
+def create(name: str, params: ParamsT, **given: Any) -> Engine:
     """An optimizer of the zoo by its name: sgdm, adagrad, rmsprop, adam, adamw, amsgrad, amsgradw, adashift, nosadam,
     padam, adax, adaxw, padax.
 

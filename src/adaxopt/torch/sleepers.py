@@ -84,7 +84,7 @@ def look(
     found: list[Sleepers | None] = []
     for p, v, time in zip(params, vs, times, strict=True):
         known = kept.get(p)
-        if time <= 1:
+        if time <= 1 or v.is_meta:  # a tensor on the meta device has no values to look at
             known = None
             kept.pop(p, None)
         elif known is None or not known.holds(v) or (not known.awake and _power_of_two(int(time) - 1)):

@@ -25,7 +25,17 @@ def may_fuse(group: Mapping[str, Any]) -> bool:
 
 def kernel_may_serve(p: Tensor) -> bool:
     """CUDA tensors; in a process that interprets Triton kernels, as the tests without a GPU do, CPU tensors too."""
-    return p.is_cuda or (INTERPRETED and p.is_cpu)
+    return (p.is_cuda or (INTERPRETED and p.is_cpu)) and not _fake(p)
+
+
+def readable(t: Tensor) -> bool:
+    """Whether there are numbers in a tensor for the host to read: on the meta device, and in fake ones, are none."""
+    return not (t.is_meta or _fake(t))
+
+
+def _fake(t: Tensor) -> bool:
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    return module is not None and isinstance(local(t), module.FakeTensor)
 
 
 def on_device(p: Tensor, group: Mapping[str, Any]) -> bool:
