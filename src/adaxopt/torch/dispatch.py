@@ -266,7 +266,7 @@ def update(
         olds = []
         for w, t, g in zip(windows, taken.steps, gs, strict=True):
             slot = ((t - 1) % group["window"]).long().reshape(1).to(w.device)
-            olds.append(w.index_select(0, slot)[0])
+            olds.append(w.index_select(0, slot).squeeze(0))
             w.index_copy_(0, slot, g.to(w.dtype).unsqueeze(0))
     precision.update(
         xs,

@@ -281,7 +281,7 @@ class Engine(Optimizer):
             return False
         for group in self.param_groups:
             lr = group["lr"]
-            if (isinstance(lr, Tensor) and not lr.is_cpu) or lr != 0:
+            if (isinstance(lr, Tensor) and not (lr.is_cpu and state.readable(lr))) or lr != 0:
                 return False
         found = [(p, group) for group in self.param_groups for p in group["params"] if p.grad is not None]
         grads = [state.local(p.grad) for p, _ in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 import sys
 import warnings
@@ -37,7 +38,7 @@ ADVICE = {
 
 ANNOTATIONS = re.compile(
     r"_.*|(is|has|use|no)_.*|name|names|param_names|id|tag|label|description|comment|kind|type|layer|layers|depth"
-    r"|rho|adaptive"  # a wrapper for sharpness-aware minimisation hands on groups that hold these
+    r"|moe|rho|adaptive"  # DeepSpeed's groups hold the first, those of sharpness-aware minimisation the others
     r"|(max|min|base|initial|final)_(momentum|weight_decay|wd)"
     r"|.*_(lr|lrs|scale|mult|multiplier|factor|ratio|name|names|id|ids|idx|index|tag|label|group|type|layer|config)"
 )
@@ -60,9 +61,10 @@ def construct(optimizer: Engine, params: Any, given: Mapping[str, Any]) -> dict[
 def refuse_unknown(name: str, given: Iterable[str], known: Iterable[str]) -> None:
     unknown = sorted(set(given) - set(known))
     if unknown:
+        advice = _advice(unknown[0], known)
+        end = " Allowed" if advice.endswith("?") else "; allowed"
         raise TypeError(
-            f"{name}: unknown argument {unknown[0]!r}{_advice(unknown[0], known)}; allowed are "
-            f"{', '.join(sorted(known))}"
+            f"{name}: unknown argument {unknown[0]!r}{advice}{end} are {', '.join(sorted(known))}"
         )
 
 
@@ -128,7 +130,7 @@ def _advice(name: str, known: Iterable[str]) -> str:
     bare = _bare(name)
     if bare in ADVICE:
         return f": {ADVICE[bare]}"
-    near = difflib.get_close_matches(bare, spelled, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(bare, spelled, n=1, cutoff=0.55)
     return f": did you mean {spelled[near[0]]!r}?" if near else ""
 
 
@@ -156,10 +158,13 @@ def _number(value: Any) -> Any:
 
 def described(optimizer: Engine) -> str:
     """What torch's optimizers show of themselves: the options of every group, and not what we keep beside them."""
+    arguments = inspect.signature(type(optimizer).__init__).parameters
+    hidden = {"params", *options.INTERNAL}
+    if all(one.kind is not one.VAR_KEYWORD for one in arguments.values()):
+        hidden |= set(optimizer.defaults) - set(arguments)  # p, where the class fixes it
     lines = [f"{type(optimizer).__name__} ("]
     for i, group in enumerate(optimizer.param_groups):
         lines.append(f"Parameter Group {i}")
-        hidden = ("params", *options.INTERNAL)
         lines += [f"    {key}: {group[key]}" for key in sorted(group) if key not in hidden]
         lines.append("")
     return "\n".join(lines[:-1] if len(lines) > 1 else lines) + "\n)"

@@ -40,8 +40,8 @@ def differentiable_step(
         g = -g
     old = None
     if method.rule.mean == "window":
-        slot = ((state["step"] - 1) % group["window"]).long().reshape(1)
-        old = state["window"].index_select(0, slot)[0]
+        slot = ((state["step"] - 1) % group["window"]).long().reshape(1).to(p.device)
+        old = state["window"].index_select(0, slot).squeeze(0)
         wide = state["window"].dtype
         kept = g.to(wide) + n.l2 * p.clone().to(wide) if group["weight_decay"] else g.to(wide)
         state["window"] = state["window"].index_copy(0, slot, kept.unsqueeze(0))

@@ -76,9 +76,10 @@ def update(
     for stream, (narrow, full) in enumerate(zip((xs, ms, vs, tops), wide, strict=True)):
         if narrow is full:
             continue
-        by_chance = stream > 0 or rounding.mode == "stochastic"
+        drawn = stream > 0 or rounding.mode == "stochastic"
+        nearest = []
         for i, (low, high) in enumerate(zip(narrow, full, strict=True)):
-            if by_chance and low.dtype in LOW:
+            if drawn and low.dtype in LOW:
                 stochastic_(
                     low,
                     high,
@@ -89,6 +90,8 @@ def update(
                     offset=rounding.offsets[i],
                 )
             else:
-                low.copy_(high)
-    for x, total, compensation in zip(xs, wide[0], compensations, strict=False):
-        compensation.copy_(total - x.to(work))
+                nearest.append(i)
+        if nearest:
+            torch._foreach_copy_([narrow[i] for i in nearest], [full[i] for i in nearest])
+    if compensations:
+        torch._foreach_copy_(compensations, torch._foreach_sub(wide[0], up(xs)))
