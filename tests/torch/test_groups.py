@@ -1,4 +1,4 @@
-"""What a group and a constructor may be given: names that do nothing are said, names that others need are silent."""
+"""What a group and a constructor may be given: unknown names warn, names that trainers add do not."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("key", MISTAKES)
-def test_a_key_that_does_nothing_is_said_once(key):
+def test_an_unknown_key_warns_once(key):
     says = re.escape(f"parameter group with {key!r}: not an option of AdaXW, so it is ignored") + ".*"
     says += re.escape(MISTAKES[key])
     groups = [{"params": [parameter()], key: 0.5} for _ in range(3)]
@@ -184,7 +184,7 @@ LATER = [(0.9, 0.999), [0.9, 0.99], (0.9, torch.tensor(0.95)), (0.0, 0.011)]
 @pytest.mark.parametrize("betas", LATER, ids=str)
 @pytest.mark.parametrize("options", [{}, {"foreach": True}, {"capturable": True}], ids=str)
 @pytest.mark.parametrize("kind", [AdaX, AdaXW, Padax])
-def test_a_b2_like_adams_written_later_is_said_once(kind, options, betas):
+def test_a_b2_like_adams_written_later_warns_once(kind, options, betas):
     optimizer = kind([{"params": [parameter()]}, {"params": [parameter()]}], **options)
     stepped(optimizer)
     optimizer.param_groups[1]["betas"] = betas
@@ -211,7 +211,7 @@ def test_a_b2_written_later_in_backward():
     hooks.remove()
 
 
-def test_what_was_said_or_loaded_is_not_said_again():
+def test_no_second_warning_and_none_after_loading():
     with pytest.warns(UserWarning, match="looks like Adam's"):
         optimizer = AdaXW([parameter()], betas=(0.9, 0.5))
     with warnings.catch_warnings():

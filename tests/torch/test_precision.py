@@ -226,6 +226,7 @@ MOVES = [
     (torch.float32, torch.float64),  # model.double() after the first step
     (torch.bfloat16, torch.float64),
     (torch.float64, torch.bfloat16),
+    (torch.float16, torch.bfloat16),
 ]
 
 
@@ -252,5 +253,9 @@ def test_any_parameter_beside_any_state(dtype, moved, state_dtype, rounding, way
             optimizer.step()
         ends.append(p.detach().double())
         moments = {optimizer.state[p][k].dtype for k in ("exp_avg", "exp_avg_sq")}
+        low = not exact and rounding == "kahan" and p.dtype in LOW
+        assert optimizer.state[p].get("compensation", torch.ones(())).dtype == (
+            p.dtype if low else torch.float32
+        )
         assert moments == {torch.float64 if exact else state_dtype}
     torch.testing.assert_close(*ends, rtol=0.02, atol=0.02)

@@ -11,6 +11,7 @@ from torch.nn import Parameter
 
 from adaxopt.rule import Numbers
 from adaxopt.torch import fused_cpu, operators, precision, sleepers, state
+from adaxopt.torch.options import check_parameter
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -137,6 +138,9 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
                 f"gradient with sparse_dim={g.sparse_dim()}: this parameter's rows were counted with "
                 f"sparse_dim={counted.dim()}; it must stay the same"
             )
+    if group["state_dtype"] is torch.bfloat16:
+        for p in among:
+            check_parameter(p, torch.bfloat16)
     if rows and group["capturable"]:
         raise ValueError("capturable=True: sparse gradients cannot be captured in a graph")
     if (projected or rule.mean == "window") and any(state.local(p) is not p for p in among):
@@ -184,6 +188,7 @@ def _step_rows(optimizer: Engine, group: Group, p: Tensor, scale: Tensor | None)
     entry = optimizer.state[p]
     if len(entry) == 0:
         entry.update(state.create(p, group, optimizer.method.rule))
+    state.keep_compensation(p, group, entry)
     g = p.grad
     assert g is not None
     if scale is not None:

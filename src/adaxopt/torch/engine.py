@@ -80,7 +80,7 @@ class Engine(Optimizer):
     method: ClassVar[Method]
 
     def __new__(cls, *args: Any, **given: Any) -> Any:
-        """Say what to write instead of an argument that the class does not have; Python would only say its name."""
+        """Refuse an unknown argument with a line that says what to write; Python's own error only names it."""
         allowed = inspect.signature(cls.__init__).parameters
         if all(one.kind is not one.VAR_KEYWORD for one in allowed.values()):
             groups.refuse_unknown(cls.__name__, given, list(allowed)[1:])

@@ -1,4 +1,4 @@
-"""Parameter groups: what one may contain, and what to write instead of a name that no option has."""
+"""Parameter groups and arguments: what is allowed, and what to write instead of an unknown name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ADVICE = {
     **dict.fromkeys(("wd", "l2", "weightdecayrate", "regularization"), "did you mean 'weight_decay'?"),
     **dict.fromkeys(("epsilon",), "did you mean 'eps'?"),
 }
-"""What to write instead of names that other optimizers have, spelled without case and underscores."""
+"""What to write instead of the options of other optimizers; keys in lower case, without underscores."""
 
 ANNOTATIONS = re.compile(
     r"_.*|(is|has|use|no)_.*|name|names|param_names|id|tag|label|description|comment|kind|type|layer|layers|depth"
@@ -69,7 +69,7 @@ def refuse_unknown(name: str, given: Iterable[str], known: Iterable[str]) -> Non
 
 
 def prepare(optimizer: Engine, group: dict[str, Any]) -> None:
-    """Check a group that is to be added, with its parameters, and bring it into the form of all groups, in place."""
+    """Check a group that is to be added, and its parameters; rewrite it in place to the form that all groups have."""
     defaults, method = optimizer.defaults, optimizer.method
     if "project" in group:
         raise ValueError(
@@ -139,7 +139,7 @@ def _bare(name: str) -> str:
 
 
 def watch_betas(optimizer: Engine, group: dict[str, Any]) -> None:
-    """Warn of a b2 like Adam's that was written into a group after it was made: once, when it first comes to be so."""
+    """Warn if a b2 like Adam's was written into an existing group; once, until the group has another kind of b2."""
     now: Any = group["betas"][1]
     before: Any = optimizer._growth.get(id(group))
     if now is before:
@@ -157,7 +157,7 @@ def _number(value: Any) -> Any:
 
 
 def described(optimizer: Engine) -> str:
-    """What torch's optimizers show of themselves: the options of every group, and not what we keep beside them."""
+    """The repr of torch's optimizers: the options of every group, without what the engine keeps there."""
     arguments = inspect.signature(type(optimizer).__init__).parameters
     hidden = {"params", *options.INTERNAL}
     if all(one.kind is not one.VAR_KEYWORD for one in arguments.values()):
@@ -171,7 +171,7 @@ def described(optimizer: Engine) -> str:
 
 
 def fixed(lr: Any) -> Any:
-    """The lr of now as a plain number, where it can be read: it is never to change, and no step need ask a device."""
+    """The current lr as a plain number, where it can be read, so that no step has to read it from a device."""
     if not isinstance(lr, Tensor):
         return lr
     readable = state.readable(lr) and not torch.compiler.is_compiling()

@@ -41,7 +41,8 @@ _SHARED = """
             algorithm has it. Under L2 decay v is never exactly 0 (wd*x is part of g), so nothing sleeps. False
             reproduces the paper.
         clip_update: bound on |m/(v^p + eps)|, or None.
-        project: `Box(lo, hi)`, `Ball(radius)` or a callable (y, d) -> x (Algorithm 1, line 7). Not in checkpoints.
+        project: `Box(lo, hi)`, `Ball(radius)` or a callable (y, d) -> x (Algorithm 1, line 7), the same for all groups.
+            Not in checkpoints.
 
     Sparse gradients: each row keeps its own time, and only rows that a gradient names are touched, decay included.
 """

@@ -29,7 +29,7 @@ def kernel_may_serve(p: Tensor) -> bool:
 
 
 def readable(t: Tensor) -> bool:
-    """Whether there are numbers in a tensor for the host to read: on the meta device, and in fake ones, are none."""
+    """Whether the host can read a tensor's values: tensors on the meta device and fake tensors have none."""
     return not (t.is_meta or _fake(t))
 
 
@@ -90,13 +90,15 @@ def create(p: Tensor, group: Mapping[str, Any], rule: Rule) -> dict[str, Tensor]
 
 
 def keep_compensation(p: Tensor, group: Mapping[str, Any], entry: dict[str, Tensor]) -> None:
-    """Kahan's rest is there exactly where the group asks for it."""
-    if p.dtype in LOW:
-        if group["rounding"] == "kahan":
-            if "compensation" not in entry:
-                entry["compensation"] = torch.zeros_like(p)
-        else:
-            entry.pop("compensation", None)
+    """Keep a compensation exactly where `rounding="kahan"` needs one, in the parameter's current dtype."""
+    rest = entry.get("compensation")
+    if group["rounding"] != "kahan" or p.dtype not in LOW:
+        if rest is not None:
+            del entry["compensation"]
+    elif rest is None:
+        entry["compensation"] = torch.zeros_like(p)
+    elif rest.dtype != p.dtype:
+        entry["compensation"] = rest.to(p.dtype)
 
 
 def dtensor_type() -> type | None:
