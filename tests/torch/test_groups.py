@@ -63,6 +63,13 @@ def test_an_unknown_key_warns_once(key):
         other.add_param_group({"params": [parameter()], key: 0.5})
 
 
+@pytest.mark.parametrize("value", [None, False, 0, "x"])
+def test_an_unknown_key_warns_whatever_it_holds(value):
+    with pytest.warns(UserWarning, match="'wak'.*did you mean 'wake'"):
+        AdaXW([{"params": [parameter()], "wak": value}])
+    AdaXW([{"params": [parameter()], "amsgrad": False}])  # nothing that was asked for is missing
+
+
 ANNOTATIONS = [
     "name",
     "names",

@@ -116,7 +116,8 @@ def _warn_of_unknown(optimizer: Engine, group: Mapping[str, Any]) -> None:
     known = [key for key in optimizer.defaults if key not in options.INTERNAL] + list(optimizer.method.names)
     for key, value in group.items():
         expected = key in optimizer.defaults or key in ("params", *options.INTERNAL)
-        if expected or value is None or value is False or ANNOTATIONS.fullmatch(str(key)):
+        unasked = key in ("amsgrad", "nesterov") and not value  # as in groups of torch's AdamW and SGD
+        if expected or unasked or ANNOTATIONS.fullmatch(str(key)):
             continue
         name = type(optimizer).__name__
         optimizer._warn_once(
