@@ -154,6 +154,13 @@ def test_a_projection_in_a_group_is_refused(project):
     saved_and_read(optimizer, weights_only=True)
 
 
+@pytest.mark.parametrize("kind", [AdaX, AdaXW])
+def test_a_power_in_a_group_of_a_class_without_one(kind):
+    with pytest.raises(ValueError, match=r"p=0\.3 in a parameter group of AdaXW?: use adaxopt\.Padax"):
+        kind([{"params": [parameter()], "p": 0.3}])
+    assert Padax([{"params": [parameter()], "p": 0.3}]).param_groups[0]["p"] == 0.3
+
+
 # -- arguments of the constructor ------------------------------------------------------------------------------------
 
 

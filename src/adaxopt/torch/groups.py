@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ADVICE = {
     "amsgrad": 'for a running maximum of v use adaxopt.create("amsgrad", ...) or adaxopt.create("amsgradw", ...)',
     "momentum": "momentum is the first of the betas: write betas=(momentum, b2)",
+    "p": "use adaxopt.Padax, whose denominator is v^p; here p is 1/2",
     "nesterov": "there is no Nesterov form; leave it out",
     "dampening": "the first moment is an average, m <- b1*m + (1-b1)*g; leave it out and set betas",
     "biascorrection": "the first moment is not bias-corrected and v is normalised; leave it out",
@@ -86,6 +87,10 @@ def prepare(optimizer: Engine, group: dict[str, Any]) -> None:
             if _same(merged["betas"], defaults["betas"]):
                 warnings.simplefilter("ignore")  # said once, by the constructor
             options.check(merged, method.rule, outside())
+    if merged["p"] != defaults["p"] and "p" in _without_argument(optimizer):
+        raise ValueError(
+            f"p={merged['p']!r} in a parameter group of {type(optimizer).__name__}: {ADVICE['p']}"
+        )
     first = fixed(merged["lr"])
     measured = merged["decay"] == "fully_decoupled" and merged["weight_decay"]
     if measured and not isinstance(first, Tensor) and not first > 0:
@@ -159,16 +164,21 @@ def _number(value: Any) -> Any:
 
 def described(optimizer: Engine) -> str:
     """The repr of torch's optimizers: the options of every group, without what the engine keeps there."""
-    arguments = inspect.signature(type(optimizer).__init__).parameters
-    hidden = {"params", *options.INTERNAL}
-    if all(one.kind is not one.VAR_KEYWORD for one in arguments.values()):
-        hidden |= set(optimizer.defaults) - set(arguments)  # p, where the class fixes it
+    hidden = {"params", *options.INTERNAL, *_without_argument(optimizer)}
     lines = [f"{type(optimizer).__name__} ("]
     for i, group in enumerate(optimizer.param_groups):
         lines.append(f"Parameter Group {i}")
         lines += [f"    {key}: {group[key]}" for key in sorted(group) if key not in hidden]
         lines.append("")
     return "\n".join(lines[:-1] if len(lines) > 1 else lines) + "\n)"
+
+
+def _without_argument(optimizer: Engine) -> set[str]:
+    """Options that the class fixes: p, where its constructor has no such argument."""
+    arguments = inspect.signature(type(optimizer).__init__).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in arguments.values()):
+        return set()
+    return {"p"} - set(arguments)
 
 
 def fixed(lr: Any) -> Any:
