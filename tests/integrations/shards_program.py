@@ -189,21 +189,21 @@ def zero_rounding():
 
     found = {}
     shapes = [(7,), (3, 2), (7,), (1, 5), (2,), (7,)]
-    for name, options in {
-        "parameters": {"rounding": "stochastic"},
-        "state": {"state_dtype": torch.bfloat16, "seed": 3},
-        "one by one": {"rounding": "stochastic", "foreach": False},
-    }.items():
+    for name, dtype, options in (
+        ("parameters", torch.bfloat16, {"rounding": "stochastic"}),
+        ("one by one", torch.float16, {"rounding": "stochastic", "foreach": False}),
+        ("state", torch.float32, {"state_dtype": torch.bfloat16, "seed": 3}),
+    ):
         for groups in (1, 2):
             results = []
             for sharded in (False, True):
-                params = [nn.Parameter(torch.ones(s).bfloat16()) for s in shapes]
+                params = [nn.Parameter(torch.ones(s, dtype=dtype)) for s in shapes]
                 first = params if groups == 1 else params[:4]
                 if sharded:
                     optimizer = ZeroRedundancyOptimizer(first, adaxopt.AdaXW, lr=1e-3, **options)
                 else:
                     optimizer = adaxopt.AdaXW(first, lr=1e-3, **options)
-                for t, row in enumerate(gradients(shapes, torch.bfloat16, 6)):
+                for t, row in enumerate(gradients(shapes, dtype, 6)):
                     if t == 2 and groups == 2:
                         optimizer.add_param_group({"params": params[4:]})
                     for p, g in zip(params, row, strict=True):
