@@ -139,7 +139,14 @@ def test_state_is_sharded_as_its_parameter(name, spec):
         updates, state = optimizer.update(jnp.cos(x), state, x)
         return x + updates, state
 
-    state, alone, y = optimizer.init(x), optimizer.init(whole), whole
+    alone, y = optimizer.init(whole), whole
+    compiled = jax.jit(optimizer.init)(x)
+    with jax.sharding.use_mesh(mesh) if hasattr(jax.sharding, "use_mesh") else jax.set_mesh(mesh):
+        meshed = jax.jit(optimizer.init)(x)
+    state = optimizer.init(x)
+    for kind, leaves in (("jit", compiled), ("jit in a mesh", meshed)):
+        for one, other in zip(*map(jax.tree.leaves, (leaves, state)), strict=True):
+            assert one.ndim == 0 or one.sharding.is_equivalent_to(other.sharding, one.ndim), (kind, one.shape)
     for t in range(3):
         for leaf in (leaf for leaf in jax.tree.leaves(state) if leaf.ndim):
             expected = PartitionSpec(*(None,) * (leaf.ndim - 2), *spec)

@@ -78,9 +78,9 @@ def direction(
                 )
 
         def zeros(dtype: Any) -> Any:
-            return jax.tree.map(lambda x: jnp.zeros_like(x, _stored(x, dtype), jnp.shape(x)), params)
+            return jax.tree.map(lambda x: _zeros(x, _stored(x, dtype)), params)
 
-        def windows(count: int) -> Any:  # broadcast from zeros like the parameter: sharded as it is
+        def windows(count: int) -> Any:
             return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *jnp.shape(x))), zeros(None))
 
         rule = row.rule
@@ -189,6 +189,13 @@ def _stored(x: Any, asked: Any) -> Any:
     if asked is not None:
         return asked
     return jnp.float64 if jnp.result_type(x) == jnp.float64 else jnp.float32
+
+
+def _zeros(x: Any, dtype: Any) -> jax.Array:
+    """Zeros sharded as x is. Under jit they are computed from x: constants would be placed on one device."""
+    if isinstance(x, jax.core.Tracer):
+        return jnp.where(x != x, 0, 0).astype(dtype)
+    return jnp.zeros_like(x, dtype)
 
 
 def _leaves(tree: Any, part: Any, count: int) -> list[Any]:
