@@ -50,8 +50,8 @@ class Numbers(NamedTuple):
     a: Number
     b: Number
     k: Number
-    p: float
-    outer: float
+    p: Number
+    outer: Number
     """The denominator is (v**p + eps)**outer; 1 for all but Padam."""
     s: Number
     eps: Number
@@ -74,7 +74,7 @@ def numbers(
     b1: Number,
     b2: Number,
     eps: Number,
-    p: float,
+    p: Number,
     l2: Number = 0.0,
     shrink: Number = 0.0,
     clip: float | None = None,
@@ -104,11 +104,11 @@ def numbers(
         k = rule.memory.gain(t, b2, xp)
     if rule.debias and correct:
         s = s / (1 - b1**t)
-    tau = -p if rule.tau == "-p" else float(rule.tau)
+    tau: Number = -p if rule.tau == "-p" else float(rule.tau)
     if correct and rule.memory.log_norm is not None:
         if rule.sigma:
             s = s * xp.exp(rule.sigma * rule.memory.log_norm(t, b2, xp))
-        if tau and not plain_eps:
+        if not _nothing(tau) and not plain_eps:
             eps = eps * xp.exp(tau * rule.memory.log_norm(t, b2, xp))
     if rule.floor:
         least = TINY[dtype] ** 0.5
@@ -118,8 +118,8 @@ def numbers(
 
 def denominator(v: Number, n: Numbers, xp: Any = scalars) -> Number:
     """(v**p + eps)**outer: also the metric that a projection is made in."""
-    root = xp.sqrt(v) if n.p == 0.5 else v**n.p
-    return root + n.eps if n.outer == 1.0 else (root + n.eps) ** n.outer
+    root = xp.sqrt(v) if _is(n.p, 0.5) else v**n.p
+    return root + n.eps if _is(n.outer, 1.0) else (root + n.eps) ** n.outer
 
 
 def toward(v: Number, square: Number, k: Number, xp: Any = scalars) -> Number:
@@ -184,4 +184,9 @@ def step(
 
 def _nothing(n: Number) -> bool:
     """Whether it is a plain zero, which need not be computed with."""
-    return isinstance(n, (int, float)) and n == 0
+    return _is(n, 0)
+
+
+def _is(n: Number, value: float) -> bool:
+    """Whether it is that plain number; an array is not asked, because it may be traced."""
+    return isinstance(n, (int, float)) and n == value

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from adaxopt.rule import Numbers
-from adaxopt.torch import fused_cpu, operators, precision, sleepers, state
+from adaxopt.torch import fused_cpu, operators, precision, shards, sleepers, state
 from adaxopt.torch.options import check_parameter
 
 if TYPE_CHECKING:
@@ -124,6 +124,7 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
 def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
     """Say what cannot be done before anything is."""
     name, rule, projected = type(optimizer).__name__, optimizer.method.rule, optimizer._project is not None
+    shards.refuse(optimizer.state, group, among)
     rows = [p for p in among if in_rows(optimizer, p)]
     for p in rows:
         g = p.grad
@@ -246,12 +247,14 @@ def update(
 ) -> None:
     """The foreach form on local, real-valued parts."""
     params, maximize, project = taken.params, group["maximize"], optimizer._project
-    low = any(some and some[0].dtype in state.LOW for some in (params, taken.ms, taken.vs))
+    moments = (*taken.ms, *taken.vs, *taken.tops)
+    chance = group["rounding"] == "stochastic" and params[0].dtype in state.LOW
+    drawn = params if chance or any(t.dtype in state.LOW for t in moments) else ()
     rounding = precision.Rounding(
         group["rounding"],
         group["seed"],
-        [optimizer._place(p) for p in params] if low else (),
-        [state.first_element(p) for p in params] if low else (),
+        [optimizer._place(p) for p in drawn],
+        [shards.first_element(p) for p in drawn],
         taken.steps,
     )
     xs, gs, ms, vs, tops = plain_lists(taken)

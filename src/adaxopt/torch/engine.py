@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT, _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
-from adaxopt.torch import checkpoint, dispatch, groups, operators, sleepers, state
+from adaxopt.torch import callers, checkpoint, dispatch, groups, operators, sleepers, state
 from adaxopt.torch.foreach import Project
 from adaxopt.torch.plans import GroupPlan
 from adaxopt.zoo import Method
@@ -124,9 +124,12 @@ class Engine(Optimizer):
         self._step_supports_amp_scaling = any(group.get("fused") for group in self.param_groups)
 
     def _place(self, p: Tensor) -> int:
-        """The parameter's place in the optimizer: what a checkpoint calls it, and chance is drawn from."""
+        """The parameter's position in the whole optimizer, which stochastic rounding draws from.
+
+        It must not depend on the number of processes: under ZeroRedundancyOptimizer this optimizer holds a part.
+        """
         if p not in self._places:
-            every = (q for group in self.param_groups for q in group["params"])
+            every = (q for group in callers.whole_param_groups(self) for q in group["params"])
             self._places = {q: i for i, q in enumerate(every)}
         return self._places[p]
 
@@ -197,7 +200,8 @@ class Engine(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         if not compiling:
-            if not self.state and self._only_prepares():
+            if not self.state and callers.asks_for_state_only():
+                self._create_state()
                 return loss
             self._forget_replaced()
             for group in self.param_groups:
@@ -238,7 +242,8 @@ class Engine(Optimizer):
         """Say what cannot be done in any group before anything is done in one."""
         for group in self.param_groups:
             plan = self._plans.get(id(group))
-            if not group["differentiable"] and (plan is None or plan.others or plan.group is not group):
+            known = plan is not None and plan.plain and not plan.others and plan.group is group
+            if not group["differentiable"] and not known:
                 dispatch.refuse(self, group, group["params"])
 
     def _check_capture(self) -> None:
@@ -271,25 +276,12 @@ class Engine(Optimizer):
                         "put it on the parameters' device, or give a float if it is never to change"
                     )
 
-    def _only_prepares(self) -> bool:
-        """Create state, and no more, where the very first step has lr 0 and gradients of exactly 0.
-
-        torch.distributed.checkpoint makes the state of an optimizer that has never stepped by such a step; counted, it
-        would leave every gain after it too small.
-        """
-        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            return False
+    def _create_state(self) -> None:
+        """Create the state of every parameter that has a gradient, and count no step."""
         for group in self.param_groups:
-            lr = group["lr"]
-            if (isinstance(lr, Tensor) and not (lr.is_cpu and state.readable(lr))) or lr != 0:
-                return False
-        found = [(p, group) for group in self.param_groups for p in group["params"] if p.grad is not None]
-        grads = [state.local(p.grad) for p, _ in found]
-        if any(g.is_sparse or (state.readable(g) and bool(g.any())) for g in grads):
-            return False
-        for p, group in found:
-            self.state[p].update(state.create(p, group, self.method.rule))
-        return bool(found)
+            for p in group["params"]:
+                if p.grad is not None:
+                    self.state[p].update(state.create(p, group, self.method.rule))
 
     def step_parameter(self, p: Tensor) -> None:
         """Step one parameter alone (its own count goes on by one): for steps inside the backward pass."""

@@ -144,22 +144,6 @@ def distributed_as(p: Tensor, value: Tensor) -> Tensor:
     return distribute_tensor(value, p.device_mesh, p.placements, src_data_rank=None)  # type: ignore[attr-defined]
 
 
-def first_element(p: Tensor) -> int:
-    """The global index of this part's first element, which stochastic rounding draws from."""
-    kind = dtensor_type()
-    if kind is None or not isinstance(p, kind):
-        return 0
-    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-
-    shape, offset = compute_local_shape_and_global_offset(p.shape, p.device_mesh, p.placements)  # type: ignore[attr-defined]
-    if tuple(shape[1:]) != tuple(p.shape[1:]):
-        raise ValueError(
-            'rounding="stochastic": a DTensor may be sharded in its first dimension only, so that each element '
-            "keeps its chance when it is sharded otherwise"
-        )
-    return int(offset[0]) * int(p.shape[1:].numel()) if p.dim() else 0
-
-
 def read_by_a_step(rule: Rule, p: Tensor, state: Mapping[str, Tensor], rounding: str) -> dict[str, Tensor]:
     """The state that a step reads: a compensation from an earlier `rounding` is none of it."""
     keeps = (rule.mean != "none", rule.memory is not None, rule.maximum)
