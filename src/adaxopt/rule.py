@@ -143,8 +143,8 @@ def toward(v: Number, g: Number, k: Number, xp: Any = scalars) -> Number:
     held = xp.where(v < math.inf, v, 0.0)
     if isinstance(k, (int, float)):
         return v + (new - k * held) if k < 0.5 else new + (1 - k) * v if k < 1 else new
-    near = v + (new - k * held)
-    return xp.where(k < 0.5, near, xp.where(k < 1, new + (1 - k) * v, new))
+    near, far = v + (new - k * held), new + (1 - k) * held + (v - held)
+    return xp.where(k < 0.5, near, xp.where(k < 1, far, new))
 
 
 def step(
@@ -187,11 +187,12 @@ def step(
         if top is not None:
             top = xp.maximum(top, v)
         d = denominator(v if top is None else top, n, xp)
-    update = mean / d
-    if n.clip is not None:
-        update = xp.clip(update, min=-n.clip, max=n.clip)
+    if n.clip is None:
+        update = n.lr * n.s * mean / d  # in this order: mean / d alone may overflow
+    else:
+        update = n.lr * n.s * xp.clip(mean / d, min=-n.clip, max=n.clip)
     kept = x if _nothing(n.shrink) else x - n.shrink * x
-    return kept - n.lr * n.s * update, m, v, top, d
+    return kept - update, m, v, top, d
 
 
 def _nothing(n: Number) -> bool:

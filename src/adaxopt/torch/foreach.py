@@ -84,8 +84,8 @@ def update(
         _descend(xs, means, n)
     elif isinstance(n.s, float) and not isinstance(n.lr, Tensor):
         torch._foreach_addcdiv_(xs, means, ds, -n.lr * n.s)
-    else:
-        _descend(xs, list(torch._foreach_div(means, ds)), n)
+    else:  # in this order: a quotient alone may overflow
+        _descend(xs, means, n, ds)
     if project is not None:
         for x, d in zip(xs, ds, strict=True):
             x.copy_(project(x, d))
@@ -105,14 +105,18 @@ def _remember(vs: list[Tensor], gs: list[Tensor], k: Any) -> None:
     torch._foreach_addcmul_(vs, torch._foreach_mul(gs, k), gs)
 
 
-def _descend(xs: list[Tensor], updates: list[Tensor], n: Numbers) -> None:
-    """x <- x - lr*s*update."""
-    if isinstance(n.s, list):
-        torch._foreach_sub_(xs, torch._foreach_mul(updates, [n.lr * s for s in n.s]))
-    elif isinstance(n.lr, Tensor):
-        torch._foreach_sub_(xs, torch._foreach_mul(updates, n.lr * n.s))
-    else:
+def _descend(
+    xs: list[Tensor], updates: list[Tensor], n: Numbers, ds: list[Tensor] | None = None
+) -> None:
+    """x <- x - lr*s*update/d."""
+    if ds is None and not isinstance(n.s, list) and not isinstance(n.lr, Tensor):
         torch._foreach_add_(xs, updates, alpha=-n.lr * n.s)
+        return
+    rate = [n.lr * s for s in n.s] if isinstance(n.s, list) else n.lr * n.s
+    updates = list(torch._foreach_mul(updates, rate))
+    if ds is not None:
+        torch._foreach_div_(updates, ds)
+    torch._foreach_sub_(xs, updates)
 
 
 def _plus(gs: list[Tensor], xs: list[Tensor], weight: Any, own: bool) -> list[Tensor]:

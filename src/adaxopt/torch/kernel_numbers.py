@@ -38,10 +38,7 @@ KINDS = {
 AVERAGE, SUM, NO_MEAN = (tl.constexpr(i) for i in range(3))
 MEANS = {"average": 0, "sum": 1, "none": 2}
 TERMS, LIMIT = tl.constexpr(memory.MANY_TERMS), tl.constexpr(memory.POWER_LIMIT)
-RATIOS = tl.constexpr(
-    (memory.BERNOULLI[0], *(b / a for a, b in zip(memory.BERNOULLI, memory.BERNOULLI[1:], strict=False)))
-)
-LAST = tl.constexpr(len(memory.BERNOULLI) - 1)
+C1, C2, C3, C4, C5, C6, C7, C8, C9, C10 = (tl.constexpr(b) for b in memory.BERNOULLI)
 NEAREST, STOCHASTIC, KAHAN = (tl.constexpr(i) for i in range(3))
 ROUNDINGS = {"nearest": 0, "stochastic": 1, "kahan": 2}
 
@@ -83,10 +80,16 @@ def _mean_decay(u):
 @triton.jit
 def _power_series(t, c):
     """Euler-Maclaurin's corrections, as in `memory.py`."""
-    total = t * 0.0 + 1.0
-    for i in tl.static_range(LAST, 0, -1):
-        total = 1.0 - RATIOS[i] * ((c + (2 * i - 1)) / t) * ((c + 2 * i) / t) * total
-    return RATIOS[0] * (c / t) * total
+    total = 1.0 - C10 / C9 * ((c + 17.0) / t) * ((c + 18.0) / t)
+    total = 1.0 - C9 / C8 * ((c + 15.0) / t) * ((c + 16.0) / t) * total
+    total = 1.0 - C8 / C7 * ((c + 13.0) / t) * ((c + 14.0) / t) * total
+    total = 1.0 - C7 / C6 * ((c + 11.0) / t) * ((c + 12.0) / t) * total
+    total = 1.0 - C6 / C5 * ((c + 9.0) / t) * ((c + 10.0) / t) * total
+    total = 1.0 - C5 / C4 * ((c + 7.0) / t) * ((c + 8.0) / t) * total
+    total = 1.0 - C4 / C3 * ((c + 5.0) / t) * ((c + 6.0) / t) * total
+    total = 1.0 - C3 / C2 * ((c + 3.0) / t) * ((c + 4.0) / t) * total
+    total = 1.0 - C2 / C1 * ((c + 1.0) / t) * ((c + 2.0) / t) * total
+    return C1 * (c / t) * total
 
 
 @triton.jit

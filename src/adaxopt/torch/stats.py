@@ -50,7 +50,7 @@ def _group(optimizer: Engine, group: dict) -> dict[str, float]:
     method, group = optimizer.method, floats(group)
     total, count, asleep, lost = 0.0, 0, 0, 0
     samples: list[Tensor] = []
-    elements = sum(local(e["exp_avg_sq"]).numel() for e in entries if "exp_avg_sq" in e)
+    elements = sum(_real(e["exp_avg_sq"]).numel() for e in entries if "exp_avg_sq" in e)
     stride = max(1, elements // SAMPLE)
     gain = None
     for entry in entries:
