@@ -196,6 +196,17 @@ def late(t):
     return keras.ops.convert_to_numpy(x).astype("float64").tolist()
 
 
+def spike(t, g, dtype):
+    """Four steps from step t on, the second with a gradient whose square overflows: what is left of 0."""
+    x = keras.Variable(np.zeros(2, dtype))
+    optimizer = AdaXW(1.0, weight_decay=None)
+    optimizer.build([x])
+    optimizer._iterations.assign(t - 1)
+    for one in (1.0, g, 1.0, g):
+        optimizer.apply([keras.ops.convert_to_tensor(np.array([one, 1.0], dtype))])
+    return keras.ops.convert_to_numpy(x).astype("float64").tolist()
+
+
 def main():
     warnings.filterwarnings("ignore")
     request = json.loads(sys.argv[1])
@@ -209,6 +220,7 @@ def main():
         jax.config.update("jax_enable_x64", False)
     result["decay_set_later"] = decay_set_later()
     result["narrow_floatx"] = {name: narrow_floatx(name) for name in ("float16", "bfloat16", "float32")}
+    result["spikes"] = [spike(*row) for row in request["spikes"]]
     result["late"] = [late(t) for t in request["late"]]
     result["training"] = {str(jit): training(request["folder"], jit) for jit in request["jit"]}
     result["features"] = features(request["folder"])
