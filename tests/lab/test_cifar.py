@@ -411,23 +411,28 @@ def test_graphs_change_nothing(study):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_graph_of_the_plain_loop_trains_as_steps_do():
-    """ResNet-18 in bfloat16, which has no kernels of its own: the study `decay`. cuDNN need not give the same bits."""
-    x, y, tx, ty = make(128 * 3 + 80, 1000)
+@pytest.mark.parametrize("autocast", [False, True], ids=["float64", "bfloat16"])
+def test_a_graph_of_the_plain_loop_trains_as_steps_do(autocast):
+    """ResNet-18, which has no kernels of its own: the study `decay`. Two steps in float64. In bfloat16, where cuDNN does
+    not always give the same bits: gradients of weights that do not move."""
+    x, y, tx, ty = make(80, 100)
     device = torch.device("cuda")
-    train, test = Images.of(x[: 128 * 3 + 80], y, device), Images.of(tx, ty, device)
-    chosen = [replace_lr(run, 0.1) for run in STUDIES["decay"].runs() if run.seed == 0]
-    losses = []
+    train, test = Images.of(x, y, device), Images.of(tx, ty, device)
+    chosen = [run for run in STUDIES["decay"].runs() if run.seed == 0]
+    if autocast:
+        chosen = [replace(run, options={**run.options, "lr": 0.0}) for run in chosen]
+    ends = []
     for graphs in (True, False):
-        network = functools.partial(PlainNetwork, autocast=True)
-        recipe = Recipe(model="resnet18", epochs=2)
+        network = functools.partial(PlainNetwork, autocast=True) if autocast else Float64
+        recipe = Recipe(model="resnet18", epochs=2, batch=80)
         stack = Stack(chosen, train, test, recipe, make_network=network, graphs=graphs)
         stack.run_epoch(), stack.run_epoch()
         assert bool(stack._graphs) == graphs
-        losses.append([curve[-1]["train_loss"] for curve in stack.history])
-    assert losses[0] == pytest.approx(losses[1], rel=5e-2)
-    assert all(a < 2.3 for a in losses[0])
-
-
-def replace_lr(run, part):
-    return replace(run, options={**run.options, "lr": run.options["lr"] * part})
+        ends.append(stack)
+    for i in range(len(chosen)):
+        (loss, other), (g, h) = (
+            [e.history[i][-1]["train_loss"] for e in ends],
+            [e.network.gradient[i] for e in ends],
+        )
+        assert loss == pytest.approx(other, rel=1e-2 if autocast else 1e-5)
+        assert (g - h).norm() <= (0.1 if autocast else 1e-6) * h.norm()
