@@ -6,7 +6,7 @@ PIP     = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-integrations test-ray test-oldest check bench docs bench-gpu test-gpu sanitize-gpu clean
+.PHONY: help setup demo test test-integrations test-ray test-robust test-newest test-oldest check bench docs bench-gpu test-gpu sanitize-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':[^#]*## *' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -24,6 +24,16 @@ demo: setup  ## compare optimizers on embedded data: about a minute, ends with a
 
 test: setup  ## the test suite: core and lab, no GPU needed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests --ignore=tests/integrations
+
+# Each line: instruction set of torch, of oneDNN, threads, seed of the order, other options. All are run; one failure fails.
+ROBUST = "default SSE41 1 11" "avx2 AVX2 2 22" "- - 2 33 --nudge=same"
+
+test-robust: setup  ## the suite on other instruction sets, with 1 and 2 threads, shuffled, weights moved by half an ulp (not in CI)
+	failed=0; for given in $(ROBUST); do set -- $$given; echo "== ATEN $$1, oneDNN $$2, threads $$3, order $$4 $$5"; \
+	    ( test $$1 = - || export ATEN_CPU_CAPABILITY=$$1 ONEDNN_MAX_CPU_ISA=$$2; \
+	    PYTHONPATH=src:tests OMP_NUM_THREADS=$$3 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -p robust \
+	        --random-order --random-order-seed=$$4 $$5 tests --ignore=tests/integrations ) || failed=1; \
+	done; exit $$failed
 
 check: setup  ## ruff, types, import rules
 	$(BIN)/ruff check .

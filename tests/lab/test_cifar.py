@@ -413,8 +413,8 @@ def test_graphs_change_nothing(study):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("autocast", [False, True], ids=["float64", "bfloat16"])
 def test_a_graph_of_the_plain_loop_trains_as_steps_do(autocast):
-    """ResNet-18, which has no kernels of its own: the study `decay`. Two steps in float64. In bfloat16, where cuDNN does
-    not always give the same bits: gradients of weights that do not move."""
+    """ResNet-18, which has no kernels of its own: the study `decay`. Two steps in float64. In bfloat16, where cuDNN may
+    give other bits each time: gradients of weights that do not move."""
     x, y, tx, ty = make(80, 100)
     device = torch.device("cuda")
     train, test = Images.of(x, y, device), Images.of(tx, ty, device)
