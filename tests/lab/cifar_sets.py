@@ -8,6 +8,18 @@ import pickle
 import numpy as np
 from PIL import Image
 
+from adaxopt.lab.cifar.plain import PlainNetwork
+
+
+class Float64(PlainNetwork):
+    """The plain network in float64: what two ways of computing the same steps leave between them stays below 1e-10."""
+
+    def __init__(self, nets, device):
+        super().__init__(nets, device)
+        self.parameters, self.gradient = self.parameters.double(), self.gradient.double()
+        self.running = self.running.double()
+        self._net.double().register_forward_pre_hook(lambda _, given: (given[0].double(),))
+
 
 def make(train=50, test=20, seed=0):
     """Images whose class shows in their colour under noise, so that a net can learn it: (images, labels) twice."""

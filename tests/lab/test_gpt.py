@@ -135,6 +135,19 @@ def one_step(model, tokens):
     F.cross_entropy(scores.flatten(0, 1), tokens[:, 1:].flatten()).backward()
 
 
+needs_muon = pytest.mark.skipif(
+    not hasattr(torch.optim, "Muon"), reason="torch.optim.Muon came with torch 2.9"
+)
+MUON = pytest.param(studies.MUON, marks=needs_muon)
+
+
+def test_an_older_torch_is_named(monkeypatch):
+    monkeypatch.delattr(torch.optim, "Muon", raising=False)
+    with pytest.raises(LabError, match=r"has no torch\.optim\.Muon: MuonAdamW needs torch 2\.9"):
+        MuonAdamW(small().parameters())
+
+
+@needs_muon
 def test_muon_takes_the_hidden_matrices_and_adamw_the_rest():
     model = small()
     optimizer = MuonAdamW(model.parameters(), lr=1e-2)
@@ -149,6 +162,7 @@ def test_muon_takes_the_hidden_matrices_and_adamw_the_rest():
     assert not taken & rest
 
 
+@needs_muon
 def test_muon_and_adamw_together_are_the_two_apart():
     """Bit for bit what two optimizers of torch do, each on its own parameters, under a changing lr."""
     models = [small(), small()]
@@ -177,6 +191,7 @@ def test_muon_and_adamw_together_are_the_two_apart():
         assert not torch.equal(a, c), name
 
 
+@needs_muon
 def test_muons_checkpoint_goes_on_with_the_same_bits():
     ends = []
     for cut in (False, True):
@@ -208,7 +223,7 @@ def asked(book, optimizer="adaxw", **more):
     return spec.make(**given, schedule={"name": "cosine", "warmup": 0.1, "final": 0.1}, **rest)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adaxw", "nosadam", "sgdm", studies.MUON])
+@pytest.mark.parametrize("optimizer", ["adamw", "adaxw", "nosadam", "sgdm", MUON])
 def test_a_few_steps_from_end_to_end(optimizer, book, tmp_path):
     record = train.run(asked(book, optimizer), tmp_path / "runs")
     assert record.done["steps"] == 18
@@ -262,7 +277,7 @@ def test_the_gradient_is_clipped(book):
     assert norm == pytest.approx(1e-2, rel=1e-3)
 
 
-@pytest.mark.parametrize("optimizer", ["adaxw", studies.MUON])
+@pytest.mark.parametrize("optimizer", ["adaxw", MUON])
 def test_resumed_within_an_epoch_it_ends_with_the_same_bits(optimizer, book, tmp_path):
     whole = train.run(asked(book, optimizer), tmp_path / "a")
     stop = Stop()

@@ -172,6 +172,7 @@ def test_aot_autograd_sees_the_writes():
     assert_near(weights, expected, 1e-11)
 
 
+@pytest.mark.filterwarnings("ignore:Skipping serialization of skipfiles")  # torch 2.6's own
 def test_inductor_computes_the_same(monkeypatch, tmp_path):
     """The real compiler: it builds C++ and is slow. With an empty cache, and with what that run left."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))

@@ -247,12 +247,10 @@ class Engine(Optimizer):
                 dispatch.refuse(self, group, group["params"])
 
     def _check_capture(self) -> None:
-        """torch's check that a captured step was asked for; its full form, 15 us, only where one was."""
+        """Refuse to be captured in a graph where that was not asked for, or would keep a number of the host."""
         capturable = [group["capturable"] for group in self.param_groups]
-        if any(capturable):
-            self._accelerator_graph_capture_health_check()
-            if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-                self._refuse_what_would_be_baked()
+        if any(capturable) and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            self._refuse_what_would_be_baked()
         if (
             not all(capturable)
             and any(group["params"] and group["params"][0].is_cuda for group in self.param_groups)

@@ -152,7 +152,7 @@ _options = itemgetter("maximize", "wake", "rounding", "seed", "capturable", "sta
 
 def _real(t: Tensor) -> Tensor:
     t = state.local(t)
-    return torch.view_as_real(t) if t.is_complex() else t
+    return torch.view_as_real(t) if t.is_complex() and t.layout is torch.strided else t
 
 
 def _real_state(entry: dict[str, Tensor]) -> dict[str, Tensor]:
