@@ -6,7 +6,7 @@ PIP     = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-integrations test-ray test-oldest check bench docs bench-gpu test-gpu sanitize-gpu clean
+.PHONY: help setup demo test test-integrations test-ray test-robust test-newest test-oldest test-oldest-torch test-oldest-extras check bench docs bench-gpu test-gpu sanitize-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':[^#]*## *' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -24,6 +24,16 @@ demo: setup  ## compare optimizers on embedded data: about a minute, ends with a
 
 test: setup  ## the test suite: core and lab, no GPU needed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests --ignore=tests/integrations
+
+# Each line: instruction set of torch, of oneDNN, threads, seed of the order, other options. All are run; one failure fails.
+ROBUST = "default SSE41 1 11" "avx2 AVX2 2 22" "- - 2 33 --nudge=same"
+
+test-robust: setup  ## the suite on other instruction sets, with 1 and 2 threads, shuffled, weights moved by half an ulp (not in CI)
+	failed=0; for given in $(ROBUST); do set -- $$given; echo "== ATEN $$1, oneDNN $$2, threads $$3, order $$4 $$5"; \
+	    ( test $$1 = - || export ATEN_CPU_CAPABILITY=$$1 ONEDNN_MAX_CPU_ISA=$$2; \
+	    PYTHONPATH=src:tests OMP_NUM_THREADS=$$3 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -p robust \
+	        --random-order --random-order-seed=$$4 $$5 tests --ignore=tests/integrations ) || failed=1; \
+	done; exit $$failed
 
 check: setup  ## ruff, types, import rules
 	$(BIN)/ruff check .
@@ -67,7 +77,28 @@ $(OLDEST)/.ready: constraints-oldest.txt
 	    --target $(OLDEST)/torchvision-for-timm torchvision==0.28.0
 	touch $@
 
-test-oldest: $(OLDEST)/.ready  ## the oldest releases that the extras admit (not in CI); writes their table
+# The whole suite on other releases of torch: separate environments, because each brings its own CUDA libraries.
+RELEASE = torch numpy pytest pytest-xdist hypothesis expecttest tyro rich altair vl-convert-python pillow playwright mpmath
+
+.venv-torch-%/.ready: constraints-torch-%.txt
+	test -x .venv-torch-$*/bin/python || $(PYTHON) -m venv .venv-torch-$*
+	.venv-torch-$*/bin/pip install --quiet --disable-pip-version-check -c $< $(RELEASE)
+	touch $@
+
+ON_RELEASE = PYTHONPATH=src:tests OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= \
+	    .venv-torch-$(1)/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -p release \
+	    --release-record records/torch_releases.json tests --ignore=tests/integrations; \
+	    code=$$?; .venv-torch-$(1)/bin/python tests/integrations/render.py && exit $$code
+
+test-newest: .venv-torch-newest/.ready  ## the suite on the newest torch (not in CI); writes its line of docs/integrations.md
+	$(call ON_RELEASE,newest)
+
+test-oldest: test-oldest-torch test-oldest-extras  ## the oldest torch and the oldest releases of the extras (not in CI); writes their tables
+
+test-oldest-torch: .venv-torch-oldest/.ready
+	$(call ON_RELEASE,oldest)
+
+test-oldest-extras: $(OLDEST)/.ready
 	PYTHONPATH=src OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= ADAXOPT_REQUIRE_INTEGRATIONS=1 \
 	    ADAXOPT_INTEGRATIONS_RECORD=records/integrations_oldest.json \
 	    $(OLDEST)/bin/python -m pytest -q -m "not gpu" -k "(jax or keras or timm or ray) and not tensorflow" \

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from adaxlab.errors import LabError
 from adaxlab.models.gpt import TABLE
 
 
@@ -38,6 +39,10 @@ class MuonAdamW(torch.optim.Optimizer):
         momentum: float = 0.95,
         ns_steps: int = 5,
     ) -> None:
+        if not hasattr(torch.optim, "Muon"):
+            raise LabError(
+                f"torch {torch.__version__} has no torch.optim.Muon: MuonAdamW needs torch 2.9 or newer"
+            )
         given = list(params)
         super().__init__(given, {"lr": lr})
         matrices = [p for p in given if p.dim() == 2 and not getattr(p, TABLE, False)]

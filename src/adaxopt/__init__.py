@@ -39,12 +39,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from adaxopt import torch
+if not TYPE_CHECKING:  # a type checker would take every name for one that this function knows
 
-        return getattr(torch, name)
-    raise AttributeError(f"module 'adaxopt' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            from adaxopt import torch
+
+            return getattr(torch, name)
+        raise AttributeError(f"module 'adaxopt' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -9,12 +9,13 @@ import math
 import warnings
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, Literal, get_args
 
 from adaxopt.rule import Rule
 from adaxopt.zoo import DECAYS
 
-PLACEMENTS = ("paper", "plain")
+EpsPlacement = Literal["paper", "plain"]
+PLACEMENTS: tuple[str, ...] = get_args(EpsPlacement)
 SUSPICIOUS = 0.01
 """A growth rate above this looks like a decay pasted from Adam."""
 
@@ -42,7 +43,8 @@ def check(
     kind = rule.memory.kind if rule.memory is not None else None
     _number(lr, options["lr"], arrays)
     _number(names[0], b1, arrays, below=1.0)
-    _number(names[1], b2, arrays, below=math.inf if kind == "power" else 1.0)
+    least, below = (-math.inf, math.inf) if kind == "power" else (0.0, 1.0)
+    _number(names[1], b2, arrays, least, below)
     if rule.mean == "none" and _plain(b1) and b1 != 0:
         raise ValueError(f"{names[0]}={b1!r}: must be 0, because this method keeps no first moment")
     _number(eps, options["eps"], arrays)
@@ -67,24 +69,35 @@ def check(
             raise ValueError(
                 f"{eps}=0: must be > 0 here, because the second moment is empty while the window fills"
             )
-    if kind == "growing" and _plain(b2) and b2 > SUSPICIOUS:
-        warnings.warn(
-            f"{names[1]}={b2!r} looks like Adam's decay; AdaX's b2 is a growth rate (paper: 1e-4), and at this value "
-            f"the second moment is frozen after {_frozen_after(b2)} steps",
-            stacklevel=stacklevel,
-        )
+    if suspicious(b2, rule):
+        warnings.warn(looks_like_adams(names[1], b2), stacklevel=stacklevel)
+
+
+def suspicious(b2: Any, rule: Rule) -> bool:
+    """Whether a method whose b2 is a growth rate was given what looks like a decay."""
+    growing = rule.memory is not None and rule.memory.kind == "growing"
+    return growing and _plain(b2) and bool(b2 > SUSPICIOUS)
+
+
+def looks_like_adams(name: str, b2: float) -> str:
+    return (
+        f"{name}={b2!r} looks like Adam's decay; AdaX's b2 is a growth rate (paper: 1e-4), and at this value "
+        f"the second moment is frozen after {_frozen_after(b2)} steps"
+    )
 
 
 def _plain(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _number(name: str, value: Any, arrays: tuple[type, ...], below: float = math.inf) -> None:
-    bound = ">= 0" if below == math.inf else f"in [0, {below:g})"
+def _number(
+    name: str, value: Any, arrays: tuple[type, ...], least: float = 0.0, below: float = math.inf
+) -> None:
+    bound = f"in [0, {below:g})" if below < math.inf else ">= 0" if least == 0 else "finite"
     if isinstance(value, (bool, str, type(None))) or not (_plain(value) or isinstance(value, arrays)):
         raise TypeError(f"{name}={value!r}: must be a number {bound}")
-    if _plain(value) and not 0 <= value < below:
-        finite = " and finite" if value == math.inf == below else ""
+    if _plain(value) and not (least <= value < below and math.isfinite(value)):
+        finite = " and finite" if bound == ">= 0" and value == math.inf else ""
         raise ValueError(f"{name}={value!r}: must be {bound}{finite}")
 
 

@@ -10,12 +10,14 @@ The rule and its numbers are those of `adaxopt.rule`, over `keras.ops`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from adaxopt.checks import check
+from adaxopt.checks import EpsPlacement, check
 from adaxopt.extras import need
 from adaxopt.rule import step
-from adaxopt.zoo import METHODS, Method
+from adaxopt.zoo import METHODS, Decay, Method
 
 need("adaxopt.keras", "adaxopt[keras]", keras="3.12")
 
@@ -34,7 +36,15 @@ class _xp:
     log1p = staticmethod(ops.log1p)
     sqrt = staticmethod(ops.sqrt)
     maximum = staticmethod(ops.maximum)
-    where = staticmethod(ops.where)
+
+    @staticmethod
+    def where(condition: Any, yes: Any, no: Any) -> Any:
+        """A plain number takes the other's dtype."""
+        if isinstance(yes, float):
+            yes = ops.zeros_like(no) + yes
+        if isinstance(no, float):
+            no = ops.zeros_like(yes) + no
+        return ops.where(condition, yes, no)
 
     @staticmethod
     def clip(x: Any, min: Any = None, max: Any = None) -> Any:
@@ -67,11 +77,26 @@ class _Method(keras.optimizers.Optimizer):
         plain = {**own, "lr": lr if isinstance(lr, float) else 0.0}
         names = ("beta_1", "beta_2")
         check(plain, self.method.rule, names=names, lr="learning_rate", eps="epsilon", stacklevel=4)
-        super().__init__(lr, weight_decay=wd, **base)
-        self._own, self._written = own, tuple(given)
-        if own["decay"] == "fully_decoupled" and wd:
-            reference = _reference(lr, reference)
-        self.reference_lr = reference
+        with _wide_floatx():
+            super().__init__(lr, weight_decay=wd, **base)
+            self._own, self._written = own, tuple(given)
+            self.reference_lr = reference
+            if own["decay"] == "fully_decoupled" and reference is None:
+                self.reference_lr = _first(lr)
+        if wd:
+            self._check_reference()
+
+    def _check_reference(self) -> None:
+        given = self.reference_lr
+        if self._own["decay"] == "fully_decoupled" and (given is None or not given > 0):
+            raise ValueError(
+                f"reference_lr={given!r}: fully decoupled decay is measured against it and it must be > 0; give "
+                "reference_lr where a schedule begins at 0 or is a callable"
+            )
+
+    def _get_current_learning_rate(self) -> Any:
+        with _wide_floatx():  # schedules compute in floatx: 0.001 is 0.00100040 in float16
+            return super()._get_current_learning_rate()
 
     def build(self, variables: Any) -> None:
         """Create m and v of every variable: float32 for 16-bit variables, else the variable's own dtype."""
@@ -97,10 +122,13 @@ class _Method(keras.optimizers.Optimizer):
         place = self._get_variable_index(variable)
         m, v = self._momentums[place], self._velocities[place]
         work = _work(variable)
+        weight_decay = (self.weight_decay or 0.0) if self._use_weight_decay(variable) else 0.0
+        if weight_decay:  # it may have been set after construction
+            self._check_reference()
         options = {
             **self._own,
             "lr": ops.cast(learning_rate, work),
-            "weight_decay": (self.weight_decay or 0.0) if self._use_weight_decay(variable) else 0.0,
+            "weight_decay": weight_decay,
             "reference_lr": self.reference_lr,
             "dtype": work,
         }
@@ -144,16 +172,24 @@ def _dense(gradient: Any, variable: Any) -> Any:
     return ops.scatter(gradient.indices[:, None], gradient.values, variable.shape)
 
 
-def _reference(lr: Any, given: float | None) -> float:
-    if given is None:
-        given = lr(0) if isinstance(lr, keras.optimizers.schedules.LearningRateSchedule) else lr
-        given = None if callable(given) else float(ops.convert_to_numpy(given))
-    if given is None or not given > 0:
-        raise ValueError(
-            f"reference_lr={given!r}: fully decoupled decay is measured against it and it must be > 0; give "
-            "reference_lr where a schedule begins at 0 or is a callable"
-        )
-    return given
+def _first(lr: Any) -> float | None:
+    """The learning rate of the first step as a number, or None where only a call can tell."""
+    first = lr(0) if isinstance(lr, keras.optimizers.schedules.LearningRateSchedule) else lr
+    return None if callable(first) else float(ops.convert_to_numpy(first))
+
+
+@contextmanager
+def _wide_floatx() -> Iterator[None]:
+    """Keras's default dtype, in which it keeps and computes learning rates, as float32 where it has fewer bits."""
+    before = keras.config.floatx()
+    if before not in ("float16", "bfloat16"):
+        yield
+        return
+    keras.config.set_floatx("float32")
+    try:
+        yield
+    finally:
+        keras.config.set_floatx(before)
 
 
 _SHARED = """
@@ -189,8 +225,8 @@ class AdaX(_Method):
         epsilon: float = 1e-12,
         weight_decay: float | None = None,
         *,
-        decay: str = "l2",
-        eps_placement: str = "paper",
+        decay: Decay = "l2",
+        eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
         reference_lr: float | None = None,
@@ -218,8 +254,8 @@ class AdaXW(_Method):
         epsilon: float = 1e-12,
         weight_decay: float | None = 5e-2,
         *,
-        decay: str = "decoupled",
-        eps_placement: str = "paper",
+        decay: Decay = "decoupled",
+        eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
         reference_lr: float | None = None,
@@ -245,8 +281,8 @@ class Padax(_Method):
         weight_decay: float | None = 5e-4,
         p: float = 1 / 8,
         *,
-        decay: str = "l2",
-        eps_placement: str = "paper",
+        decay: Decay = "l2",
+        eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
         reference_lr: float | None = None,

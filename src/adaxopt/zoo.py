@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 from adaxopt.memory import EQUAL, FADING, GROWING, POWER, UNNORMALISED, Number, scalars
 from adaxopt.rule import Numbers, Rule, numbers
 
-DECAYS = ("l2", "decoupled", "fully_decoupled")
+Decay = Literal["l2", "decoupled", "fully_decoupled"]
+DECAYS: tuple[str, ...] = get_args(Decay)
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,75 @@ def features(folder):
     return found
 
 
+def decay_set_later():
+    """Decay given at construction, and set after it: the same step; without a reference it says what to give."""
+    found = {}
+    for name, rate in {
+        "number": 0.25,
+        "schedule": keras.optimizers.schedules.ExponentialDecay(0.25, 1, 0.5),
+    }.items():
+        for decay in ("fully_decoupled", "decoupled", "l2"):
+            steps = []
+            for given in (0.5, None, 0.0):
+                x = keras.Variable(np.array([2.0, -1.0], "float32"))
+                optimizer = AdaXW(rate, weight_decay=given, decay=decay)
+                optimizer.build([x])
+                for t in range(3):
+                    optimizer.weight_decay = 0.5 if t else None
+                    optimizer.apply([keras.ops.convert_to_tensor(np.array([1.0, 3.0], "float32") * (t + 1))])
+                again = type(optimizer).from_config(optimizer.get_config())
+                assert again.reference_lr == optimizer.reference_lr
+                steps.append(keras.ops.convert_to_numpy(x).tolist())
+            found[f"{name} {decay}"] = steps
+    x = keras.Variable(np.ones(2, "float32"))
+    for name, rate in {"zero": 0.0, "callable": lambda: 0.1}.items():
+        optimizer = AdaXW(rate, weight_decay=None, decay="fully_decoupled")
+        optimizer.build([x])
+        gradient = keras.ops.convert_to_tensor(np.ones(2, "float32"))
+        optimizer.apply([gradient])
+        optimizer.weight_decay = 0.1
+        try:
+            optimizer.apply([gradient])
+            found[name] = ""
+        except ValueError as e:
+            found[name] = str(e)
+        optimizer.reference_lr = 0.1
+        optimizer.apply([gradient])
+    return found
+
+
+def narrow_floatx(floatx):
+    """The learning rate, of a number and of schedules, where Keras's default dtype has 16 bits."""
+    before = keras.config.floatx()
+    keras.config.set_floatx(floatx)
+    try:
+        schedules = keras.optimizers.schedules
+        found = {}
+        for name, rate in {
+            "number": 1e-8,
+            "exponential": schedules.ExponentialDecay(1e-8, 1000, 0.5),
+            "cosine": schedules.CosineDecay(1e-3, 100_000, alpha=0.1),
+            "callable": lambda: 1e-8,
+        }.items():
+            x = keras.Variable(np.zeros(1), dtype="float32")
+            optimizer = AdaXW(rate, weight_decay=None)
+            optimizer.build([x])
+            optimizer._iterations.assign(70_000)  # float16 ends at 65,504
+            optimizer._velocities[0].assign(np.ones(1, "float32"))
+            optimizer._momentums[0].assign(np.ones(1, "float32"))
+            optimizer.apply([keras.ops.convert_to_tensor(np.ones(1, "float32"))])
+            found[name] = float(keras.ops.convert_to_numpy(x)[0])
+        optimizer = AdaXW(0.5)
+        optimizer.learning_rate = 1e-8
+        found["set"] = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+        found["dtype"] = keras.backend.standardize_dtype(optimizer.learning_rate.dtype)
+        found["reference"] = AdaXW(1e-8, decay="fully_decoupled").reference_lr
+        found["after"] = keras.config.floatx()
+        return found
+    finally:
+        keras.config.set_floatx(before)
+
+
 def late(t):
     """One float32 step at step t with a sleeping coordinate."""
     x = keras.Variable(np.zeros(2, "float32"))
@@ -124,6 +193,17 @@ def late(t):
     optimizer._iterations.assign(t - 1)
     optimizer._velocities[0].assign(np.array([0.0, 1.0], "float32"))
     optimizer.apply([keras.ops.convert_to_tensor(np.array([1e-3, 1.0], "float32"))])
+    return keras.ops.convert_to_numpy(x).astype("float64").tolist()
+
+
+def spike(t, g, dtype):
+    """Four steps from step t on, the second with a gradient whose square overflows: what is left of 0."""
+    x = keras.Variable(np.zeros(2, dtype))
+    optimizer = AdaXW(1.0, weight_decay=None)
+    optimizer.build([x])
+    optimizer._iterations.assign(t - 1)
+    for one in (1.0, g, 1.0, g):
+        optimizer.apply([keras.ops.convert_to_tensor(np.array([one, 1.0], dtype))])
     return keras.ops.convert_to_numpy(x).astype("float64").tolist()
 
 
@@ -138,6 +218,9 @@ def main():
     result["parity"] = [parity(*row, "float64", request["steps"]) for row in request["parity"]]
     if request["backend"] == "jax":
         jax.config.update("jax_enable_x64", False)
+    result["decay_set_later"] = decay_set_later()
+    result["narrow_floatx"] = {name: narrow_floatx(name) for name in ("float16", "bfloat16", "float32")}
+    result["spikes"] = [spike(*row) for row in request["spikes"]]
     result["late"] = [late(t) for t in request["late"]]
     result["training"] = {str(jit): training(request["folder"], jit) for jit in request["jit"]}
     result["features"] = features(request["folder"])

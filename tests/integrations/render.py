@@ -1,4 +1,5 @@
-"""Write the tables of docs/integrations.md from the records of `make test-integrations`, `test-oldest` and `test-gpu`.
+"""Write the tables of docs/integrations.md from the records of `make test-integrations`, `test-oldest`, `test-newest` and
+`test-gpu`.
 
 python tests/integrations/render.py [--check]
 """
@@ -10,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "integrations.md"
 RECORDS = ("integrations.json", "integrations_oldest.json", "integrations_gpu.json")
+RELEASES = "torch_releases.json"
 BEGIN = "<!-- table: begin (written by tests/integrations/render.py from records/{}) -->\n"
 END = "<!-- table: end -->\n"
 
@@ -32,16 +34,27 @@ def table(rows):
     return "\n".join(lines)
 
 
+def releases(lines):
+    """One row for each release of torch that the suite was run on."""
+    out = ["| torch | Triton | NumPy | Python | passed | failed | skipped |", "|---|---|---|---|---|---|---|"]
+    for line in lines:
+        versions = " | ".join(line["versions"][name] for name in ("torch", "triton", "numpy", "python"))
+        failed = line["failed"] + line["error"]
+        out.append(f"| {versions} | {line['passed']:,} | {failed:,} | {line['skipped']:,} |")
+    return "\n".join(out)
+
+
 def rows(record):
     return json.loads((ROOT / "records" / record).read_text())
 
 
 def page(text):
     """The page with every table as its record says."""
-    for record in RECORDS:
+    for record in (*RECORDS, RELEASES):
         begin = BEGIN.format(record)
         head, rest = text.split(begin)
-        text = head + begin + table(rows(record)) + "\n" + END + rest.split(END, 1)[1]
+        made = (releases if record == RELEASES else table)(rows(record))
+        text = head + begin + made + "\n" + END + rest.split(END, 1)[1]
     return text
 
 

@@ -80,10 +80,15 @@ def test_the_tables_are_what_the_records_say():
     assert render.page(text) == text
 
 
+METADATA = tomllib.loads((render.ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = "optional-dependencies"
+
+
 def floors():
     """{package: the oldest release that the metadata admits}, of the extras for frameworks, and timm's."""
-    extras = tomllib.loads((render.ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    found = dict(line.split(">=") for extra in ("jax", "keras", "cluster") for line in extras[extra])
+    found = dict(
+        line.split(">=") for extra in ("jax", "keras", "cluster") for line in METADATA[EXTRAS][extra]
+    )
     return {**found, "timm": "1.0.12"}
 
 
@@ -100,8 +105,14 @@ def test_the_oldest_releases_that_are_admitted_have_been_tested():
 
 def test_what_the_modules_ask_for_is_what_the_metadata_admits():
     found = {}
-    for name in ("jax/__init__.py", "keras.py", "lab/cluster.py", "integrations/__init__.py"):
+    for name in (
+        "torch/__init__.py",
+        "jax/__init__.py",
+        "keras.py",
+        "lab/cluster.py",
+        "integrations/__init__.py",
+    ):
         source = (render.ROOT / "src" / "adaxopt" / name).read_text()
         (call,) = re.findall(r"^ *need\((.*)\)$", source, re.MULTILINE)
         found.update(re.findall(r'(\w+)="([\d.]+)"', call))
-    assert found == floors()
+    assert found == {**floors(), **dict(line.split(">=") for line in METADATA["dependencies"])}

@@ -57,6 +57,68 @@ def test_steps_are_traced_once(name):
     assert all(bool(jnp.isfinite(a).all()) for a in jax.tree.leaves(x))
 
 
+@pytest.mark.parametrize("spike", [1e20, 1e30, -1e38])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_gradient_whose_square_overflows(name, spike):
+    """Finite, and what the torch engine does."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+    import torch
+
+    from adaxopt.jax import create
+
+    options = {"window": 1} if name == "adashift" else {}
+    ours, x = create(name, 2.0**-7, **options), jnp.ones(2)
+    p = torch.nn.Parameter(torch.ones(2))
+    theirs = adaxopt.create(name, [p], lr=2.0**-7, **options)
+    state, step = ours.init(x), jax.jit(ours.update)
+    for one in (0.5, spike, 0.25, spike, -0.5):
+        updates, state = step(jnp.array([one, 0.5]), state, x)
+        x = optax.apply_updates(x, updates)
+        p.grad = torch.tensor([one, 0.5])
+        theirs.step()
+    assert jnp.isfinite(x).all()
+    np.testing.assert_allclose(x, p.detach().numpy(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("t", [1, 2, 5, 100])
+def test_the_gradient_in_b2_at_0(t):
+    import jax
+    import jax.numpy as jnp
+
+    from adaxopt import memory
+
+    time = jnp.float32(t)
+    growing, fading = (
+        jax.grad(lambda b2, gain=gain: gain(time, b2, jnp))(jnp.float32(0))
+        for gain in (memory.growing_gain, memory.fading_gain)
+    )
+    assert growing == pytest.approx((1 - t) / (2 * t), rel=1e-5)
+    assert fading == (-1 if t > 1 else 0)
+    for norm in (memory.growing_log_norm, memory.fading_log_norm):
+        assert jnp.isfinite(jax.grad(lambda b2, norm=norm: norm(time, b2, jnp))(jnp.float32(0)))
+
+
+@pytest.mark.parametrize("name", ["adaxw", "adam", "amsgrad", "nosadam"])
+def test_the_gradient_of_a_step_in_b2_at_0(name):
+    import jax
+    import jax.numpy as jnp
+
+    from adaxopt.jax import scale_by_method
+
+    def moved(b2):
+        direction = scale_by_method(name, {"betas": (0.9, b2)})
+        state = direction.init(jnp.ones(2))
+        for g in (1.0, 3.0, 2.0):
+            u, state = direction.update(jnp.array([g, 0.5 * g]), state)
+        return u.sum()
+
+    slope = jax.jit(jax.grad(moved))(jnp.float32(0.0))
+    near = (moved(1e-3) - moved(0.0)) / 1e-3
+    assert slope == pytest.approx(float(near), rel=0.05)
+
+
 @feature("JAX / optax", "vmap")
 def test_a_vmapped_ensemble_is_its_members():
     import jax
@@ -204,7 +266,7 @@ def test_state_has_the_dtype_that_is_asked_for():
             u, state = transform.update(x, state, x)
             assert {a.dtype for a in state.mu.values()} == {jnp.dtype(mu)}
             assert {a.dtype for a in state.nu.values()} == {jnp.dtype(nu)}
-            assert {a.dtype for a in u.values()} == {jnp.dtype(jnp.float32)}
+            assert {k: a.dtype for k, a in u.items()} == {k: a.dtype for k, a in x.items()}
 
 
 def test_a_bfloat16_second_moment_does_not_ratchet():
@@ -233,7 +295,7 @@ def test_hyper_parameters_can_be_injected_and_changed_without_a_new_trace():
     import jax.numpy as jnp
     import optax
 
-    from adaxopt.jax import adaxw, padax
+    from adaxopt.jax import adaxw
 
     optimizer = optax.inject_hyperparams(adaxw)(learning_rate=1e-2, b1=0.9, b2=1e-4, weight_decay=0.1)
     x = jnp.ones(3)
@@ -252,12 +314,8 @@ def test_hyper_parameters_can_be_injected_and_changed_without_a_new_trace():
     second, state = step(state, x)
     assert len(traces) == 1
     assert float(jnp.abs(second).max()) < 0.3 * float(jnp.abs(first).max())
-    with pytest.raises(ValueError, match=r"p=.*plain number"):
-        optax.inject_hyperparams(padax)(learning_rate=0.1).init(x)
     with pytest.raises(ValueError, match=r"reference_lr=None: .*give reference_lr"):
         jax.vmap(lambda lr: adaxw(lr, decay="fully_decoupled").init(x))(jnp.ones(2))
-    fixed = optax.inject_hyperparams(padax, static_args=("p",))(learning_rate=0.1)
-    assert jnp.isfinite(fixed.update(x, fixed.init(x), x)[0]).all()
     settings = {"learning_rate": 1e-2, "mu_dtype": jnp.bfloat16, "seed": 7}
     for static, word in (((), "mu_dtype"), (("mu_dtype",), "seed")):
         with pytest.raises(TypeError, match=f"{word}=.*static_args"):
@@ -294,23 +352,6 @@ def test_weight_decay_takes_a_schedule_in_every_form(decay):
             np.testing.assert_allclose(found[name], expected[name], rtol=1e-6)
     with pytest.raises(ValueError, match="params"):
         scheduled.update(g, state)
-
-
-def test_sixteen_bit_updates_are_wide_until_cast_for_wrappers_that_choose():
-    """Optax's wrappers around `cond` want updates of the gradients' own type (as with its Adam and float32 mu)."""
-    import jax
-    import jax.numpy as jnp
-    import optax
-
-    from adaxopt.jax import adaxw
-
-    x = jnp.ones(3, jnp.bfloat16)
-    assert adaxw(1e-2).update(x, adaxw(1e-2).init(x), x)[0].dtype == jnp.float32
-    narrow = optax.stateless(lambda updates, params: optax.tree_utils.tree_cast(updates, jnp.bfloat16))
-    optimizer = optax.apply_if_finite(optax.chain(adaxw(1e-2), narrow), 5)
-    updates, _ = jax.jit(optimizer.update)(x, optimizer.init(x), x)
-    assert updates.dtype == jnp.bfloat16
-    assert bool((updates < 0).all())
 
 
 def test_a_plain_number_is_a_leaf_as_in_optax():
@@ -368,14 +409,14 @@ def test_signatures_have_the_defaults_of_the_zoo_and_of_the_torch_classes():
     ("name", "options", "error", "message"),
     [
         ("adamx", {}, ValueError, "unknown method; known are sgdm"),
-        ("adaxw", {"lr": 0.1}, TypeError, "unknown argument 'lr'"),
+        ("adaxw", {"lr": 0.1}, TypeError, "unexpected keyword argument 'lr'"),
         ("adaxw", {"momentum": 0.1}, TypeError, "unknown argument 'momentum'"),
         ("adaxw", {"learning_rate": -1.0}, ValueError, "learning_rate=-1.0: must be >= 0"),
         ("adaxw", {"b1": 1.0}, ValueError, r"b1=1.0: must be in \[0, 1\)"),
         ("adaxw", {"b2": -0.1}, ValueError, r"b2=-0.1: must be in \[0, 1\)"),
-        ("nosadam", {"c": -0.1}, ValueError, "b2=-0.1: must be >= 0"),
+        ("nosadam", {"c": float("inf")}, ValueError, "b2=inf: must be finite"),
         ("adaxw", {"eps": -1e-8}, ValueError, "eps=-1e-08: must be >= 0"),
-        ("adaxw", {"eps": None}, TypeError, "eps=None: must be a number"),
+        ("adaxw", {"eps": "x"}, TypeError, "eps='x': must be a number"),
         ("adaxw", {"weight_decay": -0.1}, ValueError, "weight_decay=-0.1: must be >= 0"),
         ("padax", {"p": 0.7}, ValueError, "p=0.7"),
         ("adaxw", {"clip_update": 0}, ValueError, "clip_update=0: must be > 0"),

@@ -1,6 +1,7 @@
 """adaxopt.keras on every Keras backend, each in a process of its own."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -28,6 +29,7 @@ PARITY = [
     ("Padax", {**RATE}),
     ("Padax", {"p": 0.25, "weight_decay": None, **RATE}),
 ]
+SPIKES = [(t, g, "float32") for t in (1, 1000, 200_000) for g in (1e30, -1e38)]
 LATE = [1, 1000, 100_000, 10_000_000]
 BACKENDS = {
     "torch": ["keras"],
@@ -52,6 +54,7 @@ def result(backend):
             "steps": STEPS,
             "parity": PARITY,
             "late": LATE,
+            "spikes": SPIKES,
             # Keras's torch backend has no compiler of its own worth a minute here; "auto" is what people run
             "jit": {"torch": [False], "jax": [True, False], "tensorflow": [True, False]}[backend],
             "folder": folder,
@@ -113,6 +116,13 @@ def test_one_step_at_any_time(backend):
         assert other == pytest.approx(-0.1, rel=1e-5), t
 
 
+@pytest.mark.parametrize("backend", marked("finite where a gradient's square overflows"))
+def test_a_coordinate_whose_second_moment_overflows_stands_still(backend):
+    for case, (spiked, other) in zip(SPIKES, result(backend)["spikes"], strict=True):
+        assert spiked == pytest.approx(-0.1, rel=1e-3), case  # its first step alone
+        assert other < -0.5, case
+
+
 @pytest.mark.parametrize("backend", marked("compile, fit, jit_compile, save and load"))
 def test_a_saved_model_goes_on_as_if_it_had_not_stopped(backend):
     for jit, found in result(backend)["training"].items():
@@ -132,6 +142,28 @@ def test_what_keras_offers_around_an_optimizer(backend):
     assert found["loaded_class"] == "AdaXW"
     assert found["state_of_bfloat16"] == ["float32"]
     assert all(found[f"excluded_{name}"] for name in ("AdaX", "AdaXW", "Padax"))
+
+
+@pytest.mark.parametrize("backend", marked("weight_decay set later; learning rates under 16-bit floatx"))
+def test_decay_may_be_set_after_construction(backend):
+    found = dict(result(backend)["decay_set_later"])
+    for name in ("zero", "callable"):
+        assert "must be > 0; give reference_lr" in found.pop(name)
+    for name, (given, from_none, from_zero) in found.items():
+        assert given == from_none == from_zero, name
+    assert len({str(steps[0]) for steps in found.values()}) == 6  # each form and rate has its own effect
+
+
+@pytest.mark.parametrize("backend", marked("weight_decay set later; learning rates under 16-bit floatx"))
+def test_a_learning_rate_is_float32_whatever_floatx_is(backend):
+    cosine = 1e-3 * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * 0.7)))
+    expected = {"number": 1e-8, "exponential": 1e-8 * 0.5**70, "cosine": cosine, "callable": 1e-8}
+    for floatx, found in result(backend)["narrow_floatx"].items():
+        for name, rate in expected.items():
+            assert found[name] == pytest.approx(-rate, rel=1e-4), (floatx, name)
+        assert found["set"] == pytest.approx(1e-8, rel=1e-6)
+        assert found["reference"] == pytest.approx(1e-8, rel=1e-6)
+        assert (found["dtype"], found["after"]) == ("float32", floatx)
 
 
 @pytest.mark.needs("jax")

@@ -1,6 +1,7 @@
 """The wheel and the source archive: built, installed into a clean environment, and light to import."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import adaxopt
 from adaxopt.extras import need
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +48,7 @@ def built(tmp_path_factory):
     copy = folder / "source"
     copy.mkdir()
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "src", "pyproject.toml", "README.md", "LICENSE"],
+        ["git", "ls-files", "-z"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -88,7 +90,9 @@ def test_the_archives_hold_the_package_and_no_tests(built):
         assert f"adaxopt/{wanted}" in names, wanted
     assert not [n for n in names if "test" in n.lower()]
     with tarfile.open(built[1]) as archive:
-        assert any(n.endswith("src/adaxopt/rule.py") for n in archive.getnames())
+        names = [name.partition("/")[2] for name in archive.getnames()]
+    assert "src/adaxopt/rule.py" in names
+    assert not [name for name in names if name.startswith("tests")]
 
 
 @feature("Packaging", "installs into a clean environment, pip check")
@@ -103,6 +107,18 @@ assert (p < 1).all()
     assert done.returncode == 0, done.stderr
     check = apart(clean, "-m", "pip", "check")
     assert check.returncode == 0, check.stdout
+
+
+@feature("Packaging", "a missing framework says in one line what to install")
+def test_without_torch_every_name_says_what_to_install(built, tmp_path):
+    """In an environment that has the wheel and nothing else, not even what it asks for."""
+    venv.create(tmp_path, with_pip=False)
+    floor = re.search(r'dependencies = \["torch>=([\d.]+)"\]', (ROOT / "pyproject.toml").read_text())[1]
+    for code in (*(f"from adaxopt import {name}" for name in adaxopt.__all__), "import adaxopt.torch"):
+        done = python(tmp_path / "bin" / "python", code, PYTHONPATH=str(built[0]))
+        assert done.stderr.splitlines()[-1] == (
+            f"ImportError: adaxopt.torch needs torch>={floor}, which is not installed: pip install torch"
+        ), code
 
 
 @feature("Packaging", "a missing framework says in one line what to install")

@@ -6,6 +6,7 @@ import json
 import math
 import threading
 import time
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -288,16 +289,17 @@ class TestSharing:
     def test_a_run_that_another_process_holds_is_waited_for(self, tmp_path):
         given = small(tune=0, seeds=1)
         held = store.RunFolder(tmp_path, final(given.complete(), "sgdm", 0))
-        ready, order = threading.Event(), []
+        ready, other, order = threading.Event(), threading.Event(), []
 
         class Watch(driver.Silent):
             def finished(self, record):
                 order.append(record.spec["optimizer"])
+                other.set()
 
         def hold():
             with held.lock():
                 ready.set()
-                time.sleep(0.5)
+                other.wait(300)  # a stop where something hangs
 
         holder = threading.Thread(target=hold)
         holder.start()
@@ -306,14 +308,22 @@ class TestSharing:
         holder.join()
         assert order == ["adaxw", "sgdm"]  # the free one first, the held one when it was free
 
-    def test_a_signal_ends_the_waiting(self, tmp_path):
+    def test_a_signal_ends_the_waiting(self, tmp_path, monkeypatch):
         given = small(tune=0, seeds=1, optimizers=("sgdm",))
         stop = Stop()
-        timer = threading.Timer(0.3, lambda: setattr(stop, "signum", 15))
-        with store.RunFolder(tmp_path, final(given.complete(), "sgdm", 0)).lock():
-            timer.start()
-            with pytest.raises(Interrupted, match="stopped between two runs"):
-                compare.compare(given, tmp_path, stop=stop)
+        waits = []
+
+        def signalled(seconds):
+            waits.append(seconds)
+            stop.signum = 15
+
+        monkeypatch.setattr(driver, "time", types.SimpleNamespace(sleep=signalled))
+        with (
+            store.RunFolder(tmp_path, final(given.complete(), "sgdm", 0)).lock(),
+            pytest.raises(Interrupted, match="stopped between two runs"),
+        ):
+            compare.compare(given, tmp_path, stop=stop)
+        assert len(waits) == 1
 
     def test_two_processes_end_with_the_same_bits(self, done, tmp_path):
         given = small().complete()
@@ -326,7 +336,7 @@ class TestSharing:
     def test_helpers_take_part(self, tmp_path):
         given = small().complete()
         with workers.helpers(given, tmp_path, Settings(), 2):
-            finish = time.monotonic() + 90
+            finish = time.monotonic() + 600  # a stop where something hangs
             while time.monotonic() < finish and len(list(tmp_path.rglob("done.json"))) < 12:
                 time.sleep(0.1)
         assert len(list(tmp_path.rglob("done.json"))) == 12  # all of it, while this process did nothing

@@ -137,6 +137,19 @@ def one_step(model, tokens):
     F.cross_entropy(scores.flatten(0, 1), tokens[:, 1:].flatten()).backward()
 
 
+needs_muon = pytest.mark.skipif(
+    not hasattr(torch.optim, "Muon"), reason="torch.optim.Muon came with torch 2.9"
+)
+MUON = pytest.param(studies.MUON, marks=needs_muon)
+
+
+def test_an_older_torch_is_named(monkeypatch):
+    monkeypatch.delattr(torch.optim, "Muon", raising=False)
+    with pytest.raises(LabError, match=r"has no torch\.optim\.Muon: MuonAdamW needs torch 2\.9"):
+        MuonAdamW(small().parameters())
+
+
+@needs_muon
 def test_muon_takes_the_hidden_matrices_and_adamw_the_rest():
     model = small()
     optimizer = MuonAdamW(model.parameters(), lr=1e-2)
@@ -151,6 +164,7 @@ def test_muon_takes_the_hidden_matrices_and_adamw_the_rest():
     assert not taken & rest
 
 
+@needs_muon
 def test_muon_and_adamw_together_are_the_two_apart():
     """Bit for bit what two optimizers of torch do, each on its own parameters, under a changing lr."""
     models = [small(), small()]
@@ -179,6 +193,7 @@ def test_muon_and_adamw_together_are_the_two_apart():
         assert not torch.equal(a, c), name
 
 
+@needs_muon
 def test_muons_checkpoint_goes_on_with_the_same_bits():
     ends = []
     for cut in (False, True):

@@ -72,6 +72,8 @@ TABLE = [
     *(Case(name, state=BF16) for name in ("amsgradw", "sgdm", "adagrad", "padax")),
     Case("adaxw", x=F32, g=BF16),
     Case("adaxw", x=F32, state=F64),
+    *(Case(name, x=F64, state=BF16) for name in ("adaxw", "amsgradw", "sgdm")),
+    Case("adaxw", x=BF16, state=F64, rounding="stochastic"),
 ]  # fmt: skip
 
 

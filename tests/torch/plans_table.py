@@ -220,7 +220,7 @@ def refused() -> bool:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         optimizer.step(), optimizer.step()
-    said += [(str(w.message), w.filename) for w in warned]
+    said += [(str(w.message), w.filename) for w in warned if w.category is UserWarning]
     once = (
         "fused=True: a parameter takes the foreach path, because its gradient is not laid out as itself",
         __file__,

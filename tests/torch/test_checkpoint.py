@@ -175,7 +175,7 @@ def test_plain_tensors_and_numbers_only():
     plain = (int, float, str, bool, type(None), torch.Tensor, torch.dtype, tuple, list)
     for group in saved["param_groups"]:
         assert all(isinstance(value, plain) for value in group.values())
-    assert saved["param_groups"][0]["format"] == 1
+    assert (saved["param_groups"][0]["format"], saved["param_groups"][0]["method"]) == (2, "adaxw")
 
 
 def test_moving_between_devices():
@@ -228,12 +228,16 @@ def reshaped(key, shape):
 
 
 REFUSED = [
-    ("newer format", lambda: newer(stepped(AdaXW).state_dict()), r"format 99.*reads up to 1"),
+    ("newer format", lambda: newer(stepped(AdaXW).state_dict()), r"format 99.*reads up to 2"),
     ("torch's AdamW", lambda: stepped(torch.optim.AdamW).state_dict(), r"load_adamw_state_dict"),
-    ("torch's SGD", lambda: stepped(torch.optim.SGD).state_dict(), r"another optimizer"),
+    (
+        "torch's SGD",
+        lambda: stepped(torch.optim.SGD).state_dict(),
+        r"checkpoint of torch.optim.SGD: AdaXW cannot continue",
+    ),
     ("the released code", released, r"load_released_state_dict"),
-    ("another memory", lambda: create_stepped("adam"), r"'fading' memory.*'growing'"),
-    ("no memory", lambda: create_stepped("sgdm"), r"'none' memory.*'growing'"),
+    ("another memory", lambda: create_stepped("adam"), r"method 'adam'.*AdaXW \('adaxw'\)"),
+    ("no memory", lambda: create_stepped("sgdm"), r"method 'sgdm'.*AdaXW \('adaxw'\)"),
     ("more groups", lambda: stepped(AdaXW, groups=2).state_dict(), r"2 parameter groups.*has 1"),
     ("fewer parameters", lambda: stepped(AdaXW, shapes=((2, 3),)).state_dict(), r"has 1 parameters.*2"),
     (

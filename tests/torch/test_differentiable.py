@@ -65,6 +65,7 @@ OPTIONS = {
     "maximize": {"maximize": True},
     "clip": {"clip_update": 1e3},
     "eps": {"eps": 0.1},
+    "capturable": {"capturable": True, "weight_decay": 0.3},
 }
 
 
@@ -215,7 +216,6 @@ def test_what_has_no_derivative_is_refused(name):
         ({"state_dtype": torch.bfloat16}, "state_dtype"),
         ({"fused": True}, "fused"),
         ({"foreach": True}, "foreach"),
-        ({"capturable": True}, "capturable"),
     ):
         with pytest.raises(ValueError, match=f"differentiable=True, {word}"):
             adaxopt.create(name, [p], differentiable=True, **given)

@@ -122,6 +122,17 @@ def test_complex_parameters_refuse_sixteen_bit_state_at_once():
         AdaXW([parameter(1j, dtype=torch.complex64)], state_dtype=torch.bfloat16)
 
 
+def test_a_module_that_became_complex_is_refused_before_anything_changes():
+    first, second = parameter(1.0), parameter(1.0)
+    optimizer = AdaXW([{"params": [first]}, {"params": [second]}], state_dtype=torch.bfloat16)
+    second.data = second.data.to(torch.complex64)
+    first.grad, second.grad = torch.ones(1), torch.ones(1, dtype=torch.complex64)
+    with pytest.raises(ValueError, match="there is no complex bfloat16"):
+        optimizer.step()
+    assert first.item() == 1.0
+    assert not any(optimizer.state.values())
+
+
 def test_wide_state_is_computed_wide_on_every_path():
     results = []
     for options in ({}, {"foreach": True}, {"capturable": True}):

@@ -170,12 +170,14 @@ def scheduled(optimizer, params, scheduler, steps=8):
 @pytest.mark.parametrize("kind", ["float", "tensor", "tensor, capturable"])
 def test_each_scheduler_drives_each_class(name, scheduler, kind):
     """What torch's own AdamW would be given at each step, run through the paper's recursion."""
-    adamw = torch.optim.AdamW([torch.nn.Parameter(torch.ones(1, dtype=torch.float64))], lr=0.05)
+    lrs = [0.05 if kind == "float" else float64(0.05) for _ in range(2)]
+    adamw = torch.optim.AdamW(
+        [torch.nn.Parameter(torch.ones(1, dtype=torch.float64))], lr=lrs[0], foreach=False
+    )
     theirs = [adamw.param_groups[0]["params"][0]]
     expected = scheduled(adamw, theirs, SCHEDULERS[scheduler](adamw))
     params = parameters()
-    lr = 0.05 if kind == "float" else float64(0.05)
-    optimizer = build(name, params, lr=lr, betas=(0.9, 1e-4), capturable="capturable" in kind)
+    optimizer = build(name, params, lr=lrs[1], betas=(0.9, 1e-4), capturable="capturable" in kind)
     seen = scheduled(optimizer, params, SCHEDULERS[scheduler](optimizer))
     assert seen == [(pytest.approx(a, rel=1e-12), pytest.approx(b, rel=1e-12)) for a, b in expected]
     assert len({a for a, _ in seen}) > 1

@@ -115,7 +115,7 @@ def test_nothing_grows_from_step_to_step(name, way):
         tracemalloc.stop()
         gc.unfreeze()
     assert more_objects - objects <= 0
-    assert more_size - size < 40 * 200
+    assert more_size - size < 40 * 400
 
 
 @each_method

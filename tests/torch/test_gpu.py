@@ -364,6 +364,9 @@ def test_a_checkpoint_goes_on_with_the_same_bits():
 
 
 def test_extra_memory_is_small():
+    gc.collect()  # what earlier tests left is freed now or counted in `others`
+    torch.cuda.synchronize()
+    others = torch.cuda.memory_allocated()
     params = parameters([(1024, 1024)] * 40)
     optimizer = AdaXW(params)
     gradients(params, 0)
@@ -376,7 +379,7 @@ def test_extra_memory_is_small():
     )
     optimizer.step()
     assert torch.cuda.max_memory_allocated() == before
-    assert before - kept < 2**20 + 64 * 40 + 512 * 40  # 512: the allocator's unit, for each 0-d step
+    assert before - others - kept < 2**20 + 64 * 40 + 512 * 40  # 512: the allocator's unit, for each 0-d step
 
 
 def drift(steps, sizes=(30_000,), lr=1e-3, wd=1e-2):
@@ -420,9 +423,10 @@ def test_steps_inside_backward_take_the_kernel_and_wait_for_nothing():
     ends = []
     for options in ({}, {"foreach": True}):
         torch.manual_seed(0)
-        model = torch.nn.Sequential(torch.nn.Linear(40, 30), torch.nn.Tanh(), torch.nn.Linear(30, 2)).cuda()
+        layers = torch.nn.Linear(40, 30), torch.nn.Tanh(), torch.nn.Linear(30, 2)
+        model = torch.nn.Sequential(*layers).to("cuda", F64)
         optimizer = AdaXW(model.parameters(), **options)
-        x = torch.ones(2, 40, device="cuda")
+        x = torch.ones(2, 40, device="cuda", dtype=F64)
         step_in_backward(optimizer)
         model(x).square().sum().backward()
         with nullcontext() if options else waits.refused():
@@ -431,4 +435,4 @@ def test_steps_inside_backward_take_the_kernel_and_wait_for_nothing():
         ends.append((list(model.parameters()), optimizer))
     assert len(kernels(ends[0][1])) == 4
     for a, b in zip(ends[0][0], ends[1][0], strict=True):
-        assert torch.allclose(a, b, rtol=1e-5, atol=1e-6)
+        assert torch.allclose(a, b, rtol=1e-9, atol=1e-9)

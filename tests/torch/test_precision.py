@@ -219,3 +219,43 @@ def test_decay_is_computed_in_float32(name, decay):
     if name == "adashift":
         window, twin = ours.state[low]["window"], wide.state[full]["window"]
         assert float((window - twin).abs().max()) < 1e-3  # bfloat16 would have rounded g + wd*x by 2^-8
+
+
+MOVES = [
+    (torch.float64, None),  # given in float64
+    (torch.float32, torch.float64),  # model.double() after the first step
+    (torch.bfloat16, torch.float64),
+    (torch.float64, torch.bfloat16),
+    (torch.float16, torch.bfloat16),
+]
+
+
+@pytest.mark.parametrize("way", [*BACKENDS, "sparse"])
+@pytest.mark.parametrize("rounding", ["nearest", "stochastic", "kahan"])
+@pytest.mark.parametrize(("dtype", "moved"), MOVES, ids=str)
+@pytest.mark.parametrize("state_dtype", [torch.bfloat16, torch.float64, torch.float32], ids=str)
+@pytest.mark.filterwarnings("ignore:fused=True. a parameter takes the foreach path")
+def test_any_parameter_beside_any_state(dtype, moved, state_dtype, rounding, way):
+    """Against the same steps in float64 throughout: as near as the stored formats are, and state keeps its dtype."""
+    ends = []
+    for exact in (True, False):
+        p = torch.nn.Parameter(torch.linspace(1, 2, 8, dtype=torch.float64).view(4, 2))
+        if not exact:
+            p.data = p.data.to(dtype)
+        options = {} if exact else {"state_dtype": state_dtype, "rounding": rounding, **BACKENDS.get(way, {})}
+        optimizer = AdaXW([p], lr=0.1, betas=(0.5, 1e-2), **options)
+        for t in range(3):
+            if t == 1 and not exact and moved is not None:
+                p.grad = None
+                p.data = p.data.to(moved)
+            g = torch.linspace(-1, 1, 8).view(4, 2).to(p.dtype) * (t + 1)
+            p.grad = g.to_sparse(1) if way == "sparse" else g
+            optimizer.step()
+        ends.append(p.detach().double())
+        moments = {optimizer.state[p][k].dtype for k in ("exp_avg", "exp_avg_sq")}
+        low = not exact and rounding == "kahan" and p.dtype in LOW
+        assert optimizer.state[p].get("compensation", torch.ones(())).dtype == (
+            p.dtype if low else torch.float32
+        )
+        assert moments == {torch.float64 if exact else state_dtype}
+    torch.testing.assert_close(*ends, rtol=0.02, atol=0.02)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from infos import NAMES, PUBLIC, Recursion, build
 
-COMMON = {"deadline": 5000, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
+COMMON = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64)
 TOLERANCE = {  # of two paths that compute in float32 (or 64) and may round a stored number differently, once a step

@@ -165,7 +165,7 @@ def test_kahan_adds_a_thousand_lost_updates(dtype):
     ("dest", "source", "says"),
     [
         (torch.empty(2), torch.empty(2), "torch.float32"),
-        (torch.empty(2, dtype=torch.bfloat16), torch.empty(2, dtype=torch.float64), "must be torch.float32"),
+        (torch.empty(2, dtype=torch.bfloat16), torch.empty(2, dtype=torch.int64), "must be torch.float32"),
         (torch.empty(2, dtype=torch.bfloat16), torch.empty(3), r"shape \(3,\)"),
     ],
 )

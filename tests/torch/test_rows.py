@@ -21,6 +21,8 @@ if not interpreter.HERE:
     )
     def test_it_compiles_for_a_gpu_that_is_not_here(method, dtype, width, wide_reads):
         """For compute capability 9.0: no register is spilled, and whole blocks are read 16 bytes at a time."""
+        if tuple(map(int, compiled_rows.triton.__version__.split(".")[:2])) < (3, 3):
+            pytest.skip("Triton 3.2 takes other arguments to compile without a device")
         code = compiled_rows.build(method, dtype, width)
         assert code.asm["ptx"].count("ld.global.v4") == wide_reads
         assert compiled_rows.spilled(code) == 0
@@ -188,6 +190,7 @@ else:
         assert all(torch.equal(ends[0][1][k], ends[1][1][k]) for k in ends[1][1])
         assert ends[0][1]["step"] == 2
 
+    @pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="this torch refuses such a gradient")
     def test_a_gradient_of_another_dtype():
         ends = []
         for kernel in (True, False):

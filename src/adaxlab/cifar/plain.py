@@ -40,7 +40,8 @@ class PlainNetwork:
             }
             x = x.to(memory_format=self._dense)
             with self._autocast:
-                logits = functional_call(self._net, {**leaves, **self._buffers(m)}, (x,)).float()
+                logits = functional_call(self._net, {**leaves, **self._buffers(m)}, (x,))
+            logits = logits.to(self.parameters.dtype)
             loss = F.cross_entropy(logits, labels)
             found = torch.autograd.grad(loss, list(leaves.values()))
             for place, g in zip(self.layout.unpack(self.gradient[m]).values(), found, strict=True):

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from adaxopt.checks import check
-from adaxopt.jax.transform import direction
-from adaxopt.zoo import Method, method
+from adaxopt.checks import EpsPlacement, check
+from adaxopt.jax.transform import checkable, direction, narrowed, widened
+from adaxopt.zoo import Decay, Method, method
 
 Schedule = float | Any
 Mask = Any | Callable[[Any], Any] | None
@@ -25,8 +25,8 @@ _SHARED = """
             step, then vanishing); `"plain"` adds it after, as optax's Adam does.
         weight_decay, decay, mask: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
             x <- x - wd*(lr/reference_lr)*x. `mask`, a tree or a function of the parameters, says which leaves decay.
-        mu_dtype, nu_dtype: of m and v; None is float32 for 16-bit parameters, else the parameter's own. What is stored
-            in 16 bits is rounded by chance, drawn from `seed`.
+        mu_dtype, nu_dtype: of m and v; None is float64 for float64 parameters, else float32. What is stored in 16 bits
+            is rounded stochastically, drawn from `seed`. An update has its parameter's dtype.
         wake: where v is exactly 0, take the first gradient's square whole: without it a coordinate that wakes at step t
             moves by (1-b1)/sqrt(k_t) * lr. False reproduces the paper.
         clip_update: bound on |m/(v**p + eps)|, or None.
@@ -42,7 +42,7 @@ def scale_by_adax(
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
-    eps_placement: str = "paper",
+    eps_placement: EpsPlacement = "paper",
     wake: bool = True,
     clip_update: float | None = None,
     seed: int = 0,
@@ -64,8 +64,8 @@ def scale_by_adax(
         "wake": wake,
         "clip_update": clip_update,
     }
-    check(options, row.rule)
-    return direction(row, options, mu_dtype, nu_dtype, seed)
+    check(checkable(options), row.rule)
+    return narrowed(direction(row, options, mu_dtype, nu_dtype, seed))
 
 
 def adax(
@@ -78,9 +78,9 @@ def adax(
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
-    decay: str = "l2",
+    decay: Decay = "l2",
     reference_lr: float | None = None,
-    eps_placement: str = "paper",
+    eps_placement: EpsPlacement = "paper",
     wake: bool = True,
     clip_update: float | None = None,
     seed: int = 0,
@@ -98,9 +98,9 @@ def adaxw(
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
-    decay: str = "decoupled",
+    decay: Decay = "decoupled",
     reference_lr: float | None = None,
-    eps_placement: str = "paper",
+    eps_placement: EpsPlacement = "paper",
     wake: bool = True,
     clip_update: float | None = None,
     seed: int = 0,
@@ -119,9 +119,9 @@ def padax(
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
-    decay: str = "l2",
+    decay: Decay = "l2",
     reference_lr: float | None = None,
-    eps_placement: str = "paper",
+    eps_placement: EpsPlacement = "paper",
     wake: bool = True,
     clip_update: float | None = None,
     seed: int = 0,
@@ -157,21 +157,45 @@ padax.__doc__ = f"""AdaX with a partial power of the second moment (Li et al. 20
 
         x <- x - lr*m/(v**p + eps_t),      p = 1/8
 
-    Defaults as `adaxopt.Padax`'s. p is fixed: under `optax.inject_hyperparams` name it in `static_args`.
+    Defaults as `adaxopt.Padax`'s.
 {_SHARED}"""
 
 
 def create(
-    name: str, learning_rate: Schedule | None = None, mask: Mask = None, **given: Any
+    name: str,
+    learning_rate: Schedule | None = None,
+    mask: Mask = None,
+    *,
+    b1: Schedule | None = None,
+    b2: Schedule | None = None,
+    betas: tuple[Schedule, Schedule] | None = None,
+    momentum: Schedule | None = None,
+    alpha: Schedule | None = None,
+    c: float | None = None,
+    eps: Schedule | None = None,
+    weight_decay: Schedule | None = None,
+    decay: str | None = None,
+    reference_lr: float | None = None,
+    p: float | None = None,
+    window: int | None = None,
+    correct: bool | None = None,
+    eps_placement: str | None = None,
+    wake: bool | None = None,
+    clip_update: float | None = None,
+    mu_dtype: Any = None,
+    nu_dtype: Any = None,
+    seed: int | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """A method of the zoo by its name: sgdm, adagrad, rmsprop, adam, adamw, amsgrad, amsgradw, adashift, nosadam,
-    padam, adax, adaxw, padax. Options by keyword, those of `adaxopt.create`; missing ones are the method's defaults.
+    padam, adax, adaxw, padax. Options are those of `adaxopt.create`; None is the method's default, and an option that
+    the method does not have is refused.
 
     >>> optimizer = create("nosadam", 1e-3, c=0.1, weight_decay=1e-4)
     """
-    row = method(name)
-    lr = row.defaults["lr"] if learning_rate is None else learning_rate
-    return _chain(row, lr, mask, given, stacklevel=4)
+    given = {key: value for key, value in locals().items() if value is not None}
+    row = method(given.pop("name"))
+    lr = given.pop("learning_rate", row.defaults["lr"])
+    return _chain(row, lr, given.pop("mask", None), given, stacklevel=4)
 
 
 _OWN = ("b1", "b2", "learning_rate", "mask", "mu_dtype", "nu_dtype", "reference_lr", "seed")
@@ -199,27 +223,34 @@ def _chain(
         allowed = ", ".join(sorted({*row.defaults, *row.names, *_OWN} - {"lr"}))
         raise TypeError(f"{row.name}: unknown argument {unknown[0]!r}; allowed are {allowed}")
     options = {**row.defaults, **given, "betas": tuple(betas), "lr": 0.0 if callable(lr) else lr}
-    check(options, row.rule, lr="learning_rate", stacklevel=stacklevel)
+    check(checkable(options), row.rule, lr="learning_rate", stacklevel=stacklevel)
     weight, decay = options["weight_decay"], options["decay"]
     parts = [direction(row, options, dtypes["mu_dtype"], dtypes["nu_dtype"], seed)]
     if not (isinstance(weight, (int, float)) and weight == 0):
         if decay == "fully_decoupled":
             weight = _measured(weight, _reference(lr, reference))
-        added = _scheduled_decay if callable(weight) else optax.add_decayed_weights
-        parts.insert(0 if decay == "l2" else 1, added(weight, mask))
-    return optax.chain(*parts, optax.scale_by_learning_rate(lr))
+        parts.insert(0 if decay == "l2" else 1, _decay(weight, mask))
+    return narrowed(optax.chain(*parts, optax.scale_by_learning_rate(lr)))
 
 
-def _scheduled_decay(weight: Callable[[Any], Any], mask: Mask) -> optax.GradientTransformation:
-    """`optax.add_decayed_weights` of a schedule, which the oldest optax that is admitted does not take itself."""
+def _decay(weight: Schedule, mask: Mask) -> optax.GradientTransformation:
+    """`optax.add_decayed_weights` in the arithmetic of the step, of a schedule too (which the oldest optax that is
+    admitted does not take itself)."""
 
-    def init(params: Any) -> optax.ScaleByScheduleState:
-        return optax.ScaleByScheduleState(jnp.zeros([], jnp.int32))
+    def init(params: Any) -> Any:
+        return (
+            optax.ScaleByScheduleState(jnp.zeros([], jnp.int32)) if callable(weight) else optax.EmptyState()
+        )
 
-    def update(updates: Any, state: optax.ScaleByScheduleState, params: Any = None) -> tuple[Any, Any]:
-        now = optax.add_decayed_weights(weight(state.count), mask)
-        updates, _ = now.update(updates, now.init(updates), params)
-        return updates, optax.ScaleByScheduleState(optax.safe_increment(state.count))
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        if params is None:
+            raise ValueError("weight_decay: needs the parameters; call update(gradients, state, params)")
+        chosen = mask(params) if callable(mask) else mask
+        now = optax.add_decayed_weights(weight(state.count) if callable(weight) else weight, chosen)
+        updates, _ = now.update(widened(updates), now.init(updates), widened(params))
+        if callable(weight):
+            state = optax.ScaleByScheduleState(optax.safe_increment(state.count))
+        return updates, state
 
     return optax.GradientTransformation(init, update)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from adaxopt.checks import check
@@ -16,6 +17,7 @@ from adaxopt.zoo import Method, method
 
 LOW = (jnp.bfloat16, jnp.float16)
 KEPT = ("bfloat16", "float16", "float32", "float64")
+STATIC = "under optax.inject_hyperparams name it in static_args"
 
 
 class ScaleByMethodState(NamedTuple):
@@ -51,21 +53,22 @@ def scale_by_method(
     >>> u["w"].round(3).tolist(), state.nu["w"].tolist()               # 1-b1 of a sign, and g^2
     ([0.10000000149011612, -0.10000000149011612], [4.0, 16.0])
 
-    Everything is computed in float32 (float64 for float64 gradients or state). State is float32 for 16-bit parameters,
+    Everything is computed in float32 (float64 for float64 gradients or state), and an update has the dtype of its
+    parameter (of its gradient where `update` is given no parameters). State is float32 for parameters of fewer bits,
     unlike optax's own, because 16-bit averages lose their small updates; `mu_dtype` and `nu_dtype` choose another, and
-    what is then stored in 16 bits is rounded by chance, drawn from (seed, leaf, element, count).
+    what is then stored in 16 bits is rounded stochastically, drawn from (seed, leaf, element, count).
     """
     row = method(name)
     o = {**row.defaults, **(options or {})}
-    check(o, row.rule)
-    return direction(row, o, mu_dtype, nu_dtype, seed)
+    check(checkable(o), row.rule)
+    return narrowed(direction(row, o, mu_dtype, nu_dtype, seed))
 
 
 def direction(
     row: Method, o: Mapping[str, Any], mu_dtype: Any, nu_dtype: Any, seed: int
 ) -> optax.GradientTransformation:
-    """`scale_by_method` of options that are complete and checked."""
-    _check_fixed(o, {"mu_dtype": mu_dtype, "nu_dtype": nu_dtype}, seed)
+    """`scale_by_method` of options that are complete and checked; its updates stay float32 or float64."""
+    _check_fixed(row, o, {"mu_dtype": mu_dtype, "nu_dtype": nu_dtype}, seed)
 
     def init(params: Any) -> ScaleByMethodState:
         for leaf in jax.tree.leaves(params):
@@ -74,8 +77,11 @@ def direction(
                     f"{row.name}: a leaf is complex; wrap the transformation in optax.contrib.split_real_and_imaginary"
                 )
 
-        def zeros(dtype: Any, lead: tuple[int, ...] = ()) -> Any:
-            return jax.tree.map(lambda x: jnp.zeros_like(x, _stored(x, dtype), lead + jnp.shape(x)), params)
+        def zeros(dtype: Any) -> Any:
+            return jax.tree.map(lambda x: _zeros(x, _stored(x, dtype)), params)
+
+        def windows(count: int) -> Any:
+            return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *jnp.shape(x))), zeros(None))
 
         rule = row.rule
         return ScaleByMethodState(
@@ -83,7 +89,7 @@ def direction(
             mu=None if rule.mean == "none" else zeros(mu_dtype),
             nu=None if rule.memory is None else zeros(nu_dtype),
             nu_max=zeros(nu_dtype) if rule.maximum else None,
-            window=zeros(None, (o["window"],)) if rule.mean == "window" else None,
+            window=windows(o["window"]) if rule.mean == "window" else None,
         )
 
     def update(updates: Any, state: ScaleByMethodState, params: Any = None) -> tuple[Any, ScaleByMethodState]:
@@ -93,7 +99,8 @@ def direction(
         known: dict[Any, Numbers] = {}
         results = []
         for place, (g, m, v, top, window) in enumerate(zip(gradients, *kept, strict=True)):
-            work = jnp.result_type(jnp.float32, g, *(x for x in (m, v) if x is not None))
+            work = _stored(g, None)  # float8 has no promotion: by hand
+            work = jnp.result_type(work, *(_stored(x, None) for x in (m, v) if x is not None))
             if work not in known:
                 known[work] = _numbers(row, count, o, work)
             wide = [x if x is None else jnp.asarray(x, work) for x in (g, m, v, top)]
@@ -108,25 +115,87 @@ def direction(
     return optax.GradientTransformation(init, update)
 
 
-def _check_fixed(o: Mapping[str, Any], dtypes: Mapping[str, Any], seed: Any) -> None:
+def narrowed(inner: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+    """The transformation with updates of the parameters' dtypes, of the gradients' where there are no parameters."""
+    inner = optax.with_extra_args_support(inner)
+
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        gradients, tree = jax.tree.flatten(updates, is_leaf=lambda x: x is None)
+        likes = _matching(tree, params) or gradients
+        new, state = inner.update(updates, state, params, **extra)
+        cast = [
+            u if u is None else jnp.asarray(u, _floating(like) or _floating(g))
+            for u, like, g in zip(tree.flatten_up_to(new), likes, gradients, strict=True)
+        ]
+        return tree.unflatten(cast), state
+
+    return optax.GradientTransformationExtraArgs(inner.init, update)
+
+
+def widened(tree: Any) -> Any:
+    """Floating-point leaves in the arithmetic of the step: float64 or float32."""
+    return jax.tree.map(lambda x: x if _floating(x) is None else jnp.asarray(x, _stored(x, None)), tree)
+
+
+def _matching(tree: Any, params: Any) -> list[Any] | None:
+    """The parameters of a tree's leaves, or None where there are none of that structure."""
+    try:
+        return None if params is None else tree.flatten_up_to(params)
+    except ValueError:
+        return None
+
+
+def _floating(x: Any) -> Any:
+    """The dtype of a floating-point array or number; None of anything else."""
+    if not isinstance(x, (jax.Array, np.ndarray, np.generic, float)):
+        return None
+    dtype = jnp.result_type(x)
+    return dtype if jnp.issubdtype(dtype, jnp.floating) else None
+
+
+def checkable(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options for `checks.check`, in which a `p` that optax.inject_hyperparams has made an array passes.
+
+    What an array cannot be raises TypeError here.
+    """
+    if isinstance(options.get("window"), jax.Array):
+        raise TypeError(f"window={options['window']!r}: must be an int >= 1; {STATIC}")
+    return {**options, "p": 0.5} if isinstance(options["p"], jax.Array) else dict(options)
+
+
+def _check_fixed(row: Method, o: Mapping[str, Any], dtypes: Mapping[str, Any], seed: Any) -> None:
     """Raise TypeError for what a step could only stumble over: schedules, types that hold no moment, traced seeds."""
-    static = "under optax.inject_hyperparams name it in static_args"
     for name, value in {**dict(zip(("b1", "b2"), o["betas"], strict=True)), **o}.items():
         if name in ("b1", "b2", "eps", "clip_update") and callable(value):
             raise TypeError(
                 f"{name}={value!r}: must be a number; for a schedule of it wrap in optax.inject_hyperparams"
             )
+    if (
+        row.rule.memory is not None
+        and row.rule.memory.kind == "power"
+        and isinstance(o["betas"][1], jax.Array)
+    ):
+        raise TypeError(f"c={o['betas'][1]!r}: {row.name} needs a plain number; {STATIC}")
     asked = {name: value for name, value in dtypes.items() if value is not None}
     for name, value in asked.items():
         if isinstance(value, jax.Array) or jnp.dtype(value).name not in KEPT:
-            raise TypeError(f"{name}={value!r}: must be one of {', '.join(KEPT)}, or None; {static}")
+            raise TypeError(f"{name}={value!r}: must be one of {', '.join(KEPT)}, or None; {STATIC}")
     if any(jnp.dtype(value) in LOW for value in asked.values()) and not isinstance(seed, int):
-        raise TypeError(f"seed={seed!r}: must be an int where state is rounded by chance; {static}")
+        raise TypeError(f"seed={seed!r}: must be an int where state is rounded by chance; {STATIC}")
 
 
 def _stored(x: Any, asked: Any) -> Any:
-    own = jnp.result_type(x)
-    return asked if asked is not None else jnp.float32 if own in LOW else own
+    """What is asked for; else float64 for float64, and float32 for everything that has fewer bits."""
+    if asked is not None:
+        return asked
+    return jnp.float64 if jnp.result_type(x) == jnp.float64 else jnp.float32
+
+
+def _zeros(x: Any, dtype: Any) -> jax.Array:
+    """Zeros sharded as x is. Under jit they are computed from x: constants would be placed on one device."""
+    if isinstance(x, jax.core.Tracer):
+        return jnp.where(x != x, 0, 0).astype(dtype)
+    return jnp.zeros_like(x, dtype)
 
 
 def _leaves(tree: Any, part: Any, count: int) -> list[Any]:
@@ -136,7 +205,14 @@ def _leaves(tree: Any, part: Any, count: int) -> list[Any]:
 def _numbers(row: Method, count: jax.Array, options: Mapping[str, Any], work: Any) -> Numbers:
     """The rule's numbers of this step; lr = -1 and no decay make its new x, from x = 0, the direction itself."""
     neutral = {"lr": -1.0, "weight_decay": 0.0, "decay": "l2", "dtype": jnp.dtype(work).name}
-    return row.numbers(count.astype(work), {**options, **neutral}, jnp)
+    wide = {k: _wide(options[k], work) for k in ("eps", "p", "clip_update") if k in options}
+    betas = tuple(_wide(b, work) for b in options["betas"])
+    return row.numbers(count.astype(work), {**options, **wide, "betas": betas, **neutral}, jnp)
+
+
+def _wide(number: Any, work: Any) -> Any:
+    """A hyper-parameter in the arithmetic of the step: optax.inject_hyperparams gives it the parameters' dtype."""
+    return number.astype(work) if isinstance(number, jax.Array) else number
 
 
 def _leaf(

@@ -1,9 +1,13 @@
 """AdaX and its relatives as torch optimizers."""
 
-from adaxopt.torch.checkpoint import load_adamw_state_dict, load_released_state_dict
-from adaxopt.torch.helpers import clip_grad_norm_, param_groups, step_in_backward
-from adaxopt.torch.optimizers import AdaX, AdaXW, Padax, create
-from adaxopt.torch.project import Ball, Box
+from adaxopt.extras import need
+
+need("adaxopt.torch", "torch", torch="2.6")
+
+from adaxopt.torch.convert import load_adamw_state_dict, load_released_state_dict  # noqa: E402
+from adaxopt.torch.helpers import clip_grad_norm_, param_groups, step_in_backward  # noqa: E402
+from adaxopt.torch.optimizers import AdaX, AdaXW, Padax, create  # noqa: E402
+from adaxopt.torch.project import Ball, Box  # noqa: E402
 
 __all__ = [
     "AdaX",

@@ -1,6 +1,6 @@
-"""Checkpoints: plain tensors and numbers, a format version in every group, and conversion from other code.
+"""Checkpoints: plain tensors and numbers; every group holds a format version and the method that wrote it.
 
-`exp_avg_sq` holds the normalised v. The released AdaX code holds v * ((1+b2)^t - 1), torch's AdamW v * (1 - b2^t).
+Everything is checked before anything is changed. `convert.py` reads the checkpoints of other code.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adaxopt.memory import fading_log_norm, growing_log_norm
-from adaxopt.torch import options, state
+from adaxopt.torch import foreign, options, state
 from adaxopt.torch.layout import same_layout
 
 if TYPE_CHECKING:
@@ -30,8 +29,10 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
         changed = pre_hook(optimizer, state_dict)
         if changed is not None:
             state_dict = changed
-    _check_form(state_dict)
+    check_form(state_dict)
     groups, saved = optimizer.param_groups, deepcopy(state_dict["param_groups"])
+    if any("format" not in group for group in saved):
+        raise ValueError(foreign.refusal(foreign.recognised(state_dict), optimizer))
     _check_groups(optimizer, groups, saved)
     names = chain.from_iterable(g["params"] for g in saved)
     params = list(chain.from_iterable(g["params"] for g in groups))
@@ -54,13 +55,18 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
         post_hook(optimizer)
 
 
-def _check_form(state_dict: Mapping[str, Any]) -> None:
+def check_form(state_dict: Mapping[str, Any]) -> None:
     missing = [key for key in ("state", "param_groups") if key not in state_dict]
     if missing:
         raise ValueError(
             f"checkpoint without {missing[0]!r}: must be what an optimizer's state_dict() gave, with 'state' and "
             "'param_groups'"
         )
+    for key, kind in (("state", Mapping), ("param_groups", (list, tuple))):
+        if not isinstance(state_dict[key], kind):
+            raise ValueError(
+                f"checkpoint whose {key!r} is a {type(state_dict[key]).__name__}: not an optimizer's"
+            )
 
 
 def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
@@ -72,28 +78,49 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
                 f"checkpoint's group {i} has {len(other['params'])} parameters: this optimizer's has "
                 f"{len(group['params'])}"
             )
-        version = other.get("format")
-        if version is None:
-            raise ValueError(
-                "checkpoint of another optimizer: its second moment is not the normalised one. Convert it with "
-                "adaxopt.load_adamw_state_dict (torch's Adam and AdamW) or adaxopt.load_released_state_dict (the "
-                "AdaX authors' code)"
-            )
-        if version > options.FORMAT:
-            raise ValueError(
-                f"checkpoint of format {version}: this adaxopt reads up to {options.FORMAT}; upgrade it"
-            )
-        if other.get("memory") != group["memory"]:
-            raise ValueError(
-                f"checkpoint of a {other.get('memory')!r} memory: {type(optimizer).__name__} keeps a "
-                f"{group['memory']!r} one, so its second moment would mean something else"
-            )
+        _check_method(optimizer, i, group, other)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said when the optimizer was made
             try:
                 options.check({**optimizer.defaults, **other}, optimizer.method.rule)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"checkpoint's group {i}: {error}") from error
+
+
+def _check_method(optimizer: Engine, i: int, group: Mapping[str, Any], other: dict[str, Any]) -> None:
+    """Refuse a group that another method wrote; bring one of format 1, which had no method, to the format of now."""
+    name, method, version = type(optimizer).__name__, optimizer.method, other["format"]
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ValueError(f"checkpoint of format {version!r}: must be 1 or {options.FORMAT}")
+    if version > options.FORMAT:
+        raise ValueError(
+            f"checkpoint of format {version}: this adaxopt reads up to {options.FORMAT}; upgrade it"
+        )
+    if version == options.FORMAT:
+        if other.get("method") != method.name:
+            raise ValueError(
+                f"checkpoint of method {other.get('method')!r}: this optimizer is {name} ({method.name!r}), whose "
+                "options and state mean something else; load it into the class that wrote it, or load the model's "
+                "parameters alone"
+            )
+        return
+    kind = "none" if method.rule.memory is None else method.rule.memory.kind
+    if other.pop("memory", None) != kind:
+        raise ValueError(f"checkpoint's group {i}, format 1, is of another method than {name}: {OTHER_CLASS}")
+    for key in ("decay", "p", "window", "correct"):
+        ours, theirs = method.defaults.get(key), other.get(key)
+        if key in ("window", "correct"):  # options of some methods only, and any value is the method's own
+            ours, theirs = key in method.defaults, key in other
+        if theirs != ours and theirs != group.get(key):
+            raise ValueError(
+                f"checkpoint's group {i}, format 1, has {key}={other.get(key)!r}: {name} has "
+                f"{method.defaults.get(key)!r}, so another method may have written it; {OTHER_CLASS}, or give "
+                f"{key}={other.get(key)!r} to {name} if it did"
+            )
+    other.update(format=options.FORMAT, method=method.name)
+
+
+OTHER_CLASS = "load it into the class that wrote it"
 
 
 def _check_keys(optimizer: Engine, entry: Mapping[str, Any], name: Any) -> None:
@@ -124,9 +151,22 @@ def _check_keys(optimizer: Engine, entry: Mapping[str, Any], name: Any) -> None:
 def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any) -> Any:
     """A saved value on the parameter's device, in its own dtype."""
     if key == "step":
-        value = torch.as_tensor(value, dtype=torch.float64)
-        return value.to(state.step_device(p, {**options.ENGINE_DEFAULTS, **group}))
-    if not isinstance(value, Tensor):
+        step, device = counted(value, key, name), state.step_device(p, {**options.ENGINE_DEFAULTS, **group})
+        if step.numel() != 1:
+            raise ValueError(
+                f"checkpoint's parameter {name!r} has 'step' of shape {tuple(step.shape)}: must be one number"
+            )
+        if step.is_meta and device.type != "meta":
+            raise ValueError(
+                f"checkpoint's parameter {name!r} has a 'step' without a value (device meta): load the file with "
+                'map_location="cpu"'
+            )
+        return step.reshape(()).to(device)
+    if key == "row_step":
+        value = counted(value, key, name)
+    elif key in (*state.STATE, "window"):
+        check_moment(value, key, name, p)
+    elif not isinstance(value, Tensor):
         return value
     expected = {
         "row_step": p.shape[: value.dim()],
@@ -141,87 +181,53 @@ def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any
     return _laid_out(p, state.distributed_as(p, value)) if key in state.STATE else value
 
 
+def counted(value: Any, key: str, name: Any) -> Tensor:
+    """A count of steps, or one for every row, as float64: whole numbers from 0 on."""
+    try:
+        t = value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
+    except (TypeError, ValueError, RuntimeError):
+        t = None
+    if t is None or t.is_complex() or t.dtype == torch.bool or t.layout != torch.strided:
+        shown = value.dtype if isinstance(value, Tensor) else repr(value)
+        raise ValueError(
+            f"checkpoint's parameter {name!r} has {key!r} of {shown}: must be whole numbers >= 0"
+        )
+    t = t.detach().to(torch.float64)
+    seen = state.local(t)
+    if state.readable(seen):
+        wrong = seen[~((seen >= 0) & (seen < math.inf) & (seen == seen.floor()))]
+        if len(wrong):
+            raise ValueError(
+                f"checkpoint's parameter {name!r} has {key!r}={wrong[0].item():g}: must be a whole number >= 0"
+            )
+    return t
+
+
+def check_moment(value: Any, key: str, name: Any, p: Tensor | None = None) -> None:
+    """Refuse a moment that is no dense tensor of floating point, or complex where its parameter is real."""
+    shown = (
+        f"{value.dtype} in {value.layout}" if isinstance(value, Tensor) else f"type {type(value).__name__}"
+    )
+    of = "floating point or complex" if p is None else "complex" if p.is_complex() else "floating point"
+    fits = (
+        isinstance(value, Tensor)
+        and value.layout == torch.strided
+        and value.dtype in (*REAL, *COMPLEX)
+        and (p is None or value.is_complex() == p.is_complex())
+    )
+    if not fits:
+        raise ValueError(
+            f"checkpoint's parameter {name!r} has {key!r} of {shown}: must be a dense {of} tensor"
+        )
+
+
+REAL = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+COMPLEX = (torch.complex64, torch.complex128)
+
+
 def _laid_out(p: Tensor, value: Tensor) -> Tensor:
     """In the parameter's memory order, as state is created: a checkpoint of a contiguous model may be loaded into a
     channels_last one, and the fused kernels serve equal layouts alone."""
     if state.local(p) is not p or value.requires_grad or same_layout(p, value):
         return value
     return torch.empty_like(p, dtype=value.dtype, requires_grad=False).copy_(value)
-
-
-def load_released_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> None:
-    """Load a checkpoint of the released AdaX or AdaXW class into AdaX, AdaXW or Padax.
-
-        v = v_released / ((1+b2)^t - 1)
-
-    Its lr, betas, eps and weight_decay are taken over; everything that the released code did not have keeps this
-    optimizer's value. A second moment that has overflowed (after about 887,000 steps in float32) cannot be mended, and
-    raises.
-    """
-    _need_growing(optimizer, "released")
-    taken = ("lr", "betas", "eps", "weight_decay")
-    _convert(optimizer, state_dict, taken, lambda t, b2: growing_log_norm(t, b2))
-
-
-def load_adamw_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> None:
-    """Load a checkpoint of torch.optim.Adam or AdamW into AdaX, AdaXW or Padax.
-
-        v = v_adam / (1 - b2^t)
-
-    Only m, v and t are taken over: Adam's lr and betas mean other things here, so the hyper-parameters stay this
-    optimizer's. After many steps the memory hardly moves (see `stats()`); `restart_memory()` begins it anew.
-    """
-    _need_growing(optimizer, "adamw")
-    for entry in state_dict.get("state", {}).values():
-        if "max_exp_avg_sq" in entry:
-            raise ValueError("AdamW checkpoint with amsgrad=True: AdaX keeps no running maximum to put it in")
-    _convert(optimizer, state_dict, (), lambda t, b2: fading_log_norm(t, b2))
-
-
-def _need_growing(optimizer: Engine, what: str) -> None:
-    if optimizer.param_groups[0].get("memory") != "growing":
-        raise TypeError(f"load_{what}_state_dict({type(optimizer).__name__}): must be AdaX, AdaXW or Padax")
-
-
-def _convert(optimizer: Engine, given: Mapping[str, Any], taken: tuple[str, ...], log_norm: Any) -> None:
-    _check_form(given)
-    own = optimizer.state_dict()["param_groups"]
-    foreign = deepcopy(given["param_groups"])
-    if any("format" in group for group in foreign):
-        raise ValueError("this is a checkpoint of adaxopt itself: load it with optimizer.load_state_dict")
-    if len(own) != len(foreign):
-        raise ValueError(f"checkpoint with {len(foreign)} parameter groups: this optimizer has {len(own)}")
-    if any("betas" not in group for group in foreign):
-        raise ValueError("checkpoint whose groups have no 'betas': not a checkpoint of this kind")
-    groups = [
-        {**mine, "params": other["params"], **{k: other[k] for k in taken if k in other}}
-        for mine, other in zip(own, foreign, strict=True)
-    ]
-    b2_of = {name: float(group["betas"][1]) for group in foreign for name in group["params"]}
-    entries: dict[Any, dict[str, Any]] = {}
-    for name, entry in given["state"].items():
-        if not entry:
-            continue
-        missing = sorted({"step", "exp_avg", "exp_avg_sq"} - set(entry))
-        if missing:
-            raise ValueError(
-                f"checkpoint's parameter {name!r} has no {missing[0]!r}: not a checkpoint of this kind"
-            )
-        t = float(entry["step"])
-        raw = entry["exp_avg_sq"]
-        if not bool(torch.isfinite(torch.view_as_real(raw) if raw.is_complex() else raw).all()):
-            raise ValueError(
-                f"checkpoint's parameter {name!r} has a second moment that is not finite at step {t:.0f}: the code "
-                "that wrote it had overflowed. Load the parameters alone and begin the optimizer anew"
-            )
-        entries[name] = {"step": torch.tensor(t, dtype=torch.float64), "exp_avg": _wide(entry["exp_avg"])}
-        shift = log_norm(t, b2_of[name]) if t > 0 else 0.0
-        double = raw.to(torch.complex128 if raw.is_complex() else torch.float64)
-        # two factors, because exp(shift) alone may overflow where the quotient does not
-        half = math.exp(-shift / 2)
-        entries[name]["exp_avg_sq"] = (double * half * half).to(_wide(raw).dtype)
-    load(optimizer, {"state": entries, "param_groups": groups})
-
-
-def _wide(t: Tensor) -> Tensor:
-    return t.float() if t.dtype in state.LOW else t

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from adaxopt.rule import Numbers
-from adaxopt.torch import fused_cpu, operators, precision, sleepers, state
+from adaxopt.torch import fused_cpu, operators, precision, shards, sleepers, state
+from adaxopt.torch.options import check_parameter
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -49,6 +50,10 @@ def on_device(optimizer: Engine, group: Group, among: list[Tensor] | None, scale
         optimizer._init_group(group, *lists)
     else:
         optimizer._init_group(group, *lists, among)  # type: ignore[misc]
+    _update_on_device(optimizer, group, lists, scale)
+
+
+def _update_on_device(optimizer: Engine, group: Group, lists: Lists, scale: Tensor | None) -> None:
     if not lists.params:
         return
     if scale is not None:
@@ -56,18 +61,18 @@ def on_device(optimizer: Engine, group: Group, among: list[Tensor] | None, scale
     buckets: dict[tuple[Any, ...], list[int]] = {}
     for i, (p, g) in enumerate(zip(lists.params, lists.grads, strict=True)):
         buckets.setdefault((p.device, p.dtype, g.dtype, lists.moment(i).dtype), []).append(i)
-    for members in buckets.values():
+    for (device, *_), members in buckets.items():
         taken = lists.pick(members)
         torch._foreach_add_(taken.steps, 1)
         time = torch.stack(taken.steps)
+        if not torch.compiler.is_compiling():  # fake tensors count on the host for parameters elsewhere
+            time = time.to(device)
         settings = pointlike(group)
         if torch.compiler.is_compiling():
             settings = traced(settings, time)
         work = _arithmetic(taken)
         n = optimizer.method.numbers(time, {**settings, "dtype": _name(work)}, torch)
-        n = Numbers._make(
-            list(x.to(work).unbind()) if isinstance(x, Tensor) and x.dim() == 1 else x for x in n
-        )
+        n = Numbers(*(list(x.to(work).unbind()) if isinstance(x, Tensor) and x.dim() == 1 else x for x in n))
         update(optimizer, group, taken, n, dict.fromkeys(range(len(members))))
 
 
@@ -83,12 +88,16 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
     params, grads = lists.params, lists.grads
     if not params:
         return
+    if not _readable(group, lists.steps):
+        return _update_on_device(optimizer, group, lists, scale)
     if scale is not None:
         grads[:] = [unscaled(g, scale) for g in grads]
     times = _advance(lists.steps)
     asleep: Sequence[sleepers.Sleepers | None] = [None] * len(params)
     if group["wake"] and lists.vs:
-        asleep = sleepers.look(optimizer._sleepers, params, lists.vs, times, plain)
+        memory = optimizer.method.rule.memory
+        normalised = memory is not None and memory.kind != "unnormalised"
+        asleep = sleepers.look(optimizer._sleepers, params, lists.vs, times, plain, normalised)
         sleepers.forget(optimizer._sleepers, optimizer.param_groups)
     buckets: dict[tuple[Any, ...], list[int]] = {}
     for i, (p, g) in enumerate(zip(params, grads, strict=True)):
@@ -115,6 +124,7 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
 def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
     """Say what cannot be done before anything is."""
     name, rule, projected = type(optimizer).__name__, optimizer.method.rule, optimizer._project is not None
+    shards.refuse(optimizer.state, group, among)
     rows = [p for p in among if in_rows(optimizer, p)]
     for p in rows:
         g = p.grad
@@ -129,6 +139,9 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
                 f"gradient with sparse_dim={g.sparse_dim()}: this parameter's rows were counted with "
                 f"sparse_dim={counted.dim()}; it must stay the same"
             )
+    if group["state_dtype"] is torch.bfloat16:
+        for p in among:
+            check_parameter(p, torch.bfloat16)
     if rows and group["capturable"]:
         raise ValueError("capturable=True: sparse gradients cannot be captured in a graph")
     if (projected or rule.mean == "window") and any(state.local(p) is not p for p in among):
@@ -144,6 +157,18 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
         other = next((p.device for p in among if p.device.type not in ("cpu", "cuda")), None)
         if other is not None:
             raise ValueError(f"fused=True: there is no kernel for {other.type}; leave fused=None")
+
+
+def _readable(group: Group, steps: list[Tensor]) -> bool:
+    """Whether the host can read the time and every hyper-parameter; fake tensors (FakeTensorMode) have no values."""
+    given = [
+        t
+        for t in (group["lr"], *group["betas"], group["eps"], group["weight_decay"])
+        if isinstance(t, Tensor)
+    ]
+    if not given and set(map(type, steps)) == {Tensor} and not steps[0].is_meta:
+        return True
+    return all(map(state.readable, (*steps, *given)))
 
 
 def _advance(steps: list[Tensor]) -> list[float]:
@@ -164,6 +189,7 @@ def _step_rows(optimizer: Engine, group: Group, p: Tensor, scale: Tensor | None)
     entry = optimizer.state[p]
     if len(entry) == 0:
         entry.update(state.create(p, group, optimizer.method.rule))
+    state.keep_compensation(p, group, entry)
     g = p.grad
     assert g is not None
     if scale is not None:
@@ -221,12 +247,14 @@ def update(
 ) -> None:
     """The foreach form on local, real-valued parts."""
     params, maximize, project = taken.params, group["maximize"], optimizer._project
-    low = any(some and some[0].dtype in state.LOW for some in (params, taken.ms, taken.vs))
+    moments = (*taken.ms, *taken.vs, *taken.tops)
+    chance = group["rounding"] == "stochastic" and params[0].dtype in state.LOW
+    drawn = params if chance or any(t.dtype in state.LOW for t in moments) else ()
     rounding = precision.Rounding(
         group["rounding"],
         group["seed"],
-        [optimizer._place(p) for p in params] if low else (),
-        [state.first_element(p) for p in params] if low else (),
+        [optimizer._place(p) for p in drawn],
+        [shards.first_element(p) for p in drawn],
         taken.steps,
     )
     xs, gs, ms, vs, tops = plain_lists(taken)
@@ -246,7 +274,7 @@ def update(
         olds = []
         for w, t, g in zip(windows, taken.steps, gs, strict=True):
             slot = ((t - 1) % group["window"]).long().reshape(1).to(w.device)
-            olds.append(w.index_select(0, slot)[0])
+            olds.append(w.index_select(0, slot).squeeze(0))
             w.index_copy_(0, slot, g.to(w.dtype).unsqueeze(0))
     precision.update(
         xs,

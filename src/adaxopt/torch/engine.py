@@ -11,8 +11,9 @@ CPU                                               torch's fused kernel; foreach 
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import chain, islice
 from operator import is_
 from typing import Any, ClassVar
@@ -20,9 +21,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
+from torch.optim.optimizer import ParamsT, _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
-from adaxopt.torch import checkpoint, dispatch, operators, options, sleepers, state
+from adaxopt.torch import callers, checkpoint, dispatch, groups, operators, sleepers, state
 from adaxopt.torch.foreach import Project
 from adaxopt.torch.plans import GroupPlan
 from adaxopt.zoo import Method
@@ -78,60 +79,36 @@ class Engine(Optimizer):
 
     method: ClassVar[Method]
 
-    def __init__(self, params: Any, given: dict[str, Any], project: Project | None = None) -> None:
+    def __new__(cls, *args: Any, **given: Any) -> Any:
+        """Refuse an unknown argument with a line that says what to write; Python's own error only names it."""
+        allowed = inspect.signature(cls.__init__).parameters
+        if all(one.kind is not one.VAR_KEYWORD for one in allowed.values()):
+            groups.refuse_unknown(cls.__name__, given, list(allowed)[1:])
+        return super().__new__(cls)
+
+    def __init__(self, params: ParamsT, given: dict[str, Any], project: Project | None = None) -> None:
         if project is not None and not callable(project):
             raise TypeError(f"project={project!r}: must be Box, Ball or a callable (y, d) -> x")
-        known = {**options.ENGINE_DEFAULTS, **self.method.defaults}
-        unknown = sorted(set(given) - set(known) | ({"format"} & set(given)))
-        if unknown:
-            allowed = ", ".join(sorted(set(known) - {"format"}))
-            raise TypeError(f"{type(self).__name__}: unknown argument {unknown[0]!r}; allowed are {allowed}")
-        defaults = options.plain({**known, **given})
-        options.check(defaults, self.method.rule)
+        defaults = groups.construct(self, params, given)
         self._project = project
+        self._growth: dict[int, Any] = {}  # every group's b2 when it was last checked
         self._forget_caches()
-        super().__init__(params, {**defaults, "memory": _kind(self.method)})
+        super().__init__(params, defaults)
         self._announce_scaling()
+
+    def __repr__(self) -> str:
+        return groups.described(self)
 
     # -- groups and state ---------------------------------------------------------------------------------------
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with options of their own; what is not given is the optimizer's default."""
         if isinstance(param_group, dict):
-            param_group.update(
-                options.plain(options.renamed(param_group, self.method, self.defaults["betas"]))
-            )
-            for word in self.method.names:
-                param_group.pop(word, None)
-            merged = {**self.defaults, **param_group}
-            if any(
-                key not in self.defaults or param_group[key] is not self.defaults[key] for key in param_group
-            ):
-                with warnings.catch_warnings():
-                    if merged["betas"] == self.defaults["betas"]:
-                        warnings.simplefilter("ignore")  # said once, by the constructor
-                    options.check(merged, self.method.rule)
-            if (
-                merged["decay"] == "fully_decoupled"
-                and merged["weight_decay"]
-                and not _fixed(merged["lr"]) > 0
-            ):
-                raise ValueError(
-                    f"lr={merged['lr']!r}: fully decoupled decay is measured against the first lr, which must be > 0"
-                )
-            if isinstance(param_group.get("params"), Iterable) and not isinstance(
-                param_group["params"], (Tensor, set)
-            ):
-                param_group["params"] = list(param_group["params"])
-                for entry in param_group["params"]:
-                    tensor = entry[1] if isinstance(entry, tuple) else entry
-                    if isinstance(tensor, Tensor):
-                        options.check_parameter(tensor, merged["state_dtype"])
-            elif isinstance(param_group.get("params"), Tensor):
-                options.check_parameter(param_group["params"], merged["state_dtype"])
+            groups.prepare(self, param_group)
         super().add_param_group(param_group)
         group = self.param_groups[-1]
-        group.setdefault("reference_lr", _fixed(group["lr"]))
+        group.setdefault("reference_lr", groups.fixed(group["lr"]))
+        self._growth[id(group)] = group["betas"][1]
         self._forget_caches()
         self._announce_scaling()
 
@@ -147,9 +124,12 @@ class Engine(Optimizer):
         self._step_supports_amp_scaling = any(group.get("fused") for group in self.param_groups)
 
     def _place(self, p: Tensor) -> int:
-        """The parameter's place in the optimizer: what a checkpoint calls it, and chance is drawn from."""
+        """The parameter's position in the whole optimizer, which stochastic rounding draws from.
+
+        It must not depend on the number of processes: under ZeroRedundancyOptimizer this optimizer holds a part.
+        """
         if p not in self._places:
-            every = (q for group in self.param_groups for q in group["params"])
+            every = (q for group in callers.whole_param_groups(self) for q in group["params"])
             self._places = {q: i for i, q in enumerate(every)}
         return self._places[p]
 
@@ -163,18 +143,20 @@ class Engine(Optimizer):
         for group in self.param_groups:
             for key, value in self.defaults.items():
                 group.setdefault(key, value)
-            group["reference_lr"] = _fixed(group.get("reference_lr", group["lr"]))
+            group["reference_lr"] = groups.fixed(group.get("reference_lr", group["lr"]))
             for p in group["params"]:
                 if self.state.get(p):
                     self.state[p]["step"] = self.state[p]["step"].to(state.step_device(p, group))
+        self._growth = {id(group): group["betas"][1] for group in self.param_groups}
         self._announce_scaling()
 
     @torch._disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict` gave. State keeps the dtype it was saved in; nothing is changed if anything is wrong.
 
-        A checkpoint of torch's AdamW or of the released AdaX code is refused here: their second moments are other
-        numbers. `load_adamw_state_dict` and `load_released_state_dict` convert them.
+        A checkpoint of another method is refused: its options and its second moment mean something else. Checkpoints of
+        torch's AdamW and of the released AdaX code are converted by `load_adamw_state_dict` and
+        `load_released_state_dict`.
         """
         checkpoint.load(self, state_dict)
 
@@ -218,9 +200,13 @@ class Engine(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         if not compiling:
-            if not self.state and self._only_prepares():
+            if not self.state and callers.asks_for_state_only():
+                self._create_state()
                 return loss
             self._forget_replaced()
+            for group in self.param_groups:
+                if group["betas"][1] is not self._growth.get(id(group)):
+                    groups.watch_betas(self, group)
             self._refuse_first()
         for group in self.param_groups:
             if compiling:
@@ -256,19 +242,19 @@ class Engine(Optimizer):
         """Say what cannot be done in any group before anything is done in one."""
         for group in self.param_groups:
             plan = self._plans.get(id(group))
-            if not group["differentiable"] and (plan is None or plan.others or plan.group is not group):
+            known = plan is not None and plan.plain and not plan.others and plan.group is group
+            if not group["differentiable"] and not known:
                 dispatch.refuse(self, group, group["params"])
 
     def _check_capture(self) -> None:
-        """torch's check that a captured step was asked for; its full form, 15 us, only where one was."""
+        """Refuse to be captured in a graph where that was not asked for, or would keep a number of the host."""
         capturable = [group["capturable"] for group in self.param_groups]
-        if any(capturable):
-            self._accelerator_graph_capture_health_check()
-            if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-                self._refuse_what_would_be_baked()
+        if any(capturable) and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            self._refuse_what_would_be_baked()
         if (
             not all(capturable)
             and any(group["params"] and group["params"][0].is_cuda for group in self.param_groups)
+            and torch.cuda.is_initialized()  # not so where fake tensors only say that they are on a GPU
             and torch.cuda.is_current_stream_capturing()
         ):
             raise RuntimeError(
@@ -288,30 +274,19 @@ class Engine(Optimizer):
                         "put it on the parameters' device, or give a float if it is never to change"
                     )
 
-    def _only_prepares(self) -> bool:
-        """Create state, and no more, where the very first step has lr 0 and gradients of exactly 0.
-
-        torch.distributed.checkpoint makes the state of an optimizer that has never stepped by such a step; counted, it
-        would leave every gain after it too small.
-        """
-        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            return False
+    def _create_state(self) -> None:
+        """Create the state of every parameter that has a gradient, and count no step."""
         for group in self.param_groups:
-            lr = group["lr"]
-            if (isinstance(lr, Tensor) and not lr.is_cpu) or lr != 0:
-                return False
-        found = [(p, group) for group in self.param_groups for p in group["params"] if p.grad is not None]
-        if any(p.grad.is_sparse or bool(state.local(p.grad).any()) for p, _ in found):
-            return False
-        for p, group in found:
-            self.state[p].update(state.create(p, group, self.method.rule))
-        return bool(found)
+            for p in group["params"]:
+                if p.grad is not None:
+                    self.state[p].update(state.create(p, group, self.method.rule))
 
     def step_parameter(self, p: Tensor) -> None:
         """Step one parameter alone (its own count goes on by one): for steps inside the backward pass."""
         self._check_capture()
         for group in self.param_groups:
             if any(q is p for q in group["params"]):
+                groups.watch_betas(self, group)
                 alone = self._singles.setdefault(p, {})  # the same object every time: a plan is kept for it
                 alone.update(group)
                 alone["params"] = [p]
@@ -385,7 +360,7 @@ class Engine(Optimizer):
             params = self._step_by_kernel(group, scale, found_inf)
             if not params:
                 return
-        if found_inf is not None and found_inf.item():
+        if found_inf is not None and state.readable(found_inf) and found_inf.item():
             return
         if group["capturable"] and not any(dispatch.in_rows(self, p) for p in params):
             dispatch.on_device(self, group, params, scale)
@@ -414,15 +389,4 @@ class Engine(Optimizer):
         said = self.__dict__.setdefault("_said", set())
         if message not in said:
             said.add(message)
-            warnings.warn(message, stacklevel=8)  # the line that calls `step`
-
-
-def _fixed(lr: Any) -> Any:
-    """The lr of now as a plain number, where it can be read: it is never to change, and no step need ask a device."""
-    if not isinstance(lr, Tensor):
-        return lr
-    return lr.detach().clone() if lr.is_meta or torch.compiler.is_compiling() else lr.item()
-
-
-def _kind(method: Method) -> str:
-    return "none" if method.rule.memory is None else method.rule.memory.kind
+            warnings.warn(message, stacklevel=groups.outside())

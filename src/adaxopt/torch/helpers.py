@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from adaxopt.torch import shards, state
+
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
 
@@ -53,9 +55,11 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """`torch.nn.utils.clip_grad_norm_`, for dense and sparse gradients together. Returns the norm before clipping.
+    """`torch.nn.utils.clip_grad_norm_`, for any mixture of dense, sparse and DTensor gradients.
 
-    A sparse gradient counts by its summed (coalesced) entries, and is summed and scaled where it stands.
+    Returns the norm of all of them together before clipping: a DTensor where all gradients are DTensors of one mesh, as
+    torch's does, otherwise a plain tensor. A sparse gradient counts by its summed (coalesced) entries, and is summed
+    and scaled where it stands. A plain gradient beside DTensors counts once: it must be the same on every process.
 
     >>> e = nn.Embedding(5, 2, sparse=True); e(torch.tensor([1, 1])).sum().backward()
     >>> clip_grad_norm_(e.parameters(), 1.0)
@@ -63,24 +67,18 @@ def clip_grad_norm_(
     """
     params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     grads = [p.grad for p in params if p.grad is not None]
-    sparse = [g for g in grads if g.is_sparse]
-    dense = [g for g in grads if not g.is_sparse]
-    if not sparse:
+    meshes = {getattr(g, "device_mesh", None) for g in grads}
+    if meshes <= {None} and not any(g.is_sparse for g in grads):
         return nn.utils.clip_grad_norm_(params, max_norm, norm_type, error_if_nonfinite, foreach)
-    for g in sparse:
-        if not g.is_coalesced():
+    for g in grads:
+        if g.is_sparse and not g.is_coalesced():
             g.copy_(g.coalesce())  # once, for the norm and for the step
-    parts = [
-        g if not g.is_sparse else g.values() if g._values().numel() else g._values().new_zeros(1)
-        for g in grads
-    ]
+    parts = [shards.with_norm_of(g, norm_type) for g in grads]
     norm = nn.utils.get_total_norm(parts, norm_type, error_if_nonfinite, foreach)
     factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
-    for g in dense:
-        g.mul_(factor.to(g.device))
-    for g in sparse:
-        g._values().mul_(factor.to(g.device))
-    return norm
+    for g in grads:
+        (g._values() if g.is_sparse else state.local(g)).mul_(factor.to(g.device))
+    return shards.on_mesh(norm, meshes.pop()) if len(meshes) == 1 else norm
 
 
 class StepInBackward:

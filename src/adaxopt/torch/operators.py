@@ -40,8 +40,8 @@ def differentiable_step(
         g = -g
     old = None
     if method.rule.mean == "window":
-        slot = ((state["step"] - 1) % group["window"]).long().reshape(1)
-        old = state["window"].index_select(0, slot)[0]
+        slot = ((state["step"] - 1) % group["window"]).long().reshape(1).to(p.device)
+        old = state["window"].index_select(0, slot).squeeze(0)
         wide = state["window"].dtype
         kept = g.to(wide) + n.l2 * p.clone().to(wide) if group["weight_decay"] else g.to(wide)
         state["window"] = state["window"].index_copy(0, slot, kept.unsqueeze(0))
@@ -72,9 +72,8 @@ def _real(t: Tensor) -> Tensor:
 def count_rows(p: Tensor, state: State, depth: int) -> None:
     """Every row's own count of steps, begun from the parameter's where there is none yet."""
     if "row_step" not in state:
-        state["row_step"] = torch.full(
-            p.shape[:depth], float(state["step"]), dtype=torch.float64, device=p.device
-        )
+        zeros = torch.zeros(p.shape[:depth], dtype=torch.float64, device=p.device)
+        state["row_step"] = zeros + state["step"].to(p.device)
 
 
 def row_step(

@@ -6,11 +6,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import ParamsT
 
+from adaxopt.checks import EpsPlacement
 from adaxopt.torch.engine import Engine
 from adaxopt.torch.foreach import Project
-from adaxopt.torch.options import renamed
-from adaxopt.zoo import METHODS, method
+from adaxopt.torch.options import Rounding, renamed
+from adaxopt.zoo import METHODS, Decay, method
 
 Betas = tuple[float | Tensor, float | Tensor]
 
@@ -34,12 +36,13 @@ _SHARED = """
             always rounded stochastically.
         rounding: of 16-bit parameters: "nearest", "stochastic" (drawn from `seed`, the parameter's place, the element
             and the step; never from torch's generator) or "kahan" (a second 16-bit tensor holds the rest).
-        wake: guard late wakers. Where v is exactly 0, the first gradient's square is taken whole; without it a
-            coordinate that wakes at step t moves by (1-b1)/sqrt(k_t) * lr, 1500 lr at 100,000 steps, as the paper's
-            algorithm has it. Under L2 decay v is never exactly 0 (wd*x is part of g), so nothing sleeps. False
+        wake: guard late-activated coordinates. Where v is exactly 0, the first gradient's square is taken whole;
+            without it a coordinate activated at step t moves by (1-b1)/sqrt(k_t) * lr, 1500 lr at 100,000 steps, as the
+            paper has it. Under L2 decay v is never exactly 0 (wd*x is part of g), so nothing sleeps. False
             reproduces the paper.
         clip_update: bound on |m/(v^p + eps)|, or None.
-        project: `Box(lo, hi)`, `Ball(radius)` or a callable (y, d) -> x (Algorithm 1, line 7). Not in checkpoints.
+        project: `Box(lo, hi)`, `Ball(radius)` or a callable (y, d) -> x (Algorithm 1, line 7), the same for all groups.
+            Not in checkpoints.
 
     Sparse gradients: each row keeps its own time, and only rows that a gradient names are touched, decay included.
 """
@@ -70,19 +73,19 @@ class AdaX(Engine):
 
     def __init__(
         self,
-        params: Any,
+        params: ParamsT,
         lr: float | Tensor = 1.5e-3,
         betas: Betas = (0.9, 1e-4),
         eps: float = 1e-12,
         weight_decay: float = 0.0,
         *,
-        decay: str = "l2",
-        eps_placement: str = "paper",
+        decay: Decay = "l2",
+        eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
         project: Project | None = None,
         state_dtype: torch.dtype | None = None,
-        rounding: str = "nearest",
+        rounding: Rounding = "nearest",
         seed: int = 0,
         foreach: bool | None = None,
         maximize: bool = False,
@@ -113,19 +116,19 @@ class AdaXW(Engine):
 
     def __init__(
         self,
-        params: Any,
+        params: ParamsT,
         lr: float | Tensor = 5e-3,
         betas: Betas = (0.9, 1e-4),
         eps: float = 1e-12,
         weight_decay: float = 5e-2,
         *,
-        decay: str = "decoupled",
-        eps_placement: str = "paper",
+        decay: Decay = "decoupled",
+        eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
         project: Project | None = None,
         state_dtype: torch.dtype | None = None,
-        rounding: str = "nearest",
+        rounding: Rounding = "nearest",
         seed: int = 0,
         foreach: bool | None = None,
         maximize: bool = False,
@@ -154,20 +157,20 @@ class Padax(Engine):
 
     def __init__(
         self,
-        params: Any,
+        params: ParamsT,
         lr: float | Tensor = 0.1,
         betas: Betas = (0.9, 1e-4),
         eps: float = 1e-12,
         weight_decay: float = 5e-4,
         p: float = 1 / 8,
         *,
-        decay: str = "l2",
-        eps_placement: str = "paper",
+        decay: Decay = "l2",
+        eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
         project: Project | None = None,
         state_dtype: torch.dtype | None = None,
-        rounding: str = "nearest",
+        rounding: Rounding = "nearest",
         seed: int = 0,
         foreach: bool | None = None,
         maximize: bool = False,
@@ -185,7 +188,7 @@ def _given(arguments: dict[str, Any]) -> dict[str, Any]:
 class _ByName(Engine):
     """A method of the zoo that has no class of its own name in public: options by keyword, defaults in `zoo.py`."""
 
-    def __init__(self, params: Any, *, project: Project | None = None, **given: Any) -> None:
+    def __init__(self, params: ParamsT, *, project: Project | None = None, **given: Any) -> None:
         super().__init__(params, renamed(given, self.method, self.method.defaults["betas"]), project)
 
 
@@ -205,7 +208,7 @@ for _name, _row in METHODS.items():
         )
 
 
-def create(name: str, params: Any, **given: Any) -> Engine:
+def create(name: str, params: ParamsT, **given: Any) -> Engine:
     """An optimizer of the zoo by its name: sgdm, adagrad, rmsprop, adam, adamw, amsgrad, amsgradw, adashift, nosadam,
     padam, adax, adaxw, padax.
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from adaxopt import checks
 from adaxopt.rule import Rule
+from adaxopt.torch import state
 from adaxopt.zoo import Method
 
-ROUNDINGS = ("nearest", "stochastic", "kahan")
+Rounding = Literal["nearest", "stochastic", "kahan"]
+ROUNDINGS: tuple[str, ...] = get_args(Rounding)
 STATE_DTYPES = (None, torch.float32, torch.float64, torch.bfloat16)
-FORMAT = 1
-"""Version of the state that a checkpoint holds; stands in every param group as `format`."""
+FORMAT = 2
+"""Version of the state that a checkpoint holds; stands in every param group as `format`. The first had no `method`."""
+INTERNAL = ("format", "method", "reference_lr")
+"""What a group keeps beside the options that a user gives."""
 
 ENGINE_DEFAULTS: dict[str, Any] = {
     "foreach": None,
@@ -27,7 +31,6 @@ ENGINE_DEFAULTS: dict[str, Any] = {
     "state_dtype": None,
     "rounding": "nearest",
     "seed": 0,
-    "format": FORMAT,
 }
 
 
@@ -36,16 +39,18 @@ def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
         raise ValueError(f"{name}={value!r}: must be one of {', '.join(repr(a) for a in allowed)}")
 
 
-def check(options: Mapping[str, Any], rule: Rule) -> None:
-    """Raise ValueError or TypeError at the first option that is not allowed; warn of a b2 that looks like Adam's."""
+def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
+    """Raise ValueError or TypeError at the first option that is not allowed; warn of a b2 that looks like Adam's.
+
+    `stacklevel` is the one with which a warning of the caller would show the user's line.
+    """
     betas = options["betas"]
     if not isinstance(betas, (tuple, list)) or len(betas) != 2:
         raise ValueError(f"betas={betas!r}: must be a pair (b1, b2)")
     names = ("betas[0]", "betas[1]")
     read = {k: _read(k, options[k]) for k in ("lr", "eps", "weight_decay", "p", "clip_update")}
     read["betas"] = tuple(_read(name, b) for name, b in zip(names, betas, strict=True))
-    # stacklevel: checks.check, check, the engine, the class, its caller
-    checks.check({**options, **read}, rule, names=names, arrays=(Tensor,), stacklevel=5)
+    checks.check({**options, **read}, rule, names=names, arrays=(Tensor,), stacklevel=stacklevel + 2)
     _choice("rounding", options["rounding"], ROUNDINGS)
     _choice("state_dtype", options["state_dtype"], STATE_DTYPES)
     for flag in ("foreach", "fused"):
@@ -75,14 +80,14 @@ def _read(name: str, value: Any) -> Any:
         return value
     if value.numel() != 1:
         raise ValueError(f"{name}=<tensor of shape {tuple(value.shape)}>: a tensor must have one element")
-    return value if value.is_meta or torch.compiler.is_compiling() else value.item()
+    return value.item() if state.readable(value) and not torch.compiler.is_compiling() else value
 
 
 def _together(o: Mapping[str, Any]) -> None:
     if o["foreach"] and o["fused"]:
         raise ValueError("foreach=True, fused=True: choose one of the two")
     if o["differentiable"]:
-        for flag in ("foreach", "fused", "capturable"):
+        for flag in ("foreach", "fused"):
             if o[flag]:
                 raise ValueError(f"differentiable=True, {flag}=True: a differentiable step has its own path")
         if o["rounding"] != "nearest":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adaxopt.torch import state
+from adaxopt.torch import shards, state
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -143,10 +143,7 @@ class GroupPlan:
 
 
 def _offset(p: Tensor, group: dict[str, Any], entry: dict[str, Tensor]) -> int:
-    drawn = group["rounding"] == "stochastic" or any(
-        isinstance(t, Tensor) and t.dtype in state.LOW for t in entry.values()
-    )
-    return state.first_element(p) if drawn else 0
+    return shards.first_element(p) if shards.draws(p, group, entry) else 0
 
 
 _options = itemgetter("maximize", "wake", "rounding", "seed", "capturable", "state_dtype")
@@ -155,7 +152,7 @@ _options = itemgetter("maximize", "wake", "rounding", "seed", "capturable", "sta
 
 def _real(t: Tensor) -> Tensor:
     t = state.local(t)
-    return torch.view_as_real(t) if t.is_complex() else t
+    return torch.view_as_real(t) if t.is_complex() and t.layout is torch.strided else t
 
 
 def _real_state(entry: dict[str, Tensor]) -> dict[str, Tensor]:

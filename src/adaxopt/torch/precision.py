@@ -55,11 +55,16 @@ def update(
     """`foreach.update` on tensors of any floating dtype."""
     work = compute_dtype(*(some[0] for some in (xs, ms, vs) if some))
 
-    def up(tensors: list[Tensor]) -> list[Tensor]:
-        return tensors if all(t.dtype == work for t in tensors) else [t.to(work) for t in tensors]
+    def fits(tensors: list[Tensor]) -> bool:
+        return all(t.dtype == work for t in tensors)
 
+    def up(tensors: list[Tensor]) -> list[Tensor]:
+        return tensors if fits(tensors) else [t.to(work) for t in tensors]
+
+    own = [fits(some) for some in (xs, ms, vs, tops)]  # torch 2.6 cannot compile `narrow is full` of lists
     wide = [up(some) for some in (xs, ms, vs, tops)]
     if compensations:
+        own[0] = False
         wide[0] = list(torch._foreach_add(wide[0], up(compensations)))
     foreach.update(
         wide[0],
@@ -74,11 +79,12 @@ def update(
         project=project,
     )
     for stream, (narrow, full) in enumerate(zip((xs, ms, vs, tops), wide, strict=True)):
-        if narrow is full:
+        if own[stream]:
             continue
-        by_chance = stream > 0 or rounding.mode == "stochastic"
+        drawn = stream > 0 or rounding.mode == "stochastic"
+        nearest = []
         for i, (low, high) in enumerate(zip(narrow, full, strict=True)):
-            if by_chance and low.dtype in LOW:
+            if drawn and low.dtype in LOW:
                 stochastic_(
                     low,
                     high,
@@ -89,6 +95,8 @@ def update(
                     offset=rounding.offsets[i],
                 )
             else:
-                low.copy_(high)
-    for x, total, compensation in zip(xs, wide[0], compensations, strict=False):
-        compensation.copy_(total - x.to(work))
+                nearest.append(i)
+        if nearest:
+            torch._foreach_copy_([narrow[i] for i in nearest], [full[i] for i in nearest])
+    if compensations:
+        torch._foreach_copy_(compensations, torch._foreach_sub(wide[0], up(xs)))

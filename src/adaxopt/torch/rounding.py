@@ -76,7 +76,9 @@ def stochastic_(
     stream: int,
     offset: int = 0,
 ) -> Tensor:
-    """Write float32 `source` into bfloat16 or float16 `dest`, up with probability equal to the distance.
+    """Write `source` into bfloat16 or float16 `dest`, up with probability equal to the distance.
+
+    `source` is float32; a float64 one is first rounded to float32, whose spacing is 2^13 times finer at least.
 
     `step` is an int, or a 0-d tensor on any device (read there: no synchronisation, traceable). `stream`
     keeps the parameter (0), exp_avg (1) and exp_avg_sq (2) apart; `offset` is the global index of a shard's
@@ -91,11 +93,12 @@ def stochastic_(
     """
     if dest.dtype not in _ROUND:
         raise TypeError(f"dest is {dest.dtype}: stochastic rounding is for torch.bfloat16 and torch.float16")
-    if source.dtype != torch.float32 or source.shape != dest.shape:
+    if source.dtype not in (torch.float32, torch.float64) or source.shape != dest.shape:
         raise TypeError(
-            f"source is {source.dtype} of shape {tuple(source.shape)}: must be torch.float32 of dest's "
-            f"shape {tuple(dest.shape)}"
+            f"source is {source.dtype} of shape {tuple(source.shape)}: must be torch.float32 or torch.float64 of "
+            f"dest's shape {tuple(dest.shape)}"
         )
+    source = source.float()
     flat, order = _flat(dest)
     straight = source.permute(order).reshape(-1) if flat is not None else source.reshape(-1)
     out = flat if flat is not None else torch.empty_like(straight, dtype=dest.dtype)

@@ -25,7 +25,17 @@ def may_fuse(group: Mapping[str, Any]) -> bool:
 
 def kernel_may_serve(p: Tensor) -> bool:
     """CUDA tensors; in a process that interprets Triton kernels, as the tests without a GPU do, CPU tensors too."""
-    return p.is_cuda or (INTERPRETED and p.is_cpu)
+    return (p.is_cuda or (INTERPRETED and p.is_cpu)) and not _fake(p)
+
+
+def readable(t: Tensor) -> bool:
+    """Whether the host can read a tensor's values: tensors on the meta device and fake tensors have none."""
+    return not (t.is_meta or _fake(t))
+
+
+def _fake(t: Tensor) -> bool:
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    return module is not None and isinstance(local(t), module.FakeTensor)
 
 
 def on_device(p: Tensor, group: Mapping[str, Any]) -> bool:
@@ -80,13 +90,15 @@ def create(p: Tensor, group: Mapping[str, Any], rule: Rule) -> dict[str, Tensor]
 
 
 def keep_compensation(p: Tensor, group: Mapping[str, Any], entry: dict[str, Tensor]) -> None:
-    """Kahan's rest is there exactly where the group asks for it."""
-    if p.dtype in LOW:
-        if group["rounding"] == "kahan":
-            if "compensation" not in entry:
-                entry["compensation"] = torch.zeros_like(p)
-        else:
-            entry.pop("compensation", None)
+    """Keep a compensation exactly where `rounding="kahan"` needs one, in the parameter's current dtype."""
+    rest = entry.get("compensation")
+    if group["rounding"] != "kahan" or p.dtype not in LOW:
+        if rest is not None:
+            del entry["compensation"]
+    elif rest is None:
+        entry["compensation"] = torch.zeros_like(p)
+    elif rest.dtype != p.dtype:
+        entry["compensation"] = rest.to(p.dtype)
 
 
 def dtensor_type() -> type | None:
@@ -130,22 +142,6 @@ def distributed_as(p: Tensor, value: Tensor) -> Tensor:
     from torch.distributed.tensor import distribute_tensor
 
     return distribute_tensor(value, p.device_mesh, p.placements, src_data_rank=None)  # type: ignore[attr-defined]
-
-
-def first_element(p: Tensor) -> int:
-    """The global index of this part's first element, which stochastic rounding draws from."""
-    kind = dtensor_type()
-    if kind is None or not isinstance(p, kind):
-        return 0
-    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-
-    shape, offset = compute_local_shape_and_global_offset(p.shape, p.device_mesh, p.placements)  # type: ignore[attr-defined]
-    if tuple(shape[1:]) != tuple(p.shape[1:]):
-        raise ValueError(
-            'rounding="stochastic": a DTensor may be sharded in its first dimension only, so that each element '
-            "keeps its chance when it is sharded otherwise"
-        )
-    return int(offset[0]) * int(p.shape[1:].numel()) if p.dim() else 0
 
 
 def read_by_a_step(rule: Rule, p: Tensor, state: Mapping[str, Tensor], rounding: str) -> dict[str, Tensor]:

@@ -1,0 +1,93 @@
+"""Which optimizer wrote a checkpoint that is not ours, found by the keys of its groups and state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from adaxopt.zoo import Method
+
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
+
+MARKS = {
+    "torch.optim.Muon": {"ns_steps", "momentum"},
+    "torch.optim.SGD": {"momentum", "dampening", "nesterov"},
+    "torch.optim.RMSprop": {"alpha", "centered"},
+    "torch.optim.ASGD": {"lambd", "t0"},
+    "torch.optim.Adagrad": {"lr_decay", "initial_accumulator_value"},
+    "torch.optim.Adadelta": {"rho", "eps"},
+    "torch.optim.Rprop": {"etas", "step_sizes"},
+    "torch.optim.LBFGS": {"history_size", "max_iter"},
+    "torch.optim.Adafactor": {"beta2_decay", "d"},
+}
+"""Keys that the groups of an optimizer have, and no other's."""
+
+
+class Found(NamedTuple):
+    """What a checkpoint is: a name for people, and the converter that reads it, if there is one."""
+
+    name: str
+    kind: Literal["adamw", "released"] | None
+    why: str = "its state has no second moment that could be taken over"
+
+
+def recognised(state_dict: Mapping[str, Any]) -> Found:
+    """Which optimizer wrote a checkpoint that is not ours."""
+    groups = state_dict["param_groups"]
+    keys: set[str] = set().union(*groups)
+    for name, marks in MARKS.items():
+        if marks <= keys:
+            return Found(name, None)
+    kept: set[str] = set().union(
+        *(entry for entry in state_dict["state"].values() if isinstance(entry, Mapping))
+    )
+    if not all(_pair(group.get("betas")) for group in groups) or not groups:
+        listed = ", ".join(sorted(keys - {"params"})) or "no options"
+        return Found(f"another optimizer (its groups have {listed})", None)
+    if "exp_inf" in kept:
+        return Found("torch.optim.Adamax", None, "its exp_inf is a maximum and not a mean of squares")
+    if kept and not {"step", "exp_avg", "exp_avg_sq"} <= kept:
+        missing = min({"step", "exp_avg", "exp_avg_sq"} - kept)
+        return Found(
+            f"another optimizer with betas (its state has {_listed(kept)})", None, f"it has no {missing!r}"
+        )
+    if "max_exp_avg_sq" in kept:
+        why = "AdaX keeps no running maximum to put max_exp_avg_sq in"
+        return Found("torch.optim.Adam or AdamW with amsgrad=True", None, why)
+    if {"amsgrad", "maximize"} <= keys:
+        return Found(
+            "torch.optim.AdamW" if groups[0].get("decoupled_weight_decay") else "torch's Adam or AdamW",
+            "adamw",
+        )
+    if all(float(group["betas"][1]) < 0.5 for group in groups):
+        return Found("the AdaX authors' code", "released")
+    return Found("an optimizer of Adam's form", "adamw")
+
+
+def refusal(found: Found, optimizer: Engine) -> str:
+    """Why this optimizer does not load it, and what to do."""
+    name = type(optimizer).__name__
+    if found.kind is None or not converts(optimizer.method):
+        why = found.why if found.kind is None else f"its second moment is scaled otherwise than {name}'s"
+        return (
+            f"checkpoint of {found.name}: {name} cannot continue from it, because {why}; load the model's parameters "
+            "alone and start with a new optimizer"
+        )
+    return (
+        f"checkpoint of {found.name}: its second moment is not the normalised one; convert it with "
+        f"adaxopt.load_{found.kind}_state_dict"
+    )
+
+
+def converts(method: Method) -> bool:
+    """Whether checkpoints of others can be converted for this method: AdaX's own memory, and no running maximum."""
+    return method.rule.memory is not None and method.rule.memory.kind == "growing"
+
+
+def _pair(betas: Any) -> bool:
+    return isinstance(betas, (tuple, list)) and len(betas) == 2
+
+
+def _listed(keys: set[str]) -> str:
+    return ", ".join(sorted(map(str, keys)))

@@ -1,0 +1,200 @@
+"""Parameter groups and arguments: what is allowed, and what to write instead of an unknown name."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from adaxopt import checks
+from adaxopt.torch import options, state
+
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
+
+ADVICE = {
+    "amsgrad": 'for a running maximum of v use adaxopt.create("amsgrad", ...) or adaxopt.create("amsgradw", ...)',
+    "momentum": "momentum is the first of the betas: write betas=(momentum, b2)",
+    "p": "use adaxopt.Padax, whose denominator is v^p; here p is 1/2",
+    "nesterov": "there is no Nesterov form; leave it out",
+    "dampening": "the first moment is an average, m <- b1*m + (1-b1)*g; leave it out and set betas",
+    "biascorrection": "the first moment is not bias-corrected and v is normalised; leave it out",
+    "correctbias": "the first moment is not bias-corrected and v is normalised; leave it out",
+    "decoupledweightdecay": 'write decay="decoupled" or decay="l2"',
+    "weightdecouple": 'write decay="decoupled" or decay="l2"',
+    "fixeddecay": 'write decay="fully_decoupled"',
+    **dict.fromkeys(("learningrate", "rate", "stepsize"), "did you mean 'lr'?"),
+    **dict.fromkeys(("beta", "beta1", "beta2", "b1", "b2"), "write both as betas=(b1, b2)"),
+    **dict.fromkeys(("wd", "l2", "weightdecayrate", "regularization"), "did you mean 'weight_decay'?"),
+    **dict.fromkeys(("epsilon",), "did you mean 'eps'?"),
+}
+"""What to write instead of the options of other optimizers; keys in lower case, without underscores."""
+
+ANNOTATIONS = re.compile(
+    r"_.*|(is|has|use|no)_.*|name|names|param_names|id|tag|label|description|comment|kind|type|layer|layers|depth"
+    r"|moe|rho|adaptive"  # DeepSpeed's groups hold the first, those of sharpness-aware minimisation the others
+    r"|(max|min|base|initial|final)_(momentum|weight_decay|wd)"
+    r"|.*_(lr|lrs|scale|mult|multiplier|factor|ratio|name|names|id|ids|idx|index|tag|label|group|type|layer|config)"
+)
+"""Keys that schedulers, trainers and users keep in a group for themselves: initial_lr, swa_lr, lr_scale, lr_mult."""
+
+
+def construct(optimizer: Engine, params: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of an optimizer with these arguments; an error at the first that is not allowed."""
+    name, known = type(optimizer).__name__, {**options.ENGINE_DEFAULTS, **optimizer.method.defaults}
+    refuse_unknown(name, given, known)
+    if isinstance(params, nn.Module):
+        raise TypeError(
+            f"params is a {type(params).__name__}: must be its parameters, {name}(model.parameters(), ...)"
+        )
+    defaults = options.plain({**known, **given})
+    options.check(defaults, optimizer.method.rule, outside())
+    return {**defaults, "format": options.FORMAT, "method": optimizer.method.name}
+
+
+def refuse_unknown(name: str, given: Iterable[str], known: Iterable[str]) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        advice = _advice(unknown[0], known)
+        end = " Allowed" if advice.endswith("?") else "; allowed"
+        raise TypeError(
+            f"{name}: unknown argument {unknown[0]!r}{advice}{end} are {', '.join(sorted(known))}"
+        )
+
+
+def prepare(optimizer: Engine, group: dict[str, Any]) -> None:
+    """Check a group that is to be added, and its parameters; rewrite it in place to the form that all groups have."""
+    defaults, method = optimizer.defaults, optimizer.method
+    if "project" in group:
+        raise ValueError(
+            f"project={group['project']!r} in a parameter group: a projection is one for all groups and is not saved "
+            f"in checkpoints; give it to the constructor, {type(optimizer).__name__}(params, project=...)"
+        )
+    group.update(options.plain(options.renamed(group, method, defaults["betas"])))
+    for word in method.names:
+        group.pop(word, None)
+    group.update({key: defaults[key] for key in ("format", "method")})
+    merged = {**defaults, **group}
+    if any(key not in defaults or group[key] is not defaults[key] for key in group):
+        with warnings.catch_warnings():
+            if _same(merged["betas"], defaults["betas"]):
+                warnings.simplefilter("ignore")  # said once, by the constructor
+            options.check(merged, method.rule, outside())
+    if merged["p"] != defaults["p"] and "p" in _without_argument(optimizer):
+        raise ValueError(
+            f"p={merged['p']!r} in a parameter group of {type(optimizer).__name__}: {ADVICE['p']}"
+        )
+    first = fixed(merged["lr"])
+    measured = merged["decay"] == "fully_decoupled" and merged["weight_decay"]
+    if measured and not isinstance(first, Tensor) and not first > 0:
+        raise ValueError(
+            f"lr={merged['lr']!r}: fully decoupled decay is measured against the first lr, which must be > 0"
+        )
+    given = group.get("params")
+    if isinstance(given, Iterable) and not isinstance(given, (Tensor, set)):
+        group["params"] = given = list(given)
+    for entry in given if isinstance(given, list) else [given]:
+        tensor = entry[1] if isinstance(entry, tuple) and len(entry) == 2 else entry
+        if isinstance(tensor, Tensor):
+            options.check_parameter(tensor, merged["state_dtype"])
+    _warn_of_unknown(optimizer, group)
+
+
+def _same(pair: Any, other: tuple[Any, ...]) -> bool:
+    """Whether two pairs are the same numbers; tensors are compared by identity, without reading them."""
+    if not isinstance(pair, tuple) or len(pair) != len(other):
+        return False
+    return all(
+        a is b or not (isinstance(a, Tensor) or isinstance(b, Tensor) or a != b)
+        for a, b in zip(pair, other, strict=True)
+    )
+
+
+def _warn_of_unknown(optimizer: Engine, group: Mapping[str, Any]) -> None:
+    known = [key for key in optimizer.defaults if key not in options.INTERNAL] + list(optimizer.method.names)
+    for key, value in group.items():
+        expected = key in optimizer.defaults or key in ("params", *options.INTERNAL)
+        unasked = key in ("amsgrad", "nesterov") and not value  # as in groups of torch's AdamW and SGD
+        if expected or unasked or ANNOTATIONS.fullmatch(str(key)):
+            continue
+        name = type(optimizer).__name__
+        optimizer._warn_once(
+            f"parameter group with {key!r}: not an option of {name}, so it is ignored"
+            f"{_advice(str(key), known) or ': options are ' + ', '.join(sorted(known))}"
+        )
+
+
+def _advice(name: str, known: Iterable[str]) -> str:
+    spelled = {_bare(option): option for option in known}
+    bare = _bare(name)
+    if bare in ADVICE:
+        return f": {ADVICE[bare]}"
+    near = difflib.get_close_matches(bare, spelled, n=1, cutoff=0.55)
+    return f": did you mean {spelled[near[0]]!r}?" if near else ""
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def watch_betas(optimizer: Engine, group: dict[str, Any]) -> None:
+    """Warn if a b2 like Adam's was written into an existing group; once, until the group has another kind of b2."""
+    now: Any = group["betas"][1]
+    before: Any = optimizer._growth.get(id(group))
+    if now is before:
+        return
+    optimizer._growth[id(group)] = now
+    b2, last = map(_number, (now, before))
+    rule = optimizer.method.rule
+    if checks.suspicious(b2, rule) and not checks.suspicious(last, rule):
+        warnings.warn(checks.looks_like_adams("betas[1]", b2), stacklevel=outside())
+
+
+def _number(value: Any) -> Any:
+    """A tensor on the host as the number it holds; any other as it is, so that no step waits for a device."""
+    return value.item() if isinstance(value, Tensor) and value.is_cpu and state.readable(value) else value
+
+
+def described(optimizer: Engine) -> str:
+    """The repr of torch's optimizers: the options of every group, without what the engine keeps there."""
+    hidden = {"params", *options.INTERNAL, *_without_argument(optimizer)}
+    lines = [f"{type(optimizer).__name__} ("]
+    for i, group in enumerate(optimizer.param_groups):
+        lines.append(f"Parameter Group {i}")
+        lines += [f"    {key}: {group[key]}" for key in sorted(group) if key not in hidden]
+        lines.append("")
+    return "\n".join(lines[:-1] if len(lines) > 1 else lines) + "\n)"
+
+
+def _without_argument(optimizer: Engine) -> set[str]:
+    """Options that the class fixes: p, where its constructor has no such argument."""
+    arguments = inspect.signature(type(optimizer).__init__).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in arguments.values()):
+        return set()
+    return {"p"} - set(arguments)
+
+
+def fixed(lr: Any) -> Any:
+    """The current lr as a plain number, where it can be read, so that no step has to read it from a device."""
+    if not isinstance(lr, Tensor):
+        return lr
+    readable = state.readable(lr) and not torch.compiler.is_compiling()
+    return lr.item() if readable else lr.detach().clone()
+
+
+def outside() -> int:
+    """The `stacklevel` with which a warning of the calling function shows the user's line."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in OURS:
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+OURS = ("adaxopt", "torch")
