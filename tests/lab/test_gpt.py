@@ -19,7 +19,8 @@ from adaxlab.errors import Interrupted, LabError
 from adaxlab.execute import process
 from adaxlab.models.gpt import Attention, Decoder, Swiglu, rotate
 from adaxlab.muon import MuonAdamW
-from adaxlab.paper.gpt import GPT, MUON
+from adaxlab.paper import gpt
+from adaxlab.paper.gpt import GPT
 from adaxlab.paper.tables import language as tables
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
@@ -140,7 +141,7 @@ def one_step(model, tokens):
 needs_muon = pytest.mark.skipif(
     not hasattr(torch.optim, "Muon"), reason="torch.optim.Muon came with torch 2.9"
 )
-MUON = pytest.param(studies.MUON, marks=needs_muon)
+MUON = pytest.param(gpt.MUON, marks=needs_muon)
 
 
 def test_an_older_torch_is_named(monkeypatch):
