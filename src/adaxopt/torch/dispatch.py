@@ -65,7 +65,10 @@ def on_device(optimizer: Engine, group: Group, among: list[Tensor] | None, scale
             settings = traced(settings, time)
         work = _arithmetic(taken)
         n = optimizer.method.numbers(time, {**settings, "dtype": _name(work)}, torch)
-        n = Numbers(*(list(x.to(work).unbind()) if isinstance(x, Tensor) and x.dim() == 1 else x for x in n))
+        scalars: list[Any] = [
+            list(x.to(work).unbind()) if isinstance(x, Tensor) and x.dim() == 1 else x for x in n
+        ]
+        n = Numbers(*scalars)
         update(optimizer, group, taken, n, dict.fromkeys(range(len(members))))
 
 
