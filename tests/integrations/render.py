@@ -1,5 +1,4 @@
-"""Write the tables of docs/integrations.md from the records of `make test-integrations`, `test-oldest`, `test-newest` and
-`test-gpu`.
+"""Write the tables of docs/integrations.md from records/: of test-integrations, test-oldest, test-newest and test-gpu.
 
 python tests/integrations/render.py [--check]
 """

@@ -72,7 +72,10 @@ def _update_on_device(optimizer: Engine, group: Group, lists: Lists, scale: Tens
             settings = traced(settings, time)
         work = _arithmetic(taken)
         n = optimizer.method.numbers(time, {**settings, "dtype": _name(work)}, torch)
-        n = Numbers(*(list(x.to(work).unbind()) if isinstance(x, Tensor) and x.dim() == 1 else x for x in n))
+        scalars: list[Any] = [
+            list(x.to(work).unbind()) if isinstance(x, Tensor) and x.dim() == 1 else x for x in n
+        ]
+        n = Numbers(*scalars)
         update(optimizer, group, taken, n, dict.fromkeys(range(len(members))))
 
 
