@@ -111,9 +111,9 @@ bench: setup  ## CPU step time and memory beside torch's AdamW
 	$(BIN)/python benchmarks/lab.py
 
 docs: setup  ## write the tables of README.md and docs/ anew from records/
-	$(BIN)/python -m adaxlab.report.figures
+	$(BIN)/python -m adaxlab.paper.figures
 	$(BIN)/adax claims > /dev/null
-	$(BIN)/python -m adaxlab.pages
+	$(BIN)/python -m adaxlab.paper.pages
 
 # Only the files that have such tests: a GPU machine may have less installed than the others ask for.
 test-gpu:  ## the GPU part of the test suite (uses the python on the PATH when there is no .venv)

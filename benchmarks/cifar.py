@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from gpu_measure import environment
 
-from adaxlab.cifar.feed import Images
-from adaxlab.cifar.stack import Recipe, Run, make_stack
 from adaxlab.paper.cifar10 import TABLE2
+from adaxlab.stacked.loader import Images
+from adaxlab.stacked.stack import Recipe, Run, make_stack
 
 KINDS = ((8, "bf16"), (25, "bf16"), (8, "tf32"), (8, "fp32"), (1, "bf16"))
 

@@ -20,10 +20,10 @@ from typing import Any
 import torch
 
 from adaxlab import environment, files, options
+from adaxlab.data.images import augment
+from adaxlab.data.images.loader import Batch, Loader
 from adaxlab.distributed import Ranks, joined
 from adaxlab.errors import LabError
-from adaxlab.imagenet import augment
-from adaxlab.imagenet.loader import Batch, Loader
 from adaxlab.imagenet.train import WARM, Training
 from adaxlab.paper import catalogue
 from adaxlab.paper.tables import imagenet as tables

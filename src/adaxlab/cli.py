@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from adaxlab.errors import Interrupted, LabError
+from adaxlab.messages import passing
 from adaxopt.extras import LAB
 
 
@@ -39,19 +38,6 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
-
-
-@contextmanager
-def passing(text: str) -> Iterator[None]:
-    """Show a word in a terminal while something takes its time, then wipe it away."""
-    shown = sys.stderr.isatty()
-    if shown:
-        print(f"{text} ...", end="", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        if shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def _say(text: str, code: int) -> int:

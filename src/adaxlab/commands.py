@@ -15,11 +15,10 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, arg, subcommand
 
-from adaxlab import options, progress, spec, store, table
-from adaxlab.cli import passing
+from adaxlab import options, progress, spec, store, table, workers
 from adaxlab.compare import compare, rows
 from adaxlab.errors import LabError, RunError, StoreError, unknown
-from adaxlab.execute import workers
+from adaxlab.messages import passing
 from adaxlab.reproduce import Request
 from adaxlab.settings import Settings, choose_device
 from adaxlab.stats import Rule
@@ -281,7 +280,7 @@ class Report:
 
     def run(self) -> None:
         path = Path(self.path)
-        own = {"cifar10": "adaxlab.cifar.page"}
+        own = {"cifar10": "adaxlab.paper.cifar10_page"}
         if path.name in own and not (path / "study.json").exists() and any(path.glob("*.jsonl")):
             page = importlib.import_module(own[path.name])
             show(f"report: {page.write(path.parent, Path(self.out))}")

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab import distributed, driver, kinds, options, progress, records, spec, store, table
+from adaxlab import distributed, driver, kinds, options, progress, records, spec, store, table, workers
 from adaxlab.errors import LabError, RunError, StoreError, unknown
-from adaxlab.execute import workers
 from adaxlab.paper import catalogue, claims
 from adaxlab.paper.computation import Computation
 from adaxlab.settings import ExecutionConfig, Settings, choose_device

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 from PIL import Image
 
-from adaxlab.cifar.plain import PlainNetwork
+from adaxlab.stacked.plain import PlainNetwork
 
 
 class Float64(PlainNetwork):

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from adaxlab.imagenet import cache
-from adaxlab.imagenet.loader import Loader, Resident
+from adaxlab.data.images import cache
+from adaxlab.data.images.loader import Loader, Resident
 from adaxlab.imagenet.recipe import Recipe
 
 CLASSES = ("n01443537", "n01629819", "n02002724")

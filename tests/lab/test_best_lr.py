@@ -9,7 +9,7 @@ import made_records
 import pytest
 from test_memories import run
 
-from adaxlab import best_lr
+from adaxlab.paper.tables import best_lr
 from adaxlab.store import RunRecord, export
 
 

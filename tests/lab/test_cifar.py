@@ -14,14 +14,13 @@ import torch
 import torch.nn.functional as F
 from cifar_sets import Float64, binary, make
 
-from adaxlab.cifar import order
-from adaxlab.cifar.feed import MEAN, STD, Feed, Images
-from adaxlab.cifar.plain import PlainNetwork
-from adaxlab.cifar.stack import Recipe, Run, Stack
-from adaxlab.data import cifar10
+from adaxlab.data import cifar10, order
 from adaxlab.models import make as make_net
 from adaxlab.optimizers import build
 from adaxlab.paper.cifar10 import DECAY, TABLE2, ZOO
+from adaxlab.stacked.loader import MEAN, STD, Feed, Images
+from adaxlab.stacked.plain import PlainNetwork
+from adaxlab.stacked.stack import Recipe, Run, Stack
 
 CPU = torch.device("cpu")
 ADAXW = ("adaxw", {"lr": 5e-3, "weight_decay": 5e-2, "wake": False})
@@ -246,8 +245,8 @@ def test_trace_is_the_second_moments_and_the_weights_size():
 
 def compare(device, dtype, precision, count, tiles, slots, depth=8):
     """(relative error of the gradients, of running statistics, losses, right answers) of fused against plain."""
-    from adaxlab.cifar.fused import FusedNetwork
     from adaxlab.models import resnet20
+    from adaxlab.stacked.fused import FusedNetwork
 
     def nets():
         torch.manual_seed(1)
@@ -294,7 +293,7 @@ sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[2] / "sr
 import torch
 torch.set_num_threads(1)
 from test_cifar import compare
-from adaxlab.cifar.tiles import Tiles
+from adaxlab.stacked.tiles import Tiles
 wide, middle, small = (Tiles((n, 4, 2, 1), (n, 4, 1, 1), (n, 4, 1), n) for n in (1024, 256, 64))
 kinds = {{(4, 16): wide, (16, 16): wide, (16, 32): middle, (32, 32): middle, (32, 64): small, (64, 64): small}}
 print(compare(torch.device("cpu"), torch.float32, "ieee", 2, kinds, (2, 2, 2)))
@@ -307,7 +306,7 @@ print(compare(torch.device("cpu"), torch.float32, "ieee", 2, kinds, (2, 2, 2)))
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_fused_kernels_on_a_gpu_are_the_plain_loop():
-    from adaxlab.cifar.tiles import KINDS_FLOAT32, SLOTS
+    from adaxlab.stacked.tiles import KINDS_FLOAT32, SLOTS
 
     torch.backends.cudnn.allow_tf32 = False
     device = torch.device("cuda")
@@ -319,7 +318,7 @@ def test_fused_kernels_on_a_gpu_are_the_plain_loop():
 @pytest.mark.parametrize("study", [TABLE2, ZOO], ids=lambda study: study.name)
 def test_graphs_change_nothing(study):
     """Captured and eager steps give the same bits, over a drop of lr and a short last batch; two runs are traced."""
-    from adaxlab.cifar.fused import FusedNetwork
+    from adaxlab.stacked.fused import FusedNetwork
 
     x, y, tx, ty = make(128 * 3 + 80, 1000)
     device = torch.device("cuda")

@@ -10,12 +10,12 @@ import torch
 from cifar_sets import binary, make
 
 from adaxlab import driver, records, spec, study
-from adaxlab.cifar.feed import Images
-from adaxlab.cifar.stack import Recipe, Run, Stack
 from adaxlab.data import cifar10
 from adaxlab.errors import LabError
 from adaxlab.optimizers import build
 from adaxlab.paper.cifar10 import DECAY, FRESH, STUDIES, TABLE2, TUNED, TUNING, ZOO
+from adaxlab.stacked.loader import Images
+from adaxlab.stacked.stack import Recipe, Run, Stack
 from adaxlab.tasks.cifar10 import Cifar10, crop_and_flip, held_out, normalise
 
 RECORDS = Path(__file__).parents[2] / "records"

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from adaxlab import store
-from adaxlab.cifar import guide, tables
-from adaxlab.cifar.rules import CLAIMS
-from adaxlab.cifar.runs import STUDIES, accuracy, label, labels, load, not_run
+from adaxlab.paper.cifar10_claims import CLAIMS
+from adaxlab.paper.cifar10_runs import STUDIES, accuracy, label, labels, load, not_run
+from adaxlab.paper.tables import cifar10 as tables
+from adaxlab.paper.tables import cifar10_guide as guide
 
 RECORDS = Path(__file__).parents[2] / "records"
 
@@ -183,7 +184,7 @@ def test_a_study_cut_short_says_what_is_missing():
 
 def test_the_page_is_built_from_the_committed_records(tmp_path):
     pytest.importorskip("altair")
-    from adaxlab.cifar.page import write
+    from adaxlab.paper.cifar10_page import write
 
     text = write(RECORDS, tmp_path / "cifar10.html").read_text()
     assert "adaxw" in text

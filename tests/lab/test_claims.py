@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from adaxlab import cli, records
-from adaxlab.cifar.rules import POST_HOC
 from adaxlab.claim import KEYS, Claim
 from adaxlab.judge import judge, outcome
 from adaxlab.measures import MEASURES, failed, percent
 from adaxlab.paper import catalogue
+from adaxlab.paper.cifar10_claims import POST_HOC
 from adaxlab.paper.claims import FAMILIES, judged, show, verdicts
 from adaxlab.paper.imagenet import PAPER_LR
 from adaxlab.store import RunRecord

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab import compare, driver, files, progress, search, stats, store, study, table
+from adaxlab import compare, driver, files, progress, search, stats, store, study, table, workers
 from adaxlab.errors import Interrupted, LabError, StoreError
-from adaxlab.execute import workers
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
 

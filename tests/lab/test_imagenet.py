@@ -16,12 +16,12 @@ from image_sets import OPTIONS, SMALL, resident, small
 from PIL import Image
 
 from adaxlab import spec, task
-from adaxlab.cifar import order
+from adaxlab.data import order
+from adaxlab.data.images import augment, cache
+from adaxlab.data.images.loader import Loader, Mapped, Resident, hold_out
 from adaxlab.distributed import Ranks
 from adaxlab.errors import LabError
 from adaxlab.execute import process
-from adaxlab.imagenet import augment, cache
-from adaxlab.imagenet.loader import Loader, Mapped, Resident, hold_out
 from adaxlab.imagenet.recipe import SCHEDULE, Recipe
 from adaxlab.imagenet.train import Training
 from adaxlab.models.imagenet import seeded

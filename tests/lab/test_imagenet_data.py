@@ -16,8 +16,8 @@ from PIL import Image
 
 from adaxlab import data as data_sets
 from adaxlab.data import imagefolder, tiny_imagenet
+from adaxlab.data.images import cache, decode, source
 from adaxlab.errors import LabError
-from adaxlab.imagenet import cache, decode, source
 
 SET = make()
 SIZE = 16

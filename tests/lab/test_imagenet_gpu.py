@@ -12,10 +12,10 @@ import torch
 from image_sets import make, tiny
 
 from adaxlab import driver, spec
-from adaxlab.cifar import order
+from adaxlab.data import order
+from adaxlab.data.images import augment, cache
+from adaxlab.data.images.loader import Loader, Mapped, Resident
 from adaxlab.distributed import Ranks
-from adaxlab.imagenet import augment, cache
-from adaxlab.imagenet.loader import Loader, Mapped, Resident
 from adaxlab.imagenet.recipe import SCHEDULE, Recipe
 from adaxlab.imagenet.train import Training
 from adaxlab.paper.imagenet import TINY

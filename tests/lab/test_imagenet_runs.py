@@ -14,9 +14,9 @@ import pytest
 import torch
 from image_sets import OPTIONS, make, small, tiny
 
-from adaxlab import driver, records, reproduce, search, signals, spec, store, study
+from adaxlab import driver, records, reproduce, search, signals, spec, store, study, workers
 from adaxlab.errors import Interrupted, LabError, StoreError
-from adaxlab.execute import torchrun, workers
+from adaxlab.execute import torchrun
 from adaxlab.paper import catalogue
 from adaxlab.paper.imagenet import RATES, STEPS, STUDIES, TINY, TUNED, TUNING
 from adaxlab.schedule import factor

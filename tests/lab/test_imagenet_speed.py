@@ -14,8 +14,8 @@ from image_sets import OPTIONS, small
 from made_records import KNOWN, put_speed, speed_record
 
 from adaxlab import records
+from adaxlab.data.images.loader import Loader
 from adaxlab.distributed import Ranks
-from adaxlab.imagenet.loader import Loader
 from adaxlab.imagenet.train import WARM, Training
 from adaxlab.paper.imagenet import TINY
 from adaxlab.paper.tables import imagenet as tables

@@ -7,8 +7,9 @@ from pathlib import Path
 import made_records
 import pytest
 
-from adaxlab import memories, spec, store
 from adaxlab import records as committed
+from adaxlab import spec, store
+from adaxlab.paper.tables import memories
 
 RECORDS = Path(__file__).parents[2] / "records"
 

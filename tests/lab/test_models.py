@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call
 
-from adaxlab.cifar.layout import Flat, layout
 from adaxlab.models import make, resnet18, resnet20
 from adaxlab.models.resnet import Pad
+from adaxlab.stacked.layout import Flat, layout
 
 COUNTS = {"resnet20": 269_722, "resnet18": 11_173_962}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab import pages
+from adaxlab.paper import pages
 
 ROOT = Path(__file__).resolve().parents[2]
 

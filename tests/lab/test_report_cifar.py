@@ -13,10 +13,12 @@ pytest.importorskip("altair", reason="the report needs altair: pip install 'adax
 
 from report_records import cifar_run, own_figure, record
 
-from adaxlab.cifar.runs import STUDIES
-from adaxlab.cifar.sections import PICTURES, WORDS
-from adaxlab.report import charts, command, embed, figures, series, tables, trace
-from adaxlab.report.cifar import load, shown
+from adaxlab.paper import figures
+from adaxlab.paper import trace_chart as trace
+from adaxlab.paper.cifar10_report import load, shown
+from adaxlab.paper.cifar10_runs import STUDIES
+from adaxlab.paper.tables.cifar10_sections import PICTURES, WORDS
+from adaxlab.report import charts, command, embed, series, tables
 from adaxlab.report.page import render
 
 RECORDS = Path(__file__).parents[2] / "records" / "cifar10"

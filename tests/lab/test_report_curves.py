@@ -12,8 +12,9 @@ pytest.importorskip("vl_convert", reason="the report needs vl-convert-python: pi
 
 from report_records import cifar_run, record, study
 
-from adaxlab.report import charts, command, figures, names, palette, save_static, series, tables
-from adaxlab.report.cifar import shown
+from adaxlab.paper import figures
+from adaxlab.paper.cifar10_report import shown
+from adaxlab.report import charts, command, names, palette, save_static, series, tables
 from adaxlab.report.page import render
 from adaxlab.store import RunRecord, export
 from adaxopt.zoo import METHODS

@@ -16,13 +16,8 @@ from report_records import LEVELS, own_figure, study
 
 from adaxlab import store
 from adaxlab.errors import LabError
-from adaxlab.paper import catalogue
-from adaxlab.report import (
-    figures,
-    palette,
-    save_static,
-    static,
-)
+from adaxlab.paper import catalogue, figures
+from adaxlab.report import palette, save_static, static
 from adaxlab.report.names import TITLES, titles
 from adaxlab.report.page import render
 from adaxlab.stats import Rule

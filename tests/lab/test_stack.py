@@ -15,14 +15,14 @@ import torch
 from cifar_sets import Float64, binary, make
 
 from adaxlab import driver, reproduce, store
-from adaxlab.cifar import stack as networks
-from adaxlab.cifar.stack import Recipe, Run, Stack
 from adaxlab.errors import Busy, Interrupted, LabError, StoreError
 from adaxlab.execute import stack
 from adaxlab.paper.cifar10 import RUNTIME, TABLE2, TRACE, TUNING, adamw, adaxw, sgdm
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
 from adaxlab.spec import digest
+from adaxlab.stacked import stack as networks
+from adaxlab.stacked.stack import Recipe, Run, Stack
 from adaxlab.store import RunFolder
 from adaxlab.study import Row
 

@@ -39,7 +39,7 @@ def find(base: Path) -> Path | None:
 def digest(folder: Path, tell: Say = lambda text: None) -> str:
     """Of the images in `folder`."""
     from adaxlab.data import imagefolder
-    from adaxlab.imagenet.source import MODULUS, Folder, digest_of
+    from adaxlab.data.images.source import MODULUS, Folder, digest_of
 
     source = Folder(imagefolder.read(folder))
     total = 0

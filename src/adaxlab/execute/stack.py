@@ -5,7 +5,7 @@
 While a stack trains, stack-<hash of its members>.pt in the study's folder is its checkpoint: one file of torch.save,
 with the members' specifications. It is written when an epoch ends, at least every `checkpoint_seconds`, and when the
 work is asked to stop. A stack that was begun is resumed with the members that it had, whatever else has changed.
-The networks of task cifar10 have kernels of their own (adaxlab.cifar); no other task can be stacked.
+The networks of task cifar10 have kernels of their own (adaxlab.stacked); no other task can be stacked.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ import torch
 
 from adaxlab import batches, environment, files, schedule, signals
 from adaxlab import task as tasks
-from adaxlab.cifar.feed import Images
-from adaxlab.cifar.stack import Recipe, Run, Stack, make_stack
 from adaxlab.errors import Busy, Interrupted, LabError, StoreError
 from adaxlab.settings import Settings, choose_device
 from adaxlab.spec import SCHEMA, canonical, digest
+from adaxlab.stacked.loader import Images
+from adaxlab.stacked.stack import Recipe, Run, Stack, make_stack
 from adaxlab.store import RunFolder, RunRecord
 
 Spec = dict[str, Any]

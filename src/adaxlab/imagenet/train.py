@@ -24,10 +24,10 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from adaxlab import optimizers, schedule
+from adaxlab.data.images import augment
+from adaxlab.data.images.loader import Batch, Loader
 from adaxlab.distributed import Ranks
 from adaxlab.errors import LabError
-from adaxlab.imagenet import augment
-from adaxlab.imagenet.loader import Batch, Loader
 from adaxlab.imagenet.recipe import Recipe
 from adaxlab.loop import fingerprint, set_lr
 from adaxlab.models.imagenet import seeded

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from adaxlab.cifar.rules import CLAIMS
+from adaxlab.paper.cifar10_claims import CLAIMS
 from adaxlab.study import Row, Study, Tuning
 from adaxopt.zoo import METHODS
 

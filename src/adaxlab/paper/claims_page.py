@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab.claim import OURS, VERDICTS, anchor, check, not_run
-from adaxlab.drawn import picture
 from adaxlab.markdown import table
+from adaxlab.paper.drawn import picture
 from adaxlab.paper.theory.record import order
 
 NOT_RUN = "not run yet"

@@ -15,10 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from adaxlab.cifar import order
-from adaxlab.cifar.feed import MEAN, STD
-from adaxlab.data import cifar10, default_root
+from adaxlab.data import cifar10, default_root, order
 from adaxlab.errors import LabError, unknown
+from adaxlab.stacked.loader import MEAN, STD
 
 EPOCHS, STEPS = 182, 391
 MODELS = ("resnet20", "resnet18")

@@ -25,11 +25,11 @@ from torch.nn import functional as F
 
 from adaxlab import distributed, messages
 from adaxlab.data import default_root
+from adaxlab.data.images import augment
+from adaxlab.data.images import cache as caches
+from adaxlab.data.images.loader import RESIDENT, Loader, Mapped, Resident, hold_out, on_device
 from adaxlab.distributed import Ranks
 from adaxlab.errors import LabError
-from adaxlab.imagenet import augment
-from adaxlab.imagenet import cache as caches
-from adaxlab.imagenet.loader import RESIDENT, Loader, Mapped, Resident, hold_out, on_device
 from adaxlab.imagenet.recipe import SCHEDULE, Recipe
 from adaxlab.imagenet.train import NARROW, Training
 from adaxlab.models.imagenet import resnet

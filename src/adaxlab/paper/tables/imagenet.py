@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adaxlab import drawn, driver, markdown, records, stats
+from adaxlab import driver, markdown, records, stats
 from adaxlab.measures import percent
-from adaxlab.paper import catalogue
+from adaxlab.paper import catalogue, drawn
 from adaxlab.paper.imagenet import RATES, STUDIES
 from adaxlab.provenance import not_complete
 from adaxlab.report.names import title

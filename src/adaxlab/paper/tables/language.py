@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adaxlab import drawn, records, spec
+from adaxlab import records, spec
 from adaxlab.markdown import read, table
 from adaxlab.models.lstm import STATES
+from adaxlab.paper import drawn
 from adaxlab.paper import zero_state as beginnings
 from adaxlab.paper.gpt import GPT
 from adaxlab.paper.language import ENWIK8, PTB

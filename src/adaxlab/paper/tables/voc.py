@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from adaxlab import drawn, markdown, stats
+from adaxlab import markdown, stats
 from adaxlab.measures import MEASURES
-from adaxlab.paper import catalogue
+from adaxlab.paper import catalogue, drawn
 from adaxlab.provenance import made_at, not_complete
 from adaxlab.records import load
 from adaxlab.report.names import title

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from adaxlab import optimizers
-from adaxlab.cifar.feed import Feed, Images
-from adaxlab.cifar.plain import PlainNetwork
-from adaxlab.cifar.trace import Trace
 from adaxlab.models import make
+from adaxlab.stacked.loader import Feed, Images
+from adaxlab.stacked.plain import PlainNetwork
+from adaxlab.stacked.trace import Trace
 
 ON_GPU = {"torch:SGD": {"fused": True}, "torch:AdamW": {"fused": True, "capturable": True}}
 """What makes an optimizer fit for a graph; the library's own need `capturable`."""
@@ -214,7 +214,7 @@ def make_stack(
     if recipe.model != "resnet20":
         network = functools.partial(PlainNetwork, autocast=train.labels.is_cuda and precision == "bf16")
     elif train.labels.is_cuda:
-        from adaxlab.cifar.fused import FusedNetwork
+        from adaxlab.stacked.fused import FusedNetwork
 
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         network = functools.partial(

@@ -1,4 +1,4 @@
-"""The CIFAR-10 page: `python -m adaxlab.cifar.page --out cifar10.html`, from the committed records alone."""
+"""The CIFAR-10 page: `python -m adaxlab.paper.cifar10_page --out cifar10.html`, from the committed records alone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from adaxlab.cifar import runs as committed
-from adaxlab.cifar.rules import CLAIMS
 from adaxlab.claim import not_run
 from adaxlab.errors import LabError
 from adaxlab.judge import judge_files
 from adaxlab.messages import say
+from adaxlab.paper import cifar10_runs as committed
+from adaxlab.paper.cifar10_claims import CLAIMS
 
 LEAD = (
     "The paper's CIFAR-10 experiments, run again. SGDM, AdamW and AMSGrad(W) are PyTorch's, AdaX-W is this library's. "
@@ -23,8 +23,8 @@ LEAD = (
 
 def write(records: Path, out: Path) -> Path:
     """One self-contained HTML page: every study that has records, and the claims."""
+    from adaxlab.paper.cifar10_report import load
     from adaxlab.report import write_report
-    from adaxlab.report.cifar import load
 
     runs = load(records)
     if not runs:

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adaxlab.cifar import order
+from adaxlab.data import order
+from adaxlab.data.images import augment
+from adaxlab.data.images.cache import Part
+from adaxlab.data.images.source import check_hash
 from adaxlab.distributed import Ranks
 from adaxlab.errors import LabError
-from adaxlab.imagenet import augment
-from adaxlab.imagenet.cache import Part
-from adaxlab.imagenet.source import check_hash
 
 HOLDOUT_SEED = 20200421
 RESIDENT = 8 * 10**9

@@ -1,6 +1,6 @@
-"""Every picture of the documentation from the committed records: `python -m adaxlab.report.figures`.
+"""Every picture of the documentation from the committed records: `python -m adaxlab.paper.figures`.
 
-    records/**/*.jsonl       exported runs of whole studies: <study>-metric.svg and others of `adaxlab.drawn`
+    records/**/*.jsonl       exported runs of whole studies: <study>-metric.svg and others of `adaxlab.paper.drawn`
     records/cifar10/*.jsonl  cifar10-<study>-*.svg: those that docs/cifar10.md shows
     records/gpu_step.json    gpu-step.svg
     records/theory/*.json    theory-*.svg
@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adaxlab import stats
-from adaxlab.drawn import NAMES
 from adaxlab.errors import LabError
 from adaxlab.paper import catalogue
+from adaxlab.paper.drawn import NAMES
 from adaxlab.paper.tables import gpu_step
 from adaxlab.provenance import UNFINISHED
 from adaxlab.report.embed import as_dict, entitle, labels_in
@@ -47,8 +47,8 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
             runs = read_export(file)
             out += save_charts(runs, folder, formats, ("light", "dark"), *_judged(runs), only=NAMES)
     if (records / "cifar10").is_dir():
-        from adaxlab.cifar.sections import PICTURES
-        from adaxlab.report.cifar import load
+        from adaxlab.paper.cifar10_report import load
+        from adaxlab.paper.tables.cifar10_sections import PICTURES
 
         runs = load(records)
         shown = {f"cifar10-{study}-{kind}" for study, kinds in PICTURES.items() for kind in kinds}
@@ -81,8 +81,8 @@ def _judged(runs: Sequence[RunRecord]) -> tuple[str | None, stats.Rule | None]:
 
 
 def _trace(study: str, records: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:
-    from adaxlab.cifar.runs import load
-    from adaxlab.report import trace
+    from adaxlab.paper import trace_chart as trace
+    from adaxlab.paper.cifar10_runs import load
 
     runs = load(study, records)
     chart = trace.second_moment(runs)
@@ -118,7 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
             names = stale(options.records, options.out)
             for name in names:
                 print(
-                    f"{options.out / name}: not the picture of the records; run python -m adaxlab.report.figures"
+                    f"{options.out / name}: not the picture of the records; run python -m adaxlab.paper.figures"
                 )
             return 1 if names else 0
         made = draw(options.records, options.out, ("svg", "png") if options.png else ("svg",))

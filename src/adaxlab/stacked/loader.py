@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adaxlab.cifar import order
+from adaxlab.data import order
 
 MEAN = (0.4914, 0.4822, 0.4465)
 STD = (0.2023, 0.1994, 0.2010)

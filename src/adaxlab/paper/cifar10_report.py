@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab.cifar import runs
 from adaxlab.measures import failed, percent
+from adaxlab.paper import cifar10_runs as runs
 from adaxlab.report.names import TORCH
 from adaxlab.store import RunRecord
 

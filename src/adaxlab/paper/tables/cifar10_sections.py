@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adaxlab.cifar import tables
-from adaxlab.cifar.rules import CLAIMS
-from adaxlab.cifar.runs import STUDIES, load, not_run, short
 from adaxlab.claim import OURS, anchor
 from adaxlab.judge import judge_files
 from adaxlab.markdown import table
+from adaxlab.paper.cifar10_claims import CLAIMS
+from adaxlab.paper.cifar10_runs import STUDIES, load, not_run, short
+from adaxlab.paper.tables import cifar10 as tables
 from adaxlab.study import Study
 
 PICTURES: Mapping[str, tuple[str, ...]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from adaxlab import stats
-from adaxlab.cifar import tables
-from adaxlab.cifar.runs import STUDIES, accuracy, load
 from adaxlab.judge import LEAST
+from adaxlab.paper.cifar10_runs import STUDIES, accuracy, load
+from adaxlab.paper.tables import cifar10 as tables
 
 VARIED = {"lr": "lr", "beta1": "b1", "beta2": "b2", "epsilon": "eps"}
 """Studies that vary one setting of AdaX-W, and what it is called."""

@@ -1,7 +1,7 @@
 """Tables of README.md and docs/, written from the code and from records/ between marks.
 
-    python -m adaxlab.pages          writes what is not current (`make docs`)
-    python -m adaxlab.pages --check  names it and exits with 1
+    python -m adaxlab.paper.pages          writes what is not current (`make docs`)
+    python -m adaxlab.paper.pages --check  names it and exits with 1
 
 A mark is `<!-- name: begin -->` ... `<!-- name: end -->`; `SECTIONS` says who fills it. What has no record says so.
 """
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from adaxlab import memories, stats
+from adaxlab import stats
 from adaxlab.claim import OURS, anchor, not_run
-from adaxlab.drawn import picture
 from adaxlab.markdown import read, table
-from adaxlab.paper.tables import gpu_step, sparse_step
+from adaxlab.paper.drawn import picture
+from adaxlab.paper.tables import gpu_step, memories, sparse_step
 from adaxlab.paper.tables import imagenet as image_tables
 from adaxlab.paper.tables import language as text_tables
 from adaxlab.paper.tables import voc as voc_tables
@@ -249,7 +249,8 @@ HEADS = ("frozen memory (t = 150k)", "bf16 state", "graph replay")
 
 
 def cifar(root: Path) -> str:
-    from adaxlab.cifar import runs, tables
+    from adaxlab.paper import cifar10_runs as runs
+    from adaxlab.paper.tables import cifar10 as tables
 
     records = root / "records"
     if not (records / "cifar10" / "table2.jsonl").exists():
@@ -270,25 +271,25 @@ def cifar(root: Path) -> str:
 
 
 def cifar_studies(root: Path) -> str:
-    from adaxlab.cifar import sections
+    from adaxlab.paper.tables import cifar10_sections as sections
 
     return sections.studies(root / "records", lambda name, alt: picture(name, alt, "images"))
 
 
 def cifar_speed(root: Path) -> str:
-    from adaxlab.cifar import sections
+    from adaxlab.paper.tables import cifar10_sections as sections
 
     return sections.speed(root / "records")
 
 
 def cifar_settings(root: Path) -> str:
-    from adaxlab.cifar import guide
+    from adaxlab.paper.tables import cifar10_guide as guide
 
     return guide.settings(root / "records")
 
 
 def best_lr(root: Path) -> str:
-    from adaxlab import best_lr
+    from adaxlab.paper.tables import best_lr
 
     return best_lr.table(root / "records")
 
@@ -327,7 +328,7 @@ def filled(text: str, root: Path) -> str:
 
 def main(arguments: list[str] | None = None, root: Path | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
-    root = root or Path(__file__).resolve().parents[2]
+    root = root or Path(__file__).resolve().parents[3]
     stale = []
     for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         text = page.read_text()

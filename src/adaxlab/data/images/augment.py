@@ -20,7 +20,7 @@ import math
 import torch
 from torch import Tensor
 
-from adaxlab.cifar.order import mix
+from adaxlab.data.order import mix
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)

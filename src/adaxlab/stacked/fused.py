@@ -13,11 +13,11 @@ import torch
 import triton
 from torch import Tensor
 
-from adaxlab.cifar import backward, forward
-from adaxlab.cifar.feed import Feed, Images
-from adaxlab.cifar.layout import Conv, layout
-from adaxlab.cifar.tiles import KINDS, KINDS_FLOAT32, SLOTS, Tiles
 from adaxlab.models.resnet import ResNet
+from adaxlab.stacked import backward, forward
+from adaxlab.stacked.layout import Conv, layout
+from adaxlab.stacked.loader import Feed, Images
+from adaxlab.stacked.tiles import KINDS, KINDS_FLOAT32, SLOTS, Tiles
 
 SLACK = 256
 """Elements after the last pixel that a window may read (and multiply by zero)."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from adaxlab.report.cifar import method
+from adaxlab.paper.cifar10_report import method
 from adaxlab.report.encoding import Chart, colour, dash, data, layered, log_ticks, row
 from adaxlab.report.palette import looks
 from adaxlab.report.series import thin

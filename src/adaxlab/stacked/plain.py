@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
-from adaxlab.cifar.feed import Feed, Images
-from adaxlab.cifar.layout import Flat, Layout, layout
 from adaxlab.models.resnet import ResNet
+from adaxlab.stacked.layout import Flat, Layout, layout
+from adaxlab.stacked.loader import Feed, Images
 
 
 class PlainNetwork:

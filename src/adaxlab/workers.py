@@ -35,7 +35,7 @@ def helpers(
     try:
         for number in range(1, jobs):
             process = subprocess.Popen(
-                [sys.executable, "-m", "adaxlab.execute.workers", str(number)],
+                [sys.executable, "-m", "adaxlab.workers", str(number)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

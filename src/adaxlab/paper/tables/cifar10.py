@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from adaxlab import records, spec, stats
-from adaxlab.cifar.runs import STUDIES, accuracy, borrowed, label, labels, load, short
 from adaxlab.measures import failed, percent
 from adaxlab.paper.cifar10 import FRESH, TUNING
+from adaxlab.paper.cifar10_runs import STUDIES, accuracy, borrowed, label, labels, load, short
 from adaxlab.report import names
 from adaxlab.store import RunRecord
 from adaxlab.study import Row, Study

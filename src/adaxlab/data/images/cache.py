@@ -1,7 +1,7 @@
 """Images decoded and resized once: uint8 arrays in pieces of at most 50 MB, read by memory map.
 
-    python -m adaxlab.imagenet.cache FOLDER CACHE --size 64      decode; interrupted, the same command resumes
-    python -m adaxlab.imagenet.cache CACHE --verify              compare every piece with its hash
+    python -m adaxlab.data.images.cache FOLDER CACHE --size 64      decode; interrupted, the same command resumes
+    python -m adaxlab.data.images.cache CACHE --verify              compare every piece with its hash
 
 A study decodes the folder that it is given by itself; the command is for a machine that has more processors.
 
@@ -31,9 +31,9 @@ import numpy as np
 from adaxlab import files
 from adaxlab.data import imagefolder
 from adaxlab.data.imagefolder import Problem
+from adaxlab.data.images import decode
+from adaxlab.data.images.source import MODULUS, Source, check_hash, digest_of, open_source, read_manifest
 from adaxlab.errors import LabError
-from adaxlab.imagenet import decode
-from adaxlab.imagenet.source import MODULUS, Source, check_hash, digest_of, open_source, read_manifest
 from adaxopt.extras import LAB
 
 MANIFEST = "cache.json"
@@ -291,7 +291,7 @@ def obtain(
 
 def main(arguments: list[str] | None = None) -> int:
     """Make a cache, or verify one; an error is one line."""
-    parser = argparse.ArgumentParser(prog="python -m adaxlab.imagenet.cache", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m adaxlab.data.images.cache", description=main.__doc__)
     parser.add_argument("folder", help="with train/ and val/; to verify: a cache")
     parser.add_argument("cache", nargs="?", default="", help="where to put the cache (beside the folder)")
     parser.add_argument("--size", type=int, default=64, help="shorter side in pixels")
@@ -313,7 +313,7 @@ def main(arguments: list[str] | None = None) -> int:
         count = sum(len(part) for part in found.parts.values())
         say(f"{found.root}: {count:,} images of {found.size} pixels, digest {found.digest}")
     except LabError as error:
-        print(f"adaxlab.imagenet.cache: {error}", file=sys.stderr)
+        print(f"adaxlab.data.images.cache: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 

@@ -1,0 +1,1 @@
+"""Folders of images: sources, decoded caches, random crops, batches."""
