@@ -323,14 +323,13 @@ def test_wrong_recipes(options, message):
         Recipe(**options)
 
 
-def test_a_run_at_the_floor_or_without_a_loss_has_failed(data):
+def test_a_run_without_a_loss_has_diverged(data):
     mine = training(data)
     line = {"step": 6, "epoch": 2, "train_loss": 1.5, "train_metric": 0.5, "metric": 0.25}
-    for metric, loss, status in ((0.25, 1.5, "finished"), (0.02, 1.5, "diverged"), (0.25, None, "diverged")):
-        mine.history = [{**line, "metric": metric, "train_loss": loss}]
+    for loss, status, metric in ((1.5, "finished", 0.25), (None, "diverged", None)):
+        mine.history = [{**line, "train_loss": loss}]
         done = mine.done()
-        assert done["status"] == status
-        assert done["metric"] == (metric if status == "finished" else None)
+        assert (done["status"], done["metric"]) == (status, metric)
     assert (done["images"], done["test_images"], done["classes"]) == (18, 12, 3)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import driver, markdown, records, stats
-from adaxlab.measures import percent
+from adaxlab.measures import FLOORS, failed, percent
 from adaxlab.paper import catalogue, drawn
 from adaxlab.paper.imagenet import RATES, STUDIES
 from adaxlab.provenance import not_complete
@@ -34,14 +34,14 @@ def show(study: Study, runs: Sequence[RunRecord]) -> str:
         mine = found.row(row.name)
         paper = f"{row.paper[0]:.2f} ± {row.paper[1]:.2f}" if row.paper else ""
         head = (TITLES.get(row.name, row.name), f"{mine.lr:g}", memory(mine.runs))
-        good = [run for run in mine.runs if run.status == "finished"]
+        good = [run for run in mine.runs if not failed(run)]
         if not good:
             rows.append((*head, 0, f"all {mine.n} failed" if mine.n else "not run", "", "", paper))
             continue
         seen = stats.t_interval([percent(run.done["metric"]) for run in good if run.done])
         trained = stats.mean([percent(run.metrics[-1]["train_metric"]) for run in good])
         interval = f"{seen.low:.2f} to {seen.high:.2f}" if seen.n > 1 else "–"
-        lost = f" ({mine.diverged} failed)" if mine.diverged else ""
+        lost = f" ({mine.n - seen.n} failed)" if mine.n > seen.n else ""
         rows.append((*head, f"{seen.n}{lost}", f"{seen.mean:.2f}", interval, f"{trained:.2f}", paper))
     edge = edges(found.rows) if study.follows else ""
     return markdown.table(heads, rows) + "\n\n" + caption(study, runs) + edge
@@ -69,7 +69,7 @@ def tried(study: Study, runs: Sequence[RunRecord]) -> str:
         mine = [run for run in runs if run.row == row.name]
         rows.append((TITLES[row.name], memory(mine), *cells))
     left = f" {missing} of {study.runs()} runs are still to be made." if missing else ""
-    lost = sum(run.status == "diverged" for run in runs)
+    lost = sum(failed(run) for run in runs)
     gone = f" {lost} runs failed." if lost else ""
     heads = ("", "b2·T", *["lr: top-1, %"] * max(len(row.rates) for row in study.rows))
     return markdown.table(heads, rows) + "\n\n" + caption(study, runs) + gone + left
@@ -79,7 +79,7 @@ def _score(trials: Mapping[float, float | None], lr: float, best: float | None) 
     if lr not in trials:
         return "–"
     value = trials[lr]
-    if value is None:
+    if value is None or percent(value) <= FLOORS["imagenet"]:
         return "failed"
     return f"**{percent(value):.2f}**" if lr == best else f"{percent(value):.2f}"
 
