@@ -42,7 +42,8 @@ def check(
     kind = rule.memory.kind if rule.memory is not None else None
     _number(lr, options["lr"], arrays)
     _number(names[0], b1, arrays, below=1.0)
-    _number(names[1], b2, arrays, below=math.inf if kind == "power" else 1.0)
+    least, below = (-math.inf, math.inf) if kind == "power" else (0.0, 1.0)
+    _number(names[1], b2, arrays, least, below)
     if rule.mean == "none" and _plain(b1) and b1 != 0:
         raise ValueError(f"{names[0]}={b1!r}: must be 0, because this method keeps no first moment")
     _number(eps, options["eps"], arrays)
@@ -79,12 +80,14 @@ def _plain(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _number(name: str, value: Any, arrays: tuple[type, ...], below: float = math.inf) -> None:
-    bound = ">= 0" if below == math.inf else f"in [0, {below:g})"
+def _number(
+    name: str, value: Any, arrays: tuple[type, ...], least: float = 0.0, below: float = math.inf
+) -> None:
+    bound = f"in [0, {below:g})" if below < math.inf else ">= 0" if least == 0 else "finite"
     if isinstance(value, (bool, str, type(None))) or not (_plain(value) or isinstance(value, arrays)):
         raise TypeError(f"{name}={value!r}: must be a number {bound}")
-    if _plain(value) and not 0 <= value < below:
-        finite = " and finite" if value == math.inf == below else ""
+    if _plain(value) and not (least <= value < below and math.isfinite(value)):
+        finite = " and finite" if bound == ">= 0" and value == math.inf else ""
         raise ValueError(f"{name}={value!r}: must be {bound}{finite}")
 
 

@@ -30,12 +30,19 @@ Number = Any
 class scalars:
     """Python floats under the names that torch and jax.numpy use for arrays."""
 
-    exp = staticmethod(math.exp)
-    expm1 = staticmethod(math.expm1)
     log = staticmethod(math.log)
     log1p = staticmethod(math.log1p)
     sqrt = staticmethod(math.sqrt)
     maximum = staticmethod(max)
+
+    @staticmethod
+    def exp(x: Number) -> Number:
+        """Infinite where math's raises OverflowError, as that of an array is."""
+        return math.exp(x) if x < 709 else math.inf
+
+    @staticmethod
+    def expm1(x: Number) -> Number:
+        return math.expm1(x) if x < 709 else math.inf
 
     @staticmethod
     def where(condition: bool, yes: Number, no: Number) -> Number:
@@ -48,9 +55,13 @@ class scalars:
         return max if max is not None and x > max else x
 
 
+def _plain(number: Number) -> bool:
+    return isinstance(number, (int, float))
+
+
 def _of_number(function: str, b: Number, xp: Any) -> Number:
     """math's function of a plain number (exact to float64 in every namespace), xp's of an array."""
-    return getattr(math, function)(b) if isinstance(b, (int, float)) else getattr(xp, function)(b)
+    return getattr(math, function)(b) if _plain(b) else getattr(xp, function)(b)
 
 
 def growing_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:
@@ -59,22 +70,33 @@ def growing_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:
     >>> growing_gain(1, 1e-4), growing_gain(887_000, 1e-4) > 0, growing_gain(10**9, 1e-4)
     (1.0, True, 0.0)
 
-    b2 = 0 is the limit 1/t: every square counts alike.
+    b2 = 0 is the limit 1/t: every square counts alike. An array b2 has its derivative there too, (1-t)/(2t):
+    the quotient is b2/log(1+b2) * y/(e^y - 1) / t with y = t*log(1+b2), and each factor has a series at 0.
     """
-    if isinstance(b2, (int, float)) and b2 == 0:
+    if _plain(b2) and b2 == 0:
         return 1.0 / t
     rate = _of_number("log1p", b2, xp)
-    gain = xp.clip(b2 * xp.exp(-t * rate) / -xp.expm1(-t * rate), max=1.0)
-    return gain if isinstance(b2, (int, float)) else xp.where(b2 == 0, 1.0 / t, gain)
+    y = t * rate
+    if _plain(b2):
+        return xp.clip(b2 * xp.exp(-y) / -xp.expm1(-y), max=1.0)
+    small, near = b2 < 1e-3, y < 0.05
+    some, far = xp.where(small, 1.0, b2), xp.where(near, 1.0, y)
+    first = 1 + b2 * (1 / 2 + b2 * (-1 / 12 + b2 * (1 / 24 - b2 * 19 / 720)))
+    first = xp.where(small, first, some / xp.log1p(some))
+    z = xp.where(near, y, 0.0)
+    second = 1 - z / 2 + z * z * (1 / 12 + z * z * (-1 / 720 + z * z / 30240))
+    second = xp.where(near, second, far * xp.exp(-far) / -xp.expm1(-far))
+    return xp.clip(first * second / t, max=1.0)
 
 
 def growing_log_norm(t: Number, b2: Number, xp: Any = scalars) -> Number:
     """log c_t = log((1+b2)^t - 1). At b2 = 0, where it vanishes, the equal memory's log t."""
-    if isinstance(b2, (int, float)) and b2 == 0:
+    if _plain(b2) and b2 == 0:
         return equal_log_norm(t, b2, xp)
-    rate = _of_number("log1p", b2, xp)
-    norm = t * rate + xp.log(-xp.expm1(-t * rate))
-    return norm if isinstance(b2, (int, float)) else xp.where(b2 == 0, equal_log_norm(t, b2, xp), norm)
+    some = b2 if _plain(b2) else xp.where(b2 == 0, 1.0, b2)
+    y = t * _of_number("log1p", some, xp)
+    norm = y + xp.log(-xp.expm1(-y))
+    return norm if _plain(b2) else xp.where(b2 == 0, equal_log_norm(t, b2, xp), norm)
 
 
 def fading_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:
@@ -82,17 +104,23 @@ def fading_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:
 
     >>> round(fading_gain(1, 0.999), 12), round(fading_gain(10**6, 0.999), 12)
     (1.0, 0.001)
+
+    An array b2 has the derivative at 0 too: 0 at t = 1, else -1.
     """
-    if isinstance(b2, (int, float)) and b2 == 0:
+    if _plain(b2) and b2 == 0:
         return t * 0 + 1.0
-    return xp.clip((1 - b2) / -xp.expm1(t * _of_number("log", b2, xp)), max=1.0)
+    some = b2 if _plain(b2) else xp.where(b2 == 0, 0.5, b2)
+    gain = xp.clip((1 - some) / -xp.expm1(t * _of_number("log", some, xp)), max=1.0)
+    return gain if _plain(b2) else xp.where(b2 == 0, xp.where(t > 1, 1 - b2, 1 + 0 * b2), gain)
 
 
 def fading_log_norm(t: Number, b2: Number, xp: Any = scalars) -> Number:
     """log c_t = log(1 - b2^t)."""
-    if isinstance(b2, (int, float)) and b2 == 0:
+    if _plain(b2) and b2 == 0:
         return t * 0.0
-    return xp.log(-xp.expm1(t * _of_number("log", b2, xp)))
+    some = b2 if _plain(b2) else xp.where(b2 == 0, 0.5, b2)
+    norm = xp.log(-xp.expm1(t * _of_number("log", some, xp)))
+    return norm if _plain(b2) else xp.where(b2 == 0, xp.where(t > 1, 0 * b2, -b2), norm)
 
 
 def constant_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:
@@ -111,35 +139,65 @@ def equal_log_norm(t: Number, b2: Number, xp: Any = scalars) -> Number:
 
 
 def power_gain(t: Number, c: Number, xp: Any = scalars) -> Number:
-    """k_t = t^-c / sum_{i<=t} i^-c (NosAdam's hyperharmonic weights).
+    """k_t = t^-c / sum_{i<=t} i^-c (NosAdam's hyperharmonic weights), for every real c.
 
-    The sum comes from its Euler-Maclaurin expansion far out, minus the few terms in between, so that any t
-    can be entered directly.
+    1/k_t = sum_{j<t} (1 - j/t)^-c. Its first terms are added up where there are no more of them, or where c is so far
+    below 0 that the others vanish; elsewhere the sum comes from its Euler-Maclaurin expansion at t.
 
     >>> round(power_gain(3, 0.1), 12) == round(3**-0.1 / (1 + 2**-0.1 + 3**-0.1), 12)
     True
+    >>> power_gain(1, -7), round(power_gain(2, -7), 12) == round(2**7 / (1 + 2**7), 12)
+    (1.0, True)
     """
-    far = 12
-    total = _power_tail(t + far, c, xp) + _power_constant(c)
-    for j in range(1, far + 1):
-        total = total - (t + j) ** -c
-    return xp.clip(t**-c / total, max=1.0)
+    c = xp.clip(c, max=POWER_LIMIT) if not _plain(c) else min(c, POWER_LIMIT)
+    terms = FEW_TERMS if _plain(c) and c > -6 else MANY_TERMS
+    counted = t * 0 + 1.0
+    for j in range(1, terms):
+        there = j < t
+        counted = counted + xp.where(there, xp.exp(-c * xp.log1p(-xp.where(there, j / t, 0.0))), 0.0)
+    log = xp.log(t)
+    summed = xp.exp(c * log) * power_constant(c, scalars if _plain(c) else xp)
+    summed = summed + t * log * _mean_decay((1 - c) * log, xp) + 0.5 - _power_series(t, c)
+    return 1.0 / xp.where((t <= terms) | (-c * terms > 38 * t), counted, summed)
 
 
-def _power_tail(x: Number, c: Number, xp: Any) -> Number:
-    """Euler-Maclaurin for sum_{i<=x} i^-c without its constant."""
-    whole = xp.log(x) if c == 1 else x ** (1 - c) / (1 - c)
-    third = c * (c + 1) * (c + 2)
-    fifth = third * (c + 3) * (c + 4)
-    seventh = fifth * (c + 5) * (c + 6)
-    series = c / x / 12 - third / x**3 / 720 + fifth / x**5 / 30240 - seventh / x**7 / 1209600
-    return whole + x**-c * (0.5 - series)
+FEW_TERMS, MANY_TERMS = 12, 48
+POWER_LIMIT = 2000.0
+"""A larger c has the same gains: 1 at t = 1, then 0."""
+BERNOULLI = (
+    1 / 12, 1 / 720, 1 / 30240, 1 / 1209600, 1 / 47900160, 691 / 1307674368000, 1 / 74724249600,
+    3617 / 10670622842880000, 43867 / 5109094217170944000, 174611 / 802857662698291200000,
+)  # fmt: skip
+"""|B_2i| / (2i)! for i = 1, 2, ...; the signs alternate."""
 
 
-def _power_constant(c: float) -> float:
-    """The expansion's constant: zeta(c), or Euler's gamma at c = 1, from a sum of 64 terms."""
-    x = 64.0
-    return math.fsum(i**-c for i in range(1, 65)) - _power_tail(x, c, scalars)
+def _mean_decay(u: Number, xp: Any) -> Number:
+    """(1 - e^-u) / u, the mean of e^-s over s from 0 to u."""
+    some = xp.where(u == 0, 1.0, u)
+    return xp.where(u == 0, 1.0, -xp.expm1(-some) / some)
+
+
+def _power_series(t: Number, c: Number) -> Number:
+    """The Euler-Maclaurin corrections of sum_{i<=t} i^-c in units of t^-c: c/12t - c(c+1)(c+2)/720t^3 + ..."""
+    total: Number = 1.0
+    for i in range(len(BERNOULLI) - 1, 0, -1):
+        total = 1 - BERNOULLI[i] / BERNOULLI[i - 1] * ((c + 2 * i - 1) / t) * ((c + 2 * i) / t) * total
+    return BERNOULLI[0] * (c / t) * total
+
+
+def power_constant(c: Number, xp: Any = scalars) -> Number:
+    """What the expansion at t is short of: zeta(c) - 1/(c-1), Euler's gamma at c = 1.
+
+    Below c = -14 it counts for nothing where the expansion is used, and is given as 0.
+    """
+    some = xp.clip(c, min=-14.0)
+    x = 12.0
+    log = math.log(x)
+    total = 0.0 * some - xp.exp(-some * log) * (0.5 - _power_series(x, some))
+    for i in range(1, 13):
+        total = total + xp.exp(-some * math.log(i))
+    u = (some - 1) * log
+    return xp.where(c < -14, 0.0, total - log * _mean_decay(u, xp))
 
 
 class Memory(NamedTuple):

@@ -2,7 +2,8 @@
 
     g <- g + l2*x                                     L2 form only; the decoupled forms leave g alone
     m <- a*m + b*g                                    first moment
-    v <- v + k_t*(g*g - v)                            second moment, normalised: k_t is the whole difference
+    v <- v + k_t*(g*g - v)                            second moment, normalised: k_t is the whole difference;
+                                                      once infinite, it stays so and x is no longer updated
     x <- P_F( x - lr*s_t*m/(v**p + eps_t) - shrink*x )
 
 with, for a memory of norm c_t (see `memory.py`) and a method's two powers sigma and tau,
@@ -15,6 +16,7 @@ with, for a memory of norm c_t (see `memory.py`) and a method's two powers sigma
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -98,10 +100,11 @@ def numbers(
     if rule.mean == "window":
         awake = t > window
         elapsed = xp.clip(t - window, min=1)
-        k = xp.where(awake, rule.memory.gain(elapsed, b2, xp), 0.0)
+        k = xp.where(awake, _at_least(rule.memory.gain(elapsed, b2, xp), TINY[dtype], xp), 0.0)
         s = xp.where(awake, t * 0 + 1.0, 0.0)
-    else:
-        k = rule.memory.gain(t, b2, xp)
+        eps = xp.where(awake, t * 0 + eps, 1.0)  # s*m/eps is 0 whatever eps is, unless m/eps overflows
+    else:  # a gain that underflowed would let m/sqrt(v) overflow
+        k = _at_least(rule.memory.gain(t, b2, xp), TINY[dtype], xp)
     if rule.debias and correct:
         s = s / (1 - b1**t)
     tau = -p if rule.tau == "-p" else float(rule.tau)
@@ -111,9 +114,12 @@ def numbers(
         if tau and not plain_eps:
             eps = eps * xp.exp(tau * rule.memory.log_norm(t, b2, xp))
     if rule.floor:
-        least = TINY[dtype] ** 0.5
-        eps = max(eps, least) if isinstance(eps, (int, float)) else xp.clip(eps, min=least)
+        eps = _at_least(eps, TINY[dtype] ** 0.5, xp)
     return Numbers(a, b, k, inner, outer, s, eps, lr, l2, shrink, clip, forget)
+
+
+def _at_least(x: Number, least: float, xp: Any) -> Number:
+    return max(x, least) if isinstance(x, (int, float)) else xp.clip(x, min=least)
 
 
 def denominator(v: Number, n: Numbers, xp: Any = scalars) -> Number:
@@ -122,17 +128,23 @@ def denominator(v: Number, n: Numbers, xp: Any = scalars) -> Number:
     return root + n.eps if n.outer == 1.0 else (root + n.eps) ** n.outer
 
 
-def toward(v: Number, square: Number, k: Number, xp: Any = scalars) -> Number:
-    """v + k*(square - v), from the nearer end: where k is 1, the square exactly, however large v was.
+def toward(v: Number, g: Number, k: Number, xp: Any = scalars) -> Number:
+    """v + k*(g*g - v), from the nearer end: where k is 1, the square exactly, however large v was.
 
     >>> toward(1e20, 1.0, 1.0), 1e20 + 1.0 * (1.0 - 1e20)
     (1.0, 0.0)
+
+    v overflows where k*g*g does, not already where g*g would. An infinite v stays infinite while k < 1.
+
+    >>> toward(0.0, 1e160, 1e-20), toward(0.0, 1e160, 0.5), toward(math.inf, 1.0, 0.5), toward(math.inf, 1.0, 1.0)
+    (1e+300, inf, inf, 1.0)
     """
-    apart = square - v
+    new = (k * g) * g
+    held = xp.where(v < math.inf, v, 0.0)
     if isinstance(k, (int, float)):
-        return v + k * apart if k < 0.5 else square - (1 - k) * apart
-    near = k < 0.5  # k may be one number for a whole row: little is computed twice
-    return xp.where(near, v, square) + xp.where(near, k, k - 1) * apart
+        return v + (new - k * held) if k < 0.5 else new + (1 - k) * v if k < 1 else new
+    near, far = v + (new - k * held), new + (1 - k) * held + (v - held)
+    return xp.where(k < 0.5, near, xp.where(k < 1, far, new))
 
 
 def step(
@@ -160,7 +172,7 @@ def step(
     """
     if not _nothing(n.l2):
         g = g + n.l2 * x
-    square = g * g if old is None else old * old
+    seen = g if old is None else old
     if old is not None:
         g = g - n.forget * old
     if m is None:
@@ -170,16 +182,17 @@ def step(
     d: Number = 1.0
     if v is not None:
         if wake:  # a coordinate that has seen nothing yet takes its first square whole: k = 1
-            v = xp.where(v == 0, square, v)
-        v = toward(v, square, n.k, xp)
+            v = xp.where(v == 0, seen * seen, v)
+        v = toward(v, seen, n.k, xp)
         if top is not None:
             top = xp.maximum(top, v)
         d = denominator(v if top is None else top, n, xp)
-    update = mean / d
-    if n.clip is not None:
-        update = xp.clip(update, min=-n.clip, max=n.clip)
+    if n.clip is None:
+        update = n.lr * n.s * mean / d  # in this order: mean / d alone may overflow
+    else:
+        update = n.lr * n.s * xp.clip(mean / d, min=-n.clip, max=n.clip)
     kept = x if _nothing(n.shrink) else x - n.shrink * x
-    return kept - n.lr * n.s * update, m, v, top, d
+    return kept - update, m, v, top, d
 
 
 def _nothing(n: Number) -> bool:

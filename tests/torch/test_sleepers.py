@@ -23,10 +23,10 @@ ONE = 3
 """The place that sleeps where one does."""
 
 
-def plainly(v, g, known, *, square, x=None, l2=0.0):
+def plainly(v, g, known, *, x=None, l2=0.0):
     if l2:
         g = g.add(x, alpha=l2)
-    v.copy_(torch.where(v == 0, g * g if square else g, v))
+    v.copy_(torch.where(v == 0, g * g, v))
 
 
 class Always:
@@ -36,8 +36,8 @@ class Always:
         pass
 
 
-def everywhere(kept, params, vs, times, plain):
-    return [None if time <= 1 else Always() for time in times]
+def everywhere(kept, params, vs, times, plain, normalised):
+    return [None if time <= 1 and normalised else Always() for time in times]
 
 
 def begins(pattern, n):

@@ -88,7 +88,9 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
     times = _advance(lists.steps)
     asleep: Sequence[sleepers.Sleepers | None] = [None] * len(params)
     if group["wake"] and lists.vs:
-        asleep = sleepers.look(optimizer._sleepers, params, lists.vs, times, plain)
+        memory = optimizer.method.rule.memory
+        normalised = memory is not None and memory.kind != "unnormalised"
+        asleep = sleepers.look(optimizer._sleepers, params, lists.vs, times, plain, normalised)
         sleepers.forget(optimizer._sleepers, optimizer.param_groups)
     buckets: dict[tuple[Any, ...], list[int]] = {}
     for i, (p, g) in enumerate(zip(params, grads, strict=True)):

@@ -35,17 +35,14 @@ def update(
 
     Gradients are read, never written. Everything else is in one arithmetic (float32 or float64).
     """
-    own = False  # whether gs are temporaries of ours
+    own = maximize  # whether gs are temporaries of ours
     if maximize:
-        gs, own = list(torch._foreach_neg(gs)), True
+        gs = list(torch._foreach_neg(gs))
     if _nonzero(n.l2):
-        gs, own = _plus(gs, xs, n.l2, own), True
-    squares: list[Tensor] = []
+        gs = _plus(gs, xs, n.l2, own)
+    seen = gs if olds is None else olds  # what is squared
     if olds is not None:
-        squares = list(torch._foreach_mul(olds, olds))
         gs = list(torch._foreach_sub(gs, torch._foreach_mul(olds, n.forget)))
-    elif vs and not (own and ms):
-        squares = list(torch._foreach_mul(gs, gs))
     if _nonzero(n.shrink):
         torch._foreach_mul_(xs, 1 - n.shrink)
     means = gs
@@ -56,12 +53,6 @@ def update(
         else:
             torch._foreach_mul_(ms, n.a)
             torch._foreach_add_(ms, gs if _is(n.b, 1) else torch._foreach_mul(gs, n.b))
-    if (
-        vs and not squares
-    ):  # a temporary that nothing else needs: as much memory as torch's foreach AdamW takes
-        squares = gs
-        torch._foreach_mul_(squares, squares)
-    del gs
     if not vs:
         if n.clip is not None:
             means = list(torch._foreach_clamp_max(means, n.clip))
@@ -73,18 +64,13 @@ def update(
         return
     for i, known in wake.items():
         if torch.compiler.is_compiling():
-            vs[i].copy_(torch.where(vs[i] == 0, squares[i], vs[i]))
+            vs[i].copy_(torch.where(vs[i] == 0, seen[i] * seen[i], vs[i]))
         elif sleepers.served(vs[i]):
-            sleepers.wake(vs[i], squares[i], known, square=False)
-        else:  # no temporary but the mask
-            torch.where(vs[i] == 0, squares[i], vs[i], out=vs[i])
-    if isinstance(n.k, float):
-        torch._foreach_lerp_(vs, squares, n.k)
-    else:
-        torch._foreach_sub_(squares, vs)
-        torch._foreach_mul_(squares, n.k)
-        torch._foreach_add_(vs, squares)
-    del squares
+            sleepers.wake(vs[i], seen[i], known)
+        else:
+            torch.where(vs[i] == 0, seen[i] * seen[i], vs[i], out=vs[i])
+    _remember(vs, seen, n.k)
+    del gs, seen
     if tops:
         torch._foreach_maximum_(tops, vs)
     ds = list(torch._foreach_sqrt(tops or vs) if n.p == 0.5 else torch._foreach_pow(tops or vs, n.p))
@@ -98,21 +84,39 @@ def update(
         _descend(xs, means, n)
     elif isinstance(n.s, float) and not isinstance(n.lr, Tensor):
         torch._foreach_addcdiv_(xs, means, ds, -n.lr * n.s)
-    else:
-        _descend(xs, list(torch._foreach_div(means, ds)), n)
+    else:  # in this order: a quotient alone may overflow
+        _descend(xs, means, n, ds)
     if project is not None:
         for x, d in zip(xs, ds, strict=True):
             x.copy_(project(x, d))
 
 
-def _descend(xs: list[Tensor], updates: list[Tensor], n: Numbers) -> None:
-    """x <- x - lr*s*update."""
-    if isinstance(n.s, list):
-        torch._foreach_sub_(xs, torch._foreach_mul(updates, [n.lr * s for s in n.s]))
-    elif isinstance(n.lr, Tensor):
-        torch._foreach_sub_(xs, torch._foreach_mul(updates, n.lr * n.s))
-    else:
+def _remember(vs: list[Tensor], gs: list[Tensor], k: Any) -> None:
+    """v <- (1-k)*v + k*g*g: no difference is formed, so an infinite v stays infinite. k = 1 forgets it: 0*inf is NaN."""
+    if isinstance(k, float):
+        if k == 1:
+            torch._foreach_zero_(vs)
+        else:
+            torch._foreach_mul_(vs, 1 - k)
+        torch._foreach_addcmul_(vs, gs, gs, value=k)
+        return
+    torch._foreach_clamp_max_(vs, [torch.where(one < 1, torch.inf, 0.0) for one in k])
+    torch._foreach_mul_(vs, [1 - one for one in k])
+    torch._foreach_addcmul_(vs, torch._foreach_mul(gs, k), gs)
+
+
+def _descend(
+    xs: list[Tensor], updates: list[Tensor], n: Numbers, ds: list[Tensor] | None = None
+) -> None:
+    """x <- x - lr*s*update/d."""
+    if ds is None and not isinstance(n.s, list) and not isinstance(n.lr, Tensor):
         torch._foreach_add_(xs, updates, alpha=-n.lr * n.s)
+        return
+    rate = [n.lr * s for s in n.s] if isinstance(n.s, list) else n.lr * n.s
+    updates = list(torch._foreach_mul(updates, rate))
+    if ds is not None:
+        torch._foreach_div_(updates, ds)
+    torch._foreach_sub_(xs, updates)
 
 
 def _plus(gs: list[Tensor], xs: list[Tensor], weight: Any, own: bool) -> list[Tensor]:

@@ -364,7 +364,7 @@ class Bucket:
             outer,
             math.inf if clip is None else float(clip),
             self.least,
-            memory._power_constant(numbers[2]) if power else 0.0,
+            memory.power_constant(numbers[2]) if power else 0.0,
         )
         self.variant = {
             "DEBIAS": rule.debias and correct,

@@ -239,10 +239,10 @@ def _block(
         v = stored.to(kind)
         if WAKE:
             v = tl.where(v == 0.0, g * g, v)
-        apart = g * g - v
-        v = tl.where(
-            k < 0.5, v + k * apart, g * g - (1.0 - k) * apart
-        )  # where k is 1 exactly g*g, as lerp has it
+        new = k * g * g
+        held = tl.where(v < float("inf"), v, 0.0)  # an infinite v stays infinite while k < 1
+        near = v + (new - k * held)
+        v = tl.where(k < 0.5, near, tl.where(k < 1.0, new + (1.0 - k) * v, new))  # k = 1: exactly g*g
         d = v
         if MAXIMUM:
             d = tl.where((top >= v) | (top != top), top, v)

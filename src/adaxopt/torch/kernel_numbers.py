@@ -8,6 +8,8 @@ import torch
 import triton
 import triton.language as tl
 
+from adaxopt import memory
+
 # One row of `rows` (int64) per tensor: addresses (0 where a rule keeps no such state), sizes, chance.
 X, M, V, TOP, REST, STEP, COUNT, FIRST, OFFSET, SEEDS = (tl.constexpr(i) for i in range(10))
 ROW = tl.constexpr(10)
@@ -35,6 +37,8 @@ KINDS = {
 }
 AVERAGE, SUM, NO_MEAN = (tl.constexpr(i) for i in range(3))
 MEANS = {"average": 0, "sum": 1, "none": 2}
+TERMS, LIMIT = tl.constexpr(memory.MANY_TERMS), tl.constexpr(memory.POWER_LIMIT)
+C1, C2, C3, C4, C5, C6, C7, C8, C9, C10 = (tl.constexpr(b) for b in memory.BERNOULLI)
 NEAREST, STOCHASTIC, KAHAN = (tl.constexpr(i) for i in range(3))
 ROUNDINGS = {"nearest": 0, "stochastic": 1, "kahan": 2}
 
@@ -51,7 +55,7 @@ TYPES = {
 
 @triton.jit
 def _log1p(x):
-    """log(1 + x) for x >= 0 with all its digits: the rounding of 1 + x cancels in the quotient (Kahan)."""
+    """log(1 + x) for x > -1 with all its digits: the rounding of 1 + x cancels in the quotient (Kahan)."""
     u = 1.0 + x
     return tl.where(u == 1.0, x, tl.log(u) * x / tl.where(u == 1.0, 1.0, u - 1.0))
 
@@ -66,22 +70,44 @@ def _lost(y):
 
 
 @triton.jit
-def _power_tail(x, c):
-    """Euler-Maclaurin for sum_{i<=x} i^-c without its constant."""
-    log = tl.log(x)
-    flat = c == 1.0
-    whole = tl.where(flat, log, tl.exp((1.0 - c) * log) / tl.where(flat, 1.0, 1.0 - c))
-    third = c * (c + 1.0) * (c + 2.0)
-    fifth = third * (c + 3.0) * (c + 4.0)
-    seventh = fifth * (c + 5.0) * (c + 6.0)
-    y = 1.0 / (x * x)
-    series = (c / 12.0 - y * (third / 720.0 - y * (fifth / 30240.0 - y * seventh / 1209600.0))) / x
-    return whole + tl.exp(-c * log) * (0.5 - series)
+def _mean_decay(u):
+    """(1 - exp(-u)) / u for every u."""
+    size = tl.where(u == 0.0, 1.0, tl.abs(u))
+    mean = tl.where(u < 0.0, tl.exp(size), 1.0) * _lost(size) / size
+    return tl.where(u == 0.0, 1.0, mean)
+
+
+@triton.jit
+def _power_series(t, c):
+    """Euler-Maclaurin's corrections, as in `memory.py`."""
+    total = 1.0 - C10 / C9 * ((c + 17.0) / t) * ((c + 18.0) / t)
+    total = 1.0 - C9 / C8 * ((c + 15.0) / t) * ((c + 16.0) / t) * total
+    total = 1.0 - C8 / C7 * ((c + 13.0) / t) * ((c + 14.0) / t) * total
+    total = 1.0 - C7 / C6 * ((c + 11.0) / t) * ((c + 12.0) / t) * total
+    total = 1.0 - C6 / C5 * ((c + 9.0) / t) * ((c + 10.0) / t) * total
+    total = 1.0 - C5 / C4 * ((c + 7.0) / t) * ((c + 8.0) / t) * total
+    total = 1.0 - C4 / C3 * ((c + 5.0) / t) * ((c + 6.0) / t) * total
+    total = 1.0 - C3 / C2 * ((c + 3.0) / t) * ((c + 4.0) / t) * total
+    total = 1.0 - C2 / C1 * ((c + 1.0) / t) * ((c + 2.0) / t) * total
+    return C1 * (c / t) * total
+
+
+@triton.jit
+def _power_gain(t, c, constant):
+    """k_t of the power memory: its first terms, or the expansion at t."""
+    c = tl.minimum(c, LIMIT)
+    counted = t * 0.0 + 1.0
+    for j in range(1, TERMS):
+        there = j < t
+        counted += tl.where(there, tl.exp(-c * _log1p(-tl.where(there, j / t, 0.0))), 0.0)
+    log = tl.log(t)
+    summed = tl.exp(c * log) * constant + t * log * _mean_decay((1.0 - c) * log) + 0.5 - _power_series(t, c)
+    return 1.0 / tl.where((t <= TERMS) | (-c * TERMS > 38.0 * t), counted, summed)
 
 
 @triton.jit
 def _gain(t, b2, zeta, KIND: tl.constexpr):
-    """k_t and log c_t (see `memory.py`; `zeta` is the hyperharmonic sum's constant)."""
+    """k_t and log c_t (see `memory.py`; `zeta` is the power memory's constant)."""
     if KIND == GROWING:
         still = b2 == 0.0
         y = t * _log1p(b2)
@@ -100,10 +126,7 @@ def _gain(t, b2, zeta, KIND: tl.constexpr):
         k = 1.0 / t
         norm = tl.log(t)
     elif KIND == HYPERHARMONIC:
-        total = _power_tail(t + 12.0, b2) + zeta
-        for j in tl.static_range(1, 13):
-            total -= tl.exp(-b2 * tl.log(t + j))
-        k = tl.minimum(tl.exp(-b2 * tl.log(t)) / total, 1.0)
+        k = _power_gain(t, b2, zeta)
         norm = t * 0.0
     else:
         k = t * 0.0
@@ -157,6 +180,8 @@ def _everyone(
 def _of_time(table, t, lr, b1, b2, KIND: tl.constexpr, DEBIAS: tl.constexpr, FLOOR: tl.constexpr):
     """Numbers of a tensor's time: k, rate = lr * s, eps."""
     k, norm = _gain(t, b2, _told(table, ZETA), KIND)
+    if KIND != NONE:
+        k = tl.maximum(k, _told(table, LEAST) * _told(table, LEAST))
     s = tl.exp(_told(table, SIGMA) * norm)
     if DEBIAS:
         s = tl.where(b1 == 0.0, s, s / _lost(-t * tl.log(tl.where(b1 == 0.0, 0.5, b1))))

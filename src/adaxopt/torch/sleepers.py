@@ -75,8 +75,10 @@ def look(
     vs: list[Tensor],
     times: list[float],
     plain: Callable[[Tensor], Tensor],
+    normalised: bool,
 ) -> list[Sleepers | None]:
-    """What is known of each v, None in a first step (k_1 = 1 wakes everything). `kept` remembers it between steps.
+    """What is known of each v. `kept` remembers it between steps. None in the first step of a `normalised` memory, whose
+    k_1 = 1 takes every square whole.
 
     Looked up after the first step, after foreign writes, and at powers of two where some were still asleep: v does not
     return to 0 while time goes on, so an ordinary net pays for one look.
@@ -84,7 +86,7 @@ def look(
     found: list[Sleepers | None] = []
     for p, v, time in zip(params, vs, times, strict=True):
         known = kept.get(p)
-        if time <= 1:
+        if time <= 1 and normalised:
             known = None
             kept.pop(p, None)
         elif known is None or not known.holds(v) or (not known.awake and _power_of_two(int(time) - 1)):
@@ -107,14 +109,14 @@ def guarded(known: Sequence[Sleepers | None]) -> Guarded:
 
 
 def wake(
-    v: Tensor, g: Tensor, known: Sleepers | None, *, square: bool, x: Tensor | None = None, l2: float = 0.0
+    v: Tensor, g: Tensor, known: Sleepers | None, *, x: Tensor | None = None, l2: float = 0.0
 ) -> None:
-    """v <- g^2 where v is 0, in place; the gradient is g + l2*x. Without `square`, g is the square already.
+    """v <- g^2 where v is 0, in place; the gradient is g + l2*x.
 
     Known sleepers whose gradients are all 0 sleep on: nothing else is read. Who wakes leaves the list.
     """
     if known is None or known.places is None:
-        _wake_anywhere(v, g, square, x, l2)
+        _wake_anywhere(v, g, x, l2)
         return
     first = g.take(known.places)
     if l2:
@@ -123,17 +125,17 @@ def wake(
     if not first.any():
         return
     kept = v.take(known.places)
-    woken = torch.where(kept == 0, first * first if square else first, 0.0)
+    woken = torch.where(kept == 0, first * first, 0.0)
     v.put_(known.places, woken, accumulate=True)  # the only way that torch takes for deterministic
     known.places = known.places[(kept == 0) & (woken == 0)]
     known.awake = not len(known.places)
 
 
-def _wake_anywhere(v: Tensor, g: Tensor, square: bool, x: Tensor | None, l2: float) -> None:
+def _wake_anywhere(v: Tensor, g: Tensor, x: Tensor | None, l2: float) -> None:
     if v.numel() > PIECE and all(beside(t, v) for t in (g, x) if t is not None):
         given = [t for t in (v, g, x) if t is not None]
         for part in zip(*(t.as_strided((t.numel(),), (1,)).split(PIECE) for t in given), strict=True):
-            _wake_anywhere(part[0], part[1], square, part[2] if x is not None else None, l2)
+            _wake_anywhere(part[0], part[1], part[2] if x is not None else None, l2)
         return
     if l2:
         assert x is not None
@@ -141,10 +143,7 @@ def _wake_anywhere(v: Tensor, g: Tensor, square: bool, x: Tensor | None, l2: flo
     asleep = v.sign()
     # g where the sign is 0, else 0: the derivative of a clamp, which no inf or NaN of g passes
     torch.ops.aten.hardtanh_backward.grad_input(g, asleep, -0.5, 0.5, grad_input=asleep)
-    if square:
-        v.addcmul_(asleep, asleep)
-    else:
-        v.add_(asleep)
+    v.addcmul_(asleep, asleep)
 
 
 def served(v: Tensor) -> bool:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from adaxopt.rule import denominator
+from adaxopt.rule import TINY, denominator
+from adaxopt.torch.dispatch import floats
 from adaxopt.torch.state import local
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ def stats(optimizer: Engine) -> list[dict[str, float]]:
     step          the largest count of steps
     gain          k_t: the weight of the newest square in v
     horizon       1/k_t: over so many steps is v spread; infinite once the memory is frozen
-    v_q05, v_q50, v_q95   quantiles of v, of coordinates that have met a gradient
-    sleeping      share of coordinates that have met no gradient yet (v = 0)
-    lost          share of coordinates whose v is infinite or nan: a gradient was too large to be squared
+    v_q05, v_q50, v_q95   quantiles of v, of coordinates that have received a gradient and whose v is finite
+    sleeping      share of coordinates that have received no gradient yet (v = 0)
+    lost          share of coordinates whose v, or its running maximum, is infinite or NaN. Infinite: k_t*g^2 overflowed,
+                  and the coordinate is updated no more
     update_rms    root mean square of s_t*m/(v^p + eps_t): the step in units of lr
 
     >>> from adaxopt import AdaXW
@@ -45,10 +47,10 @@ def _group(optimizer: Engine, group: dict) -> dict[str, float]:
     if not entries:
         return {"step": 0.0}
     result = {"step": max(float(e["step"]) for e in entries)}
-    method = optimizer.method
+    method, group = optimizer.method, floats(group)
     total, count, asleep, lost = 0.0, 0, 0, 0
     samples: list[Tensor] = []
-    elements = sum(local(e["exp_avg_sq"]).numel() for e in entries if "exp_avg_sq" in e)
+    elements = sum(_real(e["exp_avg_sq"]).numel() for e in entries if "exp_avg_sq" in e)
     stride = max(1, elements // SAMPLE)
     gain = None
     for entry in entries:
@@ -60,7 +62,10 @@ def _group(optimizer: Engine, group: dict) -> dict[str, float]:
         if v is not None:
             gain = n.k if gain is None else min(gain, n.k)
             asleep += int((v == 0).sum())
-            lost += v.numel() - int(v.isfinite().sum())
+            finite = v.isfinite()
+            if "max_exp_avg_sq" in entry:
+                finite &= _real(entry["max_exp_avg_sq"]).isfinite()
+            lost += v.numel() - int(finite.sum())
             samples.append(v.flatten()[::stride].double())
         if m is not None:
             top = _real(entry["max_exp_avg_sq"]) if "max_exp_avg_sq" in entry else v
@@ -69,10 +74,10 @@ def _group(optimizer: Engine, group: dict) -> dict[str, float]:
             total += float((update**2).sum())
             count += m.numel()
     if gain is not None:
-        result["gain"] = float(gain)
-        result["horizon"] = 1 / float(gain) if gain > 0 else float("inf")
+        gain = gain if gain > TINY["float32"] else 0.0  # the least gain that a step is given
+        result["gain"], result["horizon"] = gain, 1 / gain if gain else float("inf")
         values = torch.cat([s.to(samples[0].device) for s in samples])
-        values = values[values > 0]
+        values = values[(values > 0) & values.isfinite()]
         asked = torch.tensor(QUANTILES, dtype=values.dtype, device=values.device)
         found = torch.quantile(values, asked).tolist() if len(values) else [0.0] * len(QUANTILES)
         for q, value in zip(QUANTILES, found, strict=True):
