@@ -149,6 +149,76 @@ def test_power_sum_by_counting(c):
     assert memory.power_gain(20_000, c) == pytest.approx(20_000**-c / total, rel=1e-13)
 
 
+ANY_POWER = (
+    *(-5000.0, -300.0, -60.5, -20.0, -14.5, -13.5, -7.0, -6.0, -5.9, -2.5, -1.0, -1e-9),
+    *(0.3, 1 - 1e-12, 1 + 1e-12, 1 + 1e-6, 1.5, 3.0, 9.7, 28.0, 40.0, 300.0, 1e5),
+)
+
+
+@pytest.mark.parametrize("t", [1, 2, 3, 11, 12, 13, 17, 40, 48, 49, 50, 80, 130, 378, 800])
+@pytest.mark.parametrize("c", ANY_POWER)
+def test_every_real_power(c, t):
+    """1/k_t is a sum of t ratios; as numbers, tensors, and with a tensor for c."""
+    exact = 1 / mpmath.fsum(mpmath.power(mpmath.mpf(t) / i, mpmath.mpf(c)) for i in range(1, t + 1))
+    time, power = (torch.tensor(float(x), dtype=torch.float64) for x in (t, c))
+    for got in (
+        memory.power_gain(t, c),
+        memory.power_gain(float(t), c),
+        memory.power_gain(time, c, torch),
+        memory.power_gain(time, power, torch),
+    ):
+        assert close(got, exact, 1e-12)
+        assert got <= 1
+        assert got == 1 or t > 1
+
+
+@pytest.mark.parametrize("t", TIMES)
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 13])
+def test_powers_below_0_by_faulhaber(n, t):
+    """sum_{i<=t} i^n is a polynomial in t."""
+    total = (mpmath.bernpoly(n + 1, t + 1) - mpmath.bernpoly(n + 1, 1)) / (n + 1)
+    assert close(memory.power_gain(t, -n), mpmath.mpf(t) ** n / total, 1e-12)
+
+
+@pytest.mark.parametrize("c", [-1000.0, -7.0, -1.0, 0.1, 1.0, 3.0, 300.0])
+def test_float32_time_of_a_power(c):
+    """A device that has no float64."""
+    for t in (1, 2, 12, 13, 48, 49, 1_000, 100_000):
+        got = float(memory.power_gain(torch.tensor(float(t)), c, torch))
+        wanted = memory.power_gain(t, c)
+        assert got == pytest.approx(wanted, rel=1e-4, abs=1e-37)
+
+
+DERIVATIVES = [
+    (memory.growing_gain, growing, (0.0, 1e-12, 1e-7, 1e-4, 9e-4, 1.1e-3, 0.1)),
+    (memory.fading_gain, fading, (0.0, 1e-9, 0.1, 0.9, 0.999)),
+]
+
+
+@pytest.mark.parametrize("t", [1, 2, 3, 40, 499, 501, 10_000])
+@pytest.mark.parametrize(("gain", "exact", "at"), DERIVATIVES, ids=["growing", "fading"])
+def test_the_derivative_in_b2(gain, exact, at, t):
+    """Also at b2 = 0, where the formulas are 0/0 and log 0."""
+    for b2 in at:
+        leaf = torch.tensor(b2, dtype=torch.float64, requires_grad=True)
+        gain(torch.tensor(float(t), dtype=torch.float64), leaf, torch).backward()
+        h = mpmath.mpf(10) ** -20
+        low, high = (exact(t, mpmath.mpf(b2) + s * h) if b2 or s > 0 else None for s in (-1, 1))
+        if low is None:
+            low, high = exact(t, h), exact(t, 2 * h)
+            h = h / 2
+        wanted = float((high - low) / (2 * h))
+        assert leaf.grad.item() == pytest.approx(wanted, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("function", [memory.growing_log_norm, memory.fading_log_norm])
+@pytest.mark.parametrize("t", [1.0, 2.0, 100.0])
+def test_log_norms_have_a_derivative_at_b2_of_0(function, t):
+    leaf = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    function(torch.tensor(t, dtype=torch.float64), leaf, torch).backward()
+    assert leaf.grad.isfinite()
+
+
 # -- tensors -----------------------------------------------------------------------------------------------------
 
 TENSOR_TIMES = torch.tensor(TIMES, dtype=torch.float64)

@@ -34,7 +34,15 @@ class _xp:
     log1p = staticmethod(ops.log1p)
     sqrt = staticmethod(ops.sqrt)
     maximum = staticmethod(ops.maximum)
-    where = staticmethod(ops.where)
+
+    @staticmethod
+    def where(condition: Any, yes: Any, no: Any) -> Any:
+        """A plain number takes the other's dtype."""
+        if isinstance(yes, float):
+            yes = ops.zeros_like(no) + yes
+        if isinstance(no, float):
+            no = ops.zeros_like(yes) + no
+        return ops.where(condition, yes, no)
 
     @staticmethod
     def clip(x: Any, min: Any = None, max: Any = None) -> Any:

@@ -143,8 +143,8 @@ def toward(v: Number, g: Number, k: Number, xp: Any = scalars) -> Number:
     held = xp.where(v < math.inf, v, 0.0)
     if isinstance(k, (int, float)):
         return v + (new - k * held) if k < 0.5 else new + (1 - k) * v if k < 1 else new
-    near, far = v + (new - k * held), new + (1 - k) * held + (v - held)
-    return xp.where(k < 0.5, near, xp.where(k < 1, far, new))
+    far = new + (1 - k) * held + xp.where(k < 1, v - held, 0.0)
+    return xp.where(k < 0.5, v + (new - k * held), far)
 
 
 def step(

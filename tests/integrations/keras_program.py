@@ -127,6 +127,17 @@ def late(t):
     return keras.ops.convert_to_numpy(x).astype("float64").tolist()
 
 
+def spike(t, g, dtype):
+    """Four steps from step t on, the second with a gradient whose square overflows: what is left of 0."""
+    x = keras.Variable(np.zeros(2, dtype))
+    optimizer = AdaXW(1.0, weight_decay=None)
+    optimizer.build([x])
+    optimizer._iterations.assign(t - 1)
+    for one in (1.0, g, 1.0, g):
+        optimizer.apply([keras.ops.convert_to_tensor(np.array([one, 1.0], dtype))])
+    return keras.ops.convert_to_numpy(x).astype("float64").tolist()
+
+
 def main():
     warnings.filterwarnings("ignore")
     request = json.loads(sys.argv[1])
@@ -138,6 +149,7 @@ def main():
     result["parity"] = [parity(*row, "float64", request["steps"]) for row in request["parity"]]
     if request["backend"] == "jax":
         jax.config.update("jax_enable_x64", False)
+    result["spikes"] = [spike(*row) for row in request["spikes"]]
     result["late"] = [late(t) for t in request["late"]]
     result["training"] = {str(jit): training(request["folder"], jit) for jit in request["jit"]}
     result["features"] = features(request["folder"])

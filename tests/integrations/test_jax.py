@@ -57,6 +57,68 @@ def test_steps_are_traced_once(name):
     assert all(bool(jnp.isfinite(a).all()) for a in jax.tree.leaves(x))
 
 
+@pytest.mark.parametrize("spike", [1e20, 1e30, -1e38])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_gradient_whose_square_overflows(name, spike):
+    """Finite, and what the torch engine does."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+    import torch
+
+    from adaxopt.jax import create
+
+    options = {"window": 1} if name == "adashift" else {}
+    ours, x = create(name, 2.0**-7, **options), jnp.ones(2)
+    p = torch.nn.Parameter(torch.ones(2))
+    theirs = adaxopt.create(name, [p], lr=2.0**-7, **options)
+    state, step = ours.init(x), jax.jit(ours.update)
+    for one in (0.5, spike, 0.25, spike, -0.5):
+        updates, state = step(jnp.array([one, 0.5]), state, x)
+        x = optax.apply_updates(x, updates)
+        p.grad = torch.tensor([one, 0.5])
+        theirs.step()
+    assert jnp.isfinite(x).all()
+    np.testing.assert_allclose(x, p.detach().numpy(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("t", [1, 2, 5, 100])
+def test_the_gradient_in_b2_at_0(t):
+    import jax
+    import jax.numpy as jnp
+
+    from adaxopt import memory
+
+    time = jnp.float32(t)
+    growing, fading = (
+        jax.grad(lambda b2, gain=gain: gain(time, b2, jnp))(jnp.float32(0))
+        for gain in (memory.growing_gain, memory.fading_gain)
+    )
+    assert growing == pytest.approx((1 - t) / (2 * t), rel=1e-5)
+    assert fading == (-1 if t > 1 else 0)
+    for norm in (memory.growing_log_norm, memory.fading_log_norm):
+        assert jnp.isfinite(jax.grad(lambda b2, norm=norm: norm(time, b2, jnp))(jnp.float32(0)))
+
+
+@pytest.mark.parametrize("name", ["adaxw", "adam", "amsgrad", "nosadam"])
+def test_the_gradient_of_a_step_in_b2_at_0(name):
+    import jax
+    import jax.numpy as jnp
+
+    from adaxopt.jax import scale_by_method
+
+    def moved(b2):
+        direction = scale_by_method(name, {"betas": (0.9, b2)})
+        state = direction.init(jnp.ones(2))
+        for g in (1.0, 3.0, 2.0):
+            u, state = direction.update(jnp.array([g, 0.5 * g]), state)
+        return u.sum()
+
+    slope = jax.jit(jax.grad(moved))(jnp.float32(0.0))
+    near = (moved(1e-3) - moved(0.0)) / 1e-3
+    assert slope == pytest.approx(float(near), rel=0.05)
+
+
 @feature("JAX / optax", "vmap")
 def test_a_vmapped_ensemble_is_its_members():
     import jax

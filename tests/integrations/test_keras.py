@@ -28,6 +28,7 @@ PARITY = [
     ("Padax", {**RATE}),
     ("Padax", {"p": 0.25, "weight_decay": None, **RATE}),
 ]
+SPIKES = [(t, g, "float32") for t in (1, 1000, 200_000) for g in (1e30, -1e38)]
 LATE = [1, 1000, 100_000, 10_000_000]
 BACKENDS = {
     "torch": ["keras"],
@@ -52,6 +53,7 @@ def result(backend):
             "steps": STEPS,
             "parity": PARITY,
             "late": LATE,
+            "spikes": SPIKES,
             # Keras's torch backend has no compiler of its own worth a minute here; "auto" is what people run
             "jit": {"torch": [False], "jax": [True, False], "tensorflow": [True, False]}[backend],
             "folder": folder,
@@ -111,6 +113,13 @@ def test_one_step_at_any_time(backend):
     for t, (sleeper, other) in zip(LATE, result(backend)["late"], strict=True):
         assert sleeper == pytest.approx(-0.1, rel=1e-5), t
         assert other == pytest.approx(-0.1, rel=1e-5), t
+
+
+@pytest.mark.parametrize("backend", marked("finite where a gradient's square overflows"))
+def test_a_coordinate_whose_second_moment_overflows_stands_still(backend):
+    for case, (spiked, other) in zip(SPIKES, result(backend)["spikes"], strict=True):
+        assert spiked == pytest.approx(-0.1, rel=1e-3), case  # its first step alone
+        assert other < -0.5, case
 
 
 @pytest.mark.parametrize("backend", marked("compile, fit, jit_compile, save and load"))

@@ -10,7 +10,7 @@ import torch._dynamo as dynamo
 from infos import assert_near, build
 from torch._dynamo.backends.registry import lookup_backend
 
-NAMES = ("adaxw", "adax", "padax", "adam", "amsgrad", "adashift", "sgdm")
+NAMES = ("adaxw", "adax", "padax", "adam", "amsgrad", "adashift", "nosadam", "sgdm")
 STEPS = 50
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # the compiler's own imports
 

@@ -10,10 +10,10 @@ import overflow_table as table
 import pytest
 import torch
 from overflow_table import BF16, F32, F64, SPIKES, TIMES
-from runner import FUSES
 
 from adaxopt import AdaXW, create
 from adaxopt.zoo import METHODS
+from runner import FUSES
 
 SPARSE = [n for n in METHODS if METHODS[n].rule.memory is not None and METHODS[n].rule.mean != "window"]
 each_time = pytest.mark.parametrize("t0", TIMES)
@@ -95,7 +95,9 @@ if not interpreter.HERE:
     def test_bfloat16_state_of_float32_parameters(name):
         table.check(name, 1e30, 1_000, F32, dict(state_dtype=BF16))
 
-    @pytest.mark.parametrize("path", [{}, dict(fused=True), dict(foreach=True), dict(capturable=True)], ids=str)
+    @pytest.mark.parametrize(
+        "path", [{}, dict(fused=True), dict(foreach=True), dict(capturable=True)], ids=str
+    )
     def test_scaled(path):
         table.check("adaxw", 1e25, 1_000, F32, path, scale=8.0)
 

@@ -1,7 +1,7 @@
-"""The guard against late wakers, to the bit: what looks at few places against what looks at all of them.
+"""The guard of late-activated coordinates, to the bit: what looks at few places against what looks at all of them.
 
-The oracle is the sentence itself, with a mask and no memory: v <- g^2 where v is 0, in every tensor at every step but a
-first one.
+The oracle is the sentence itself, with a mask and no memory: v <- g^2 where v is 0, in every tensor at every step but
+the first one of a normalised memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import pytest
 import torch
 
 from adaxopt import create
+from adaxopt.rule import step
 from adaxopt.torch import sleepers
+from adaxopt.zoo import METHODS
 
 SHAPES = ((24, 40), (8, 6, 3, 3), (17,))
 STEPS = 40
@@ -400,3 +402,46 @@ def test_inference_tensors_count_no_changes():
         optimizer, _ = trained("one")
         assert len(optimizer._sleepers) == len(SHAPES)
         assert not lists(optimizer)
+
+
+PATHS = {
+    "default": {},
+    "foreach": dict(foreach=True),
+    "for-loop": dict(foreach=False),
+    "capturable": dict(capturable=True),
+    "differentiable": dict(differentiable=True),
+    "rows": {},
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].rule.memory is not None])
+def test_the_guard_is_one_rule_on_every_path(name, path):
+    """v <- g^2 where v = 0, from the first step on, whether or not the memory is normalised."""
+    row = METHODS[name]
+    if path == "rows" and row.rule.mean == "window":
+        pytest.skip("no sparse gradients")
+    options = {"window": 1} if row.rule.mean == "window" else {}
+    p = torch.ones(3, 1, dtype=torch.float64)
+    p = p if path == "differentiable" else torch.nn.Parameter(p)
+    optimizer = create(name, [p], lr=0.1, wake=True, **options, **PATHS[path])
+    x, zero = torch.ones(3, 1, dtype=torch.float64), torch.zeros(3, 1, dtype=torch.float64)
+    m = None if row.rule.mean == "none" else zero
+    v, top, old = zero, zero if row.rule.maximum else None, zero
+    for t in range(1, 7):  # the third coordinate is activated at step 4
+        g = torch.tensor([[0.5], [-1.0 / t], [3.0 if t > 3 else 0.0]], dtype=torch.float64)
+        p.grad = g.to_sparse(1) if path == "rows" else g.clone()
+        if path == "rows" and p.grad._nnz() < 3:  # name the row all the same
+            p.grad = torch.sparse_coo_tensor(torch.arange(3)[None], g, (3, 1), check_invariants=False)
+        optimizer.step()
+        n = row.numbers(float(t), {"lr": 0.1, "dtype": "float64", **options})
+        seen = g + n.l2 * x
+        if row.rule.mean == "window":
+            given, n = dict(old=old), n._replace(l2=0.0)
+        else:
+            given, seen = {}, g
+        k = torch.where(v == 0, torch.ones_like(v), torch.full_like(v, n.k))
+        x, m, v, top, _ = step(x, seen, m, v, n._replace(k=k), top=top, xp=torch, **given)
+        old = seen
+        torch.testing.assert_close(p.detach(), x, rtol=1e-12, atol=0)
+        torch.testing.assert_close(optimizer.state[p]["exp_avg_sq"].detach(), v, rtol=1e-12, atol=0)

@@ -117,6 +117,27 @@ def test_other_dtypes(dtype):
     assert s["update_rms"] == pytest.approx(wanted, rel=1e-3)
 
 
+@pytest.mark.parametrize("name", ["adam", "amsgrad", "rmsprop", "adax", "nosadam", "adagrad"])
+def test_betas_as_tensors_at_0(name):
+    p = torch.nn.Parameter(torch.ones(4))
+    optimizer = create(name, [p], betas=(torch.tensor(0.0), torch.tensor(0.0)))
+    for _ in range(2):
+        p.grad = torch.full((4,), 2.0)
+        optimizer.step()
+    (s,) = optimizer.stats()
+    assert s["gain"] == METHODS[name].numbers(2.0, {"betas": (0.0, 0.0)}).k
+
+
+def test_shares_of_complex_parameters():
+    """Halves are counted, each by itself."""
+    p = torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    optimizer = AdaXW([p])
+    p.grad = torch.tensor([complex(1e30, 0.0), complex(1.0, 1.0)])
+    optimizer.step()
+    (s,) = optimizer.stats()
+    assert (s["sleeping"], s["lost"], s["v_q95"]) == (0.25, 0.25, 1.0)
+
+
 def test_large_groups_are_sampled(monkeypatch):
     monkeypatch.setattr(module, "SAMPLE", 64)
     p = torch.nn.Parameter(torch.zeros(1000))

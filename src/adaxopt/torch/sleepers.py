@@ -77,8 +77,9 @@ def look(
     plain: Callable[[Tensor], Tensor],
     normalised: bool,
 ) -> list[Sleepers | None]:
-    """What is known of each v. `kept` remembers it between steps. None in the first step of a `normalised` memory, whose
-    k_1 = 1 takes every square whole.
+    """What is known of each v; `kept` remembers it between steps.
+
+    None in the first step of a `normalised` memory, whose k_1 = 1 takes every square whole.
 
     Looked up after the first step, after foreign writes, and at powers of two where some were still asleep: v does not
     return to 0 while time goes on, so an ordinary net pays for one look.
@@ -108,9 +109,7 @@ def guarded(known: Sequence[Sleepers | None]) -> Guarded:
     return {at: one for at, one in enumerate(known) if one is not None and not one.awake}
 
 
-def wake(
-    v: Tensor, g: Tensor, known: Sleepers | None, *, x: Tensor | None = None, l2: float = 0.0
-) -> None:
+def wake(v: Tensor, g: Tensor, known: Sleepers | None, *, x: Tensor | None = None, l2: float = 0.0) -> None:
     """v <- g^2 where v is 0, in place; the gradient is g + l2*x.
 
     Known sleepers whose gradients are all 0 sleep on: nothing else is read. Who wakes leaves the list.

@@ -28,8 +28,8 @@ def stats(optimizer: Engine) -> list[dict[str, float]]:
     horizon       1/k_t: over so many steps is v spread; infinite once the memory is frozen
     v_q05, v_q50, v_q95   quantiles of v, of coordinates that have received a gradient and whose v is finite
     sleeping      share of coordinates that have received no gradient yet (v = 0)
-    lost          share of coordinates whose v, or its running maximum, is infinite or NaN. Infinite: k_t*g^2 overflowed,
-                  and the coordinate is updated no more
+    lost          share of coordinates whose v, or its running maximum, is infinite (k_t*g^2 has overflowed, and the
+                  coordinate receives no further update) or NaN
     update_rms    root mean square of s_t*m/(v^p + eps_t): the step in units of lr
 
     >>> from adaxopt import AdaXW
