@@ -11,7 +11,7 @@ import pytest
 import torch
 from overflow_table import BF16, F32, F64, SPIKES, TIMES
 
-from adaxopt import AdaXW, create
+from adaxopt import AdaXW, Ball, create
 from adaxopt.zoo import METHODS
 from runner import FUSES
 
@@ -134,6 +134,17 @@ if not interpreter.HERE:
         optimizer.step()
         assert p[2].item() == pytest.approx(1.0 - 0.01)
         assert optimizer.stats()[0]["lost"] == 0.0
+
+    @pytest.mark.parametrize("path", [{}, dict(capturable=True), dict(differentiable=True)], ids=str)
+    def test_a_projection_keeps_what_stands_still(path):
+        """Its denominator, the metric of the projection, is infinite."""
+        p = torch.tensor([3.0, 4.0])
+        p = p if path.get("differentiable") else torch.nn.Parameter(p)
+        optimizer = AdaXW([p], lr=1e-3, weight_decay=0.0, project=Ball(4.0), **path)
+        p.grad = torch.tensor([1e30, 1.0])
+        optimizer.step()
+        assert p[0].item() == pytest.approx(3.0)
+        assert p[1].item() == pytest.approx(7**0.5)
 
     @pytest.mark.parametrize("name", ["adaxw", "padax", "adam"])
     def test_the_hypergradient_stays_finite(name):

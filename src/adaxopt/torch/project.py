@@ -53,7 +53,7 @@ class Ball:
         norm = torch.linalg.vector_norm(y, dtype=torch.float64)
         if not bool(norm > self.radius):
             return y
-        y64, d64 = y.double(), d.double().clamp(min=torch.finfo(torch.float64).tiny)
+        y64, d64 = y.double(), d.double().clamp(torch.finfo(torch.float64).tiny, 1e300)
         mu = torch.zeros((), dtype=torch.float64, device=y.device)
         for _ in range(100):
             x = y64 * (d64 / (d64 + mu))
