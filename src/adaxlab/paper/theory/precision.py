@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from adaxopt.memory import growing_gain, growing_log_norm
+from adaxopt.memory import growing_gain, growing_log_norm, scalars
 from adaxopt.rule import step
 from adaxopt.zoo import METHODS
 
@@ -83,6 +83,9 @@ class Counted:
 
     __radd__, __rmul__ = __add__, __mul__
 
+    def __lt__(self, other: Any) -> bool:
+        return self.value < getattr(other, "value", other)
+
     def sqrt(self) -> Counted:
         return self._count(math.sqrt(self.value))
 
@@ -91,6 +94,7 @@ class _Counting:
     """The namespace of a step on counted numbers."""
 
     sqrt = staticmethod(Counted.sqrt)
+    where = staticmethod(scalars.where)
 
 
 def operations(b2: float, steps: int = 5) -> int:
