@@ -106,7 +106,7 @@ def test_no_backend_knows_a_method_by_name():
         "kernel",
         "fused_cuda",
         "rounding",
-        "sleepers",
+        "wake_guard",
     )
     names = set(METHODS) - {"adam", "amsgrad"}  # torch's own kernels carry these words
     for backend in backends:

@@ -11,7 +11,7 @@ import torch
 
 import oracles
 from adaxopt.memory import scalars
-from adaxopt.rule import TINY, Numbers, denominator, step
+from adaxopt.rule import TINY, StepCoefficients, denominator, step
 from adaxopt.zoo import DECAYS, METHODS, method
 from runner import Problem, relative
 
@@ -68,7 +68,7 @@ def test_numbers_are_the_same_from_scalars_and_tensors(name):
     for t in (1.0, 2.0, 11.0, 1e3, 7.4e4, 8.87e5, 2.0**24, 1e9):
         one = row.numbers(t, options)
         many = row.numbers(torch.tensor([t, t], dtype=torch.float64), options, torch)
-        for field, a, b in zip(Numbers._fields, one, many, strict=True):
+        for field, a, b in zip(StepCoefficients._fields, one, many, strict=True):
             if a is None:
                 assert b is None
                 continue

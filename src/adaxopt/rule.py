@@ -11,7 +11,7 @@ with, for a memory of norm c_t (see `memory.py`) and a method's two powers sigma
     s_t   = c_t**sigma / (1 - b1**t)        the last factor where the method corrects its mean
     eps_t = eps * c_t**tau                  AdaX: tau = -p, because Algorithm 3 adds eps before it divides by c_t**p
 
-`zoo.py` gives every method as one row of these. A backend receives `Numbers` and never a method's name or a beta.
+`zoo.py` gives every method as one row of these. A backend receives `StepCoefficients`, never a method's name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Rule:
     """Keep eps_t above sqrt(smallest normal): a smaller |g| has a square that cannot be told from zero."""
 
 
-class Numbers(NamedTuple):
+class StepCoefficients(NamedTuple):
     """One step's numbers: floats, device scalars, or one per row; nothing says which method they came from."""
 
     a: Number
@@ -85,7 +85,7 @@ def numbers(
     correct: bool = True,
     dtype: str = "float32",
     xp: Any = scalars,
-) -> Numbers:
+) -> StepCoefficients:
     """The numbers of step t = 1, 2, 3, ... `plain_eps` adds eps after the correction; `correct=False` leaves out
     both corrections of a maximum-keeping method, as the AMSGrad and AdaX papers write it."""
     a, b = {"average": (b1, 1 - b1), "sum": (b1, 1.0), "none": (0.0, 1.0), "window": (b1, 1.0)}[rule.mean]
@@ -96,7 +96,7 @@ def numbers(
     s: Number = 1.0
     inner, outer = (0.5, 2 * p) if rule.eps_inside else (p, 1.0)
     if rule.memory is None:
-        return Numbers(a, b, k, 0.0, 1.0, s, 0.0, lr, l2, shrink, clip, forget)
+        return StepCoefficients(a, b, k, 0.0, 1.0, s, 0.0, lr, l2, shrink, clip, forget)
     if rule.mean == "window":
         awake = t > window
         elapsed = xp.clip(t - window, min=1)
@@ -115,14 +115,14 @@ def numbers(
             eps = eps * xp.exp(tau * rule.memory.log_norm(t, b2, xp))
     if rule.floor:
         eps = _at_least(eps, TINY[dtype] ** 0.5, xp)
-    return Numbers(a, b, k, inner, outer, s, eps, lr, l2, shrink, clip, forget)
+    return StepCoefficients(a, b, k, inner, outer, s, eps, lr, l2, shrink, clip, forget)
 
 
 def _at_least(x: Number, least: float, xp: Any) -> Number:
     return max(x, least) if isinstance(x, (int, float)) else xp.clip(x, min=least)
 
 
-def denominator(v: Number, n: Numbers, xp: Any = scalars) -> Number:
+def denominator(v: Number, n: StepCoefficients, xp: Any = scalars) -> Number:
     """(v**p + eps)**outer: also the metric that a projection is made in."""
     root = xp.sqrt(v) if _is(n.p, 0.5) else v**n.p
     return root + n.eps if _is(n.outer, 1.0) else (root + n.eps) ** n.outer
@@ -154,7 +154,7 @@ def step(
     g: Number,
     m: Number | None,
     v: Number | None,
-    n: Numbers,
+    n: StepCoefficients,
     *,
     top: Number | None = None,
     old: Number | None = None,

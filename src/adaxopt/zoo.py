@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from adaxopt.memory import EQUAL, FADING, GROWING, POWER, UNNORMALISED, Number, scalars
-from adaxopt.rule import Numbers, Rule, numbers
+from adaxopt.rule import Rule, StepCoefficients, numbers
 
 Decay = Literal["l2", "decoupled", "fully_decoupled"]
 DECAYS: tuple[str, ...] = get_args(Decay)
@@ -30,7 +30,9 @@ class Method:
     source: str
     names: Mapping[str, int] = field(default_factory=dict)
 
-    def numbers(self, t: Number, options: Mapping[str, Any] | None = None, xp: Any = scalars) -> Numbers:
+    def numbers(
+        self, t: Number, options: Mapping[str, Any] | None = None, xp: Any = scalars
+    ) -> StepCoefficients:
         """The numbers of step t under `options` (missing ones are the defaults).
 
         >>> METHODS["adaxw"].numbers(1).k, round(METHODS["adam"].numbers(1).s, 9)

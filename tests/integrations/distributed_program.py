@@ -202,7 +202,7 @@ def clipping():
 
 
 def stochastic():
-    """bfloat16 parameters rounded by chance: a shard draws what the whole tensor would."""
+    """bfloat16 parameters rounded stochastically: a shard draws what the whole tensor would."""
     mesh = init_device_mesh(DEVICE.type, (dist.get_world_size(),))
     generator = torch.Generator().manual_seed(5)
     whole = nn.Parameter(torch.randn(7, 3, generator=generator).bfloat16().to(DEVICE))

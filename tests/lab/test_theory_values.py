@@ -1,4 +1,4 @@
-"""Numbers of the theory against values that were worked out by hand or by another road."""
+"""StepCoefficients of the theory against values that were worked out by hand or by another road."""
 
 from __future__ import annotations
 

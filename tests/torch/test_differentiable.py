@@ -13,7 +13,7 @@ STATE = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "window")
 
 
 def away_from_zero(*shape, dtype=DOUBLE, seed=0):
-    """Numbers of either sign whose size is between 1/2 and 2, so that no derivative meets a kink."""
+    """StepCoefficients of either sign whose size is between 1/2 and 2, so that no derivative meets a kink."""
     generator = torch.Generator().manual_seed(seed)
     size = 0.5 + 1.5 * torch.rand(
         *shape, generator=generator, dtype=dtype.to_real() if dtype.is_complex else dtype

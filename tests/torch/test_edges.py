@@ -17,7 +17,7 @@ def parameter(*values, dtype=torch.float32):
 def at(optimizer, p, t):
     """Put a parameter's time at t."""
     optimizer.state[p]["step"].fill_(t)
-    optimizer._sleepers.clear()
+    optimizer._inactive.clear()
 
 
 @pytest.mark.parametrize("options", [{}, {"foreach": True}, {"capturable": True}])

@@ -11,7 +11,7 @@ import torch
 import oracles
 from adaxopt import AdaX, AdaXW, Padax, create
 from adaxopt.memory import growing_gain
-from adaxopt.torch import sleepers
+from adaxopt.torch import wake_guard
 from runner import BACKENDS, relative
 
 TIMES = (74_000, 887_000, 1_900_000, 2**24, 10_000_000, 1_000_000_000)
@@ -199,8 +199,8 @@ def test_wakers_are_found_however_late_they_come(path):
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_the_fused_kernel_guards_as_the_lists_do(decay, maximize, dtype, monkeypatch):
-    """Sleepers beside a parameter that has none, in one call of the kernel; a waker's square is taken whole."""
-    monkeypatch.setattr(sleepers, "PIECE", 16)  # so that forty elements are three pieces
+    """Inactive beside a parameter that has none, in one call of the kernel; a waker's square is taken whole."""
+    monkeypatch.setattr(wake_guard, "PIECE", 16)  # so that forty elements are three pieces
     calls = []
     for kernel in ("_fused_adam_", "_fused_adamw_"):
         real = getattr(torch, kernel)
@@ -232,7 +232,7 @@ def test_the_fused_kernel_guards_as_the_lists_do(decay, maximize, dtype, monkeyp
 
 def test_a_guarded_parameter_may_lie_in_another_order(monkeypatch):
     """channels_last: memory is walked as it lies, and the pieces of gradient and state still belong together."""
-    monkeypatch.setattr(sleepers, "PIECE", 7)
+    monkeypatch.setattr(wake_guard, "PIECE", 7)
     shape, found = (3, 4, 2, 2), []
     for layout in (torch.channels_last, torch.contiguous_format):
         p = torch.nn.Parameter(torch.zeros(shape).contiguous(memory_format=layout))

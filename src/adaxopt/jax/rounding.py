@@ -1,4 +1,4 @@
-"""Rounding by chance from a counter: the bits that `adaxopt.torch.rounding` draws (see there), in JAX's uint32."""
+"""Stochastic rounding from a counter: the bits that `adaxopt.torch.rounding` draws (see there), in JAX's uint32."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from adaxopt.chance import MASK, WEYL, key, mix
+from adaxopt.counter_rng import MASK, WEYL, key, mix
 
 
 def stochastic(x: jax.Array, dtype: Any, seed: int, index: int, count: jax.Array, stream: int) -> jax.Array:
@@ -31,7 +31,7 @@ def stochastic(x: jax.Array, dtype: Any, seed: int, index: int, count: jax.Array
 
 
 def _raised(x: jax.Array, bits: jax.Array, places: int) -> jax.Array:
-    """Add a chance below the last kept bit, then cut: 16 places of a float32 for bfloat16, 13 for float16."""
+    """Add random bits below the last kept bit, then cut: 16 places of a float32 for bfloat16, 13 for float16."""
     whole = jax.lax.bitcast_convert_type(x, jnp.uint32) + (bits >> (32 - places))
     return jax.lax.bitcast_convert_type(whole & jnp.uint32(0x100000000 - (1 << places)), jnp.float32)
 

@@ -12,7 +12,7 @@ import optax
 
 from adaxopt.checks import check
 from adaxopt.jax.rounding import stochastic
-from adaxopt.rule import Numbers, step
+from adaxopt.rule import StepCoefficients, step
 from adaxopt.zoo import Method, method
 
 LOW = (jnp.bfloat16, jnp.float16)
@@ -96,7 +96,7 @@ def direction(
         count = optax.safe_increment(state.count)
         gradients, tree = jax.tree.flatten(updates)
         kept = [_leaves(tree, part, len(gradients)) for part in state[1:]]
-        known: dict[Any, Numbers] = {}
+        known: dict[Any, StepCoefficients] = {}
         results = []
         for place, (g, m, v, top, window) in enumerate(zip(gradients, *kept, strict=True)):
             work = _stored(g, None)  # float8 has no promotion: by hand
@@ -181,7 +181,7 @@ def _check_fixed(row: Method, o: Mapping[str, Any], dtypes: Mapping[str, Any], s
         if isinstance(value, jax.Array) or jnp.dtype(value).name not in KEPT:
             raise TypeError(f"{name}={value!r}: must be one of {', '.join(KEPT)}, or None; {STATIC}")
     if any(jnp.dtype(value) in LOW for value in asked.values()) and not isinstance(seed, int):
-        raise TypeError(f"seed={seed!r}: must be an int where state is rounded by chance; {STATIC}")
+        raise TypeError(f"seed={seed!r}: must be an int where state is rounded stochastically; {STATIC}")
 
 
 def _stored(x: Any, asked: Any) -> Any:
@@ -202,7 +202,7 @@ def _leaves(tree: Any, part: Any, count: int) -> list[Any]:
     return [None] * count if part is None else tree.flatten_up_to(part)
 
 
-def _numbers(row: Method, count: jax.Array, options: Mapping[str, Any], work: Any) -> Numbers:
+def _numbers(row: Method, count: jax.Array, options: Mapping[str, Any], work: Any) -> StepCoefficients:
     """The rule's numbers of this step; lr = -1 and no decay make its new x, from x = 0, the direction itself."""
     neutral = {"lr": -1.0, "weight_decay": 0.0, "decay": "l2", "dtype": jnp.dtype(work).name}
     wide = {k: _wide(options[k], work) for k in ("eps", "p", "clip_update") if k in options}
@@ -219,10 +219,10 @@ def _leaf(
     wide: list[Any],
     narrow: tuple[Any, Any, Any],
     window: Any,
-    n: Numbers,
+    n: StepCoefficients,
     options: Mapping[str, Any],
     count: jax.Array,
-    chance: tuple[int, int],
+    keys: tuple[int, int],
 ) -> tuple[Any, ...]:
     """One leaf's direction and its new state, stored as the old was."""
     g, m, v, top = wide
@@ -235,13 +235,13 @@ def _leaf(
         jnp.zeros((), g.dtype), g, m, v, n, top=top, old=old, wake=options["wake"], xp=jnp
     )
     stored = [
-        x if x is None else _down(x, before.dtype, count, chance, stream)
+        x if x is None else _down(x, before.dtype, count, keys, stream)
         for x, before, stream in zip((m, v, top), narrow, (1, 2, 2), strict=True)
     ]
     return new, *stored, window
 
 
-def _down(x: jax.Array, dtype: Any, count: jax.Array, chance: tuple[int, int], stream: int) -> jax.Array:
+def _down(x: jax.Array, dtype: Any, count: jax.Array, keys: tuple[int, int], stream: int) -> jax.Array:
     if dtype in LOW:
-        return stochastic(x.astype(jnp.float32), dtype, chance[0], chance[1], count, stream)
+        return stochastic(x.astype(jnp.float32), dtype, keys[0], keys[1], count, stream)
     return x.astype(dtype)

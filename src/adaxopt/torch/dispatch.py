@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from adaxopt.rule import Numbers
-from adaxopt.torch import fused_cpu, operators, precision, shards, sleepers, state
+from adaxopt.rule import StepCoefficients
+from adaxopt.torch import fused_cpu, operators, precision, shards, state, wake_guard
 from adaxopt.torch.options import check_parameter
 
 if TYPE_CHECKING:
@@ -75,12 +75,12 @@ def _update_on_device(optimizer: Engine, group: Group, lists: Lists, scale: Tens
         scalars: list[Any] = [
             list(x.to(work).unbind()) if isinstance(x, Tensor) and x.dim() == 1 else x for x in n
         ]
-        n = Numbers(*scalars)
+        n = StepCoefficients(*scalars)
         update(optimizer, group, taken, n, dict.fromkeys(range(len(members))))
 
 
 def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor | None) -> None:
-    """Numbers are Python floats: parameters of one time, device and dtype go together."""
+    """StepCoefficients are Python floats: parameters of one time, device and dtype go together."""
     rows = [p for p in among if in_rows(optimizer, p)]
     for p in rows:
         _step_rows(optimizer, group, p, scale)
@@ -96,12 +96,12 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
     if scale is not None:
         grads[:] = [unscaled(g, scale) for g in grads]
     times = _advance(lists.steps)
-    asleep: Sequence[sleepers.Sleepers | None] = [None] * len(params)
+    inactive: Sequence[wake_guard.Inactive | None] = [None] * len(params)
     if group["wake"] and lists.vs:
         memory = optimizer.method.rule.memory
         normalised = memory is not None and memory.kind != "unnormalised"
-        asleep = sleepers.look(optimizer._sleepers, params, lists.vs, times, plain, normalised)
-        sleepers.forget(optimizer._sleepers, optimizer.param_groups)
+        inactive = wake_guard.look(optimizer._inactive, params, lists.vs, times, plain, normalised)
+        wake_guard.forget(optimizer._inactive, optimizer.param_groups)
     buckets: dict[tuple[Any, ...], list[int]] = {}
     for i, (p, g) in enumerate(zip(params, grads, strict=True)):
         key = (times[i], p.device, p.dtype, g.dtype, lists.moment(i).dtype, type(p))
@@ -113,13 +113,13 @@ def on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor 
         for some in [members] if group["foreach"] is not False else [[i] for i in members]:
             taken = lists if len(some) == len(params) else lists.pick(some)
             if state.may_fuse(group):
-                left = _update_fused(optimizer, group, taken, n, [asleep[i] for i in some])
+                left = _update_fused(optimizer, group, taken, n, [inactive[i] for i in some])
                 if not left:
                     continue
                 taken, some = taken.pick(left), [some[i] for i in left]
-            update(optimizer, group, taken, n, sleepers.guarded([asleep[i] for i in some]))
+            update(optimizer, group, taken, n, wake_guard.guarded([inactive[i] for i in some]))
         for i in members:
-            known = asleep[i]
+            known = inactive[i]
             if known is not None:
                 known.settle(lists.vs[i], n.k)
 
@@ -201,7 +201,11 @@ def _step_rows(optimizer: Engine, group: Group, p: Tensor, scale: Tensor | None)
 
 
 def _update_fused(
-    optimizer: Engine, group: Group, taken: Lists, n: Numbers, asleep: Sequence[sleepers.Sleepers | None]
+    optimizer: Engine,
+    group: Group,
+    taken: Lists,
+    n: StepCoefficients,
+    inactive: Sequence[wake_guard.Inactive | None],
 ) -> list[int]:
     """Step what torch's CPU kernel can serve; return the positions that it cannot."""
     everything = list(range(len(taken.params)))
@@ -236,7 +240,7 @@ def _update_fused(
             tops,
             n,
             maximize=group["maximize"],
-            wake=sleepers.guarded([asleep[i] for i in keep]),
+            wake=wake_guard.guarded([inactive[i] for i in keep]),
         )
     return left
 
@@ -245,14 +249,14 @@ def update(
     optimizer: Engine,
     group: Group,
     taken: Lists,
-    n: Numbers,
-    wake: sleepers.Guarded,
+    n: StepCoefficients,
+    wake: wake_guard.Guarded,
 ) -> None:
     """The foreach form on local, real-valued parts."""
     params, maximize, project = taken.params, group["maximize"], optimizer._project
     moments = (*taken.ms, *taken.vs, *taken.tops)
-    chance = group["rounding"] == "stochastic" and params[0].dtype in state.LOW
-    drawn = params if chance or any(t.dtype in state.LOW for t in moments) else ()
+    stochastic = group["rounding"] == "stochastic" and params[0].dtype in state.LOW
+    drawn = params if stochastic or any(t.dtype in state.LOW for t in moments) else ()
     rounding = precision.Rounding(
         group["rounding"],
         group["seed"],

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT, _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
-from adaxopt.torch import callers, checkpoint, dispatch, groups, operators, sleepers, state
+from adaxopt.torch import callers, checkpoint, dispatch, groups, operators, state, wake_guard
 from adaxopt.torch.foreach import Project
 from adaxopt.torch.plans import GroupPlan
 from adaxopt.zoo import Method
@@ -113,7 +113,7 @@ class Engine(Optimizer):
         self._announce_scaling()
 
     def _forget_caches(self) -> None:
-        self._sleepers: dict[Tensor, sleepers.Sleepers] = {}
+        self._inactive: dict[Tensor, wake_guard.Inactive] = {}
         self._plans: dict[int, GroupPlan] = {}
         self._known: tuple[list[Any], list[Any]] = [], []  # who had state when plans were made, and which
         self._places: dict[Tensor, int] = {}
@@ -178,7 +178,7 @@ class Engine(Optimizer):
                     )  # a differentiable step's graph keeps the old one
                 elif key in entry:
                     entry[key].zero_()
-        self._sleepers.clear()
+        self._inactive.clear()
 
     def stats(self) -> list[dict[str, float]]:
         """What the optimizer is doing, per group: see `adaxopt.torch.stats.stats`."""

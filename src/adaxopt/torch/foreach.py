@@ -1,6 +1,6 @@
 """The rule on lists of tensors, in place. A for-loop is this on lists of one: bitwise the same.
 
-Numbers are floats shared by the whole list (a plain step), or one 0-d tensor per parameter for k, s and eps
+StepCoefficients are floats shared by the whole list (a plain step), or one 0-d tensor per parameter for k, s and eps
 (a captured or compiled step, where each parameter's time lives on the device).
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adaxopt.rule import Numbers
-from adaxopt.torch import sleepers
+from adaxopt.rule import StepCoefficients
+from adaxopt.torch import wake_guard
 
 Project = Callable[[Tensor, Tensor], Tensor]
 
@@ -24,11 +24,11 @@ def update(
     ms: list[Tensor],
     vs: list[Tensor],
     tops: list[Tensor],
-    n: Numbers,
+    n: StepCoefficients,
     *,
     maximize: bool = False,
     olds: list[Tensor] | None = None,
-    wake: sleepers.Guarded,
+    wake: wake_guard.Guarded,
     project: Project | None = None,
 ) -> None:
     """One step. `ms`, `vs`, `tops` are empty where a method keeps none; `wake` are positions to be guarded.
@@ -65,8 +65,8 @@ def update(
     for i, known in wake.items():
         if torch.compiler.is_compiling():
             vs[i].copy_(torch.where(vs[i] == 0, seen[i] * seen[i], vs[i]))
-        elif sleepers.served(vs[i]):
-            sleepers.wake(vs[i], seen[i], known)
+        elif wake_guard.served(vs[i]):
+            wake_guard.wake(vs[i], seen[i], known)
         else:
             torch.where(vs[i] == 0, seen[i] * seen[i], vs[i], out=vs[i])
     _remember(vs, seen, n.k)
@@ -108,7 +108,9 @@ def _remember(vs: list[Tensor], gs: list[Tensor], k: Any) -> None:
     torch._foreach_addcmul_(vs, torch._foreach_mul(gs, k), gs)
 
 
-def _descend(xs: list[Tensor], updates: list[Tensor], n: Numbers, ds: list[Tensor] | None = None) -> None:
+def _descend(
+    xs: list[Tensor], updates: list[Tensor], n: StepCoefficients, ds: list[Tensor] | None = None
+) -> None:
     """x <- x - lr*s*update/d."""
     if ds is None and not isinstance(n.s, list) and not isinstance(n.lr, Tensor):
         torch._foreach_add_(xs, updates, alpha=-n.lr * n.s)

@@ -5,7 +5,7 @@ Adam's kernel with beta2 = 1 - k_t, eps = eps_t and an infinite step (so that it
     m <- b1*m + (1-b1)*g,   v <- (1-k)*v + k*g^2,   x <- x*(1 - lr*wd) - lr*m/(sqrt(v) + eps)
 
 which is the rule for p = 1/2. It agrees with the foreach form to rounding, not to the bit. Late-activated coordinates
-(v exactly 0) are given g^2 for v before (`sleepers.wake`): the kernel then mixes g^2 with itself.
+(v exactly 0) are given g^2 for v before (`wake_guard.wake`): the kernel then mixes g^2 with itself.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import math
 import torch
 from torch import Tensor
 
-from adaxopt.rule import Numbers, Rule
-from adaxopt.torch import sleepers
+from adaxopt.rule import Rule, StepCoefficients
+from adaxopt.torch import wake_guard
 from adaxopt.torch.layout import dense
 
 LEAST_GAIN = 1e-9
@@ -55,17 +55,17 @@ def update(
     ms: list[Tensor],
     vs: list[Tensor],
     tops: list[Tensor],
-    n: Numbers,
+    n: StepCoefficients,
     *,
     maximize: bool = False,
-    wake: sleepers.Guarded,
+    wake: wake_guard.Guarded,
 ) -> None:
     """One step in place; `wake` are positions to be guarded. Gradients are read, never written (so no `grad_scale`
     reaches the kernel).
     """
     lr = n.lr * n.s
     for i, known in wake.items():
-        sleepers.wake(vs[i], gs[i], known, x=xs[i] if n.l2 else None, l2=-n.l2 if maximize else n.l2)
+        wake_guard.wake(vs[i], gs[i], known, x=xs[i] if n.l2 else None, l2=-n.l2 if maximize else n.l2)
     if n.k == 1:
         torch._foreach_zero_(vs)  # an infinite v is forgotten: 0*inf is NaN
     kernel = torch._fused_adam_ if n.l2 else torch._fused_adamw_

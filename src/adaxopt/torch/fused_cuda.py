@@ -114,7 +114,7 @@ class Plan:
     `params` are what has `.grad`, or real local views whose gradients are then given to `step`. `states[i]`
     holds "step" (0-d float64 on the device) and, where the rule keeps them, exp_avg, exp_avg_sq,
     max_exp_avg_sq; for a 16-bit parameter under rounding="kahan" also compensation, left alone otherwise.
-    `indices` and `offsets` place a tensor in the optimizer and in its global tensor: chance is drawn from them.
+    `indices` and `offsets` place a tensor in the optimizer and in its global tensor: random bits are drawn from them.
     Parameters must pass `unsupported`.
     """
 
@@ -246,7 +246,7 @@ class Bucket:
         self.launches: dict[Any, tuple[Launch, Launch | None]] = {}
         self.stream = self._stream()
 
-    def _fill_tables(self, states: list[Mapping[str, Tensor]], chance: list[tuple[int, int, int]]) -> None:
+    def _fill_tables(self, states: list[Mapping[str, Tensor]], keys: list[tuple[int, int, int]]) -> None:
         chunk = self.block * self.blocks
         while sum(p.numel() for p in self.params) > PROGRAMS * chunk:
             chunk *= 2
@@ -255,7 +255,7 @@ class Bucket:
         owners: list[Tensor] = []
         small = torch.int16 if len(self.params) < 1 << 15 else torch.int32
         self.programs = 0
-        for j, (p, state, (a, b, offset)) in enumerate(zip(self.params, states, chance, strict=True)):
+        for j, (p, state, (a, b, offset)) in enumerate(zip(self.params, states, keys, strict=True)):
             at = [state[name].data_ptr() if name in state else 0 for name in STATE]
             seed = a | (b - (b >> 31 << 32)) << 32  # two 32-bit numbers in one signed word
             rows += [p.data_ptr(), *at, state["step"].data_ptr(), p.numel(), self.programs, offset, seed]

@@ -118,7 +118,7 @@ def advance(
             tl.store(keys + i, key.to(tl.int32, bitcast=True), mask=inside)
 
 
-# -- chance: the same bits as `rounding.py` ----------------------------------------------------------------------
+# -- random bits: the same as `rounding.py` ----------------------------------------------------------------------
 
 
 @triton.jit

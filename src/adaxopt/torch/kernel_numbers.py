@@ -10,7 +10,7 @@ import triton.language as tl
 
 from adaxopt import memory
 
-# One row of `rows` (int64) per tensor: addresses (0 where a rule keeps no such state), sizes, chance.
+# One row of `rows` (int64) per tensor: addresses (0 where a rule keeps no such state), sizes, rounding keys.
 X, M, V, TOP, REST, STEP, COUNT, FIRST, OFFSET, SEEDS = (tl.constexpr(i) for i in range(10))
 ROW = tl.constexpr(10)
 
@@ -158,7 +158,7 @@ def _everyone(
     table, lr_at, b1_at, b2_at, scale_at, LR_AT: tl.constexpr, B1_AT: tl.constexpr, B2_AT: tl.constexpr,
     SCALE_AT: tl.constexpr, MEAN: tl.constexpr, MAXIMIZE: tl.constexpr,
 ):  # fmt: skip
-    """Numbers that do not depend on a tensor's time: lr, b1, b2, sign, a, b."""
+    """StepCoefficients that do not depend on a tensor's time: lr, b1, b2, sign, a, b."""
     lr = tl.load(lr_at).to(tl.float64) if LR_AT else _told(table, LR)
     b1 = tl.load(b1_at).to(tl.float64) if B1_AT else _told(table, B1)
     b2 = tl.load(b2_at).to(tl.float64) if B2_AT else _told(table, B2)
@@ -178,7 +178,7 @@ def _everyone(
 
 @triton.jit
 def _of_time(table, t, lr, b1, b2, KIND: tl.constexpr, DEBIAS: tl.constexpr, FLOOR: tl.constexpr):
-    """Numbers of a tensor's time: k, rate = lr * s, eps."""
+    """StepCoefficients of a tensor's time: k, rate = lr * s, eps."""
     k, norm = _gain(t, b2, _told(table, ZETA), KIND)
     if KIND != NONE:
         k = tl.maximum(k, _told(table, LEAST) * _told(table, LEAST))

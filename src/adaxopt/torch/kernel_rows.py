@@ -2,7 +2,7 @@
 
 A row does the whole of its step in one program: t <- row_step + 1, the numbers of that t (`kernel_numbers.py`), the
 update (`kernel.py`, `_block`, the same code that a dense tensor is stepped by), and t written back. `advance` has run
-before: it has brought the table up to date, counted the parameter's own step and made the key that chance draws with.
+before: it has brought the table up to date, counted the parameter's own step and made the key of the random bits.
 
 Importing this module needs Triton.
 """
@@ -66,7 +66,7 @@ def each_row(
         x, m, v = tl.load(here + X), tl.load(here + M), tl.load(here + V)
         top, rest = tl.load(here + TOP), tl.load(here + REST)
         # `_block` knows one position for all tensors, the row's: the gradient begins as much earlier as it is shorter,
-        # and chance is drawn by the position in the gradient
+        # and random bits are drawn by the position in the gradient
         apart = (i - row) * WIDTH
         g = values + apart * (G_TYPE.primitive_bitwidth // 8)
         for begin in range(0, WIDTH, BLOCK):

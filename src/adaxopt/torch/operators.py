@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adaxopt.rule import Numbers, step
+from adaxopt.rule import StepCoefficients, step
 from adaxopt.torch.foreach import Project
 from adaxopt.torch.precision import compute_dtype
 from adaxopt.torch.rounding import stochastic_
@@ -18,10 +18,10 @@ from adaxopt.zoo import Method
 State = dict[str, Tensor]
 
 
-def cast(n: Numbers, dtype: torch.dtype) -> Numbers:
-    """Numbers that are arrays, in the arithmetic of the step (a float64 array would widen everything it meets)."""
+def cast(n: StepCoefficients, dtype: torch.dtype) -> StepCoefficients:
+    """Arrays among the coefficients in the dtype of the step: a float64 array would widen everything it meets."""
     wide = (x.to(dtype) if isinstance(x, Tensor) and x.dim() > 0 else x for x in n)
-    return Numbers._make(wide)
+    return StepCoefficients._make(wide)
 
 
 def differentiable_step(
@@ -124,7 +124,7 @@ def row_step(
         wake=group["wake"],
         xp=torch,
     )
-    chance = {"seed": group["seed"], "index": index, "step": state["step"]}
+    keys = {"seed": group["seed"], "index": index, "step": state["step"]}
     news = {"": x, "exp_avg": m, "exp_avg_sq": v, "max_exp_avg_sq": top}
     for stream, (key, new) in enumerate(news.items()):
         if new is None:
@@ -132,7 +132,7 @@ def row_step(
         tensor = _real(state[key]) if key else p
         if tensor.dtype in LOW and (stream or group["rounding"] == "stochastic"):
             low = torch.empty_like(new, dtype=tensor.dtype)
-            stochastic_(low, new, stream=min(stream, 2), **chance)
+            stochastic_(low, new, stream=min(stream, 2), **keys)
         else:
             low = new.to(tensor.dtype)
         _put(tensor, rows, low)

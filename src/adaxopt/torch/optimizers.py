@@ -38,7 +38,7 @@ _SHARED = """
             and the step; never from torch's generator) or "kahan" (a second 16-bit tensor holds the rest).
         wake: guard late-activated coordinates. Where v is exactly 0, the first gradient's square is taken whole;
             without it a coordinate activated at step t moves by (1-b1)/sqrt(k_t) * lr, 1500 lr at 100,000 steps, as the
-            paper has it. Under L2 decay v is never exactly 0 (wd*x is part of g), so nothing sleeps. False
+            paper has it. Under L2 decay v is never exactly 0 (wd*x is part of g), so no coordinate is inactive. False
             reproduces the paper.
         clip_update: bound on |m/(v^p + eps)|, or None.
         project: `Box(lo, hi)`, `Ball(radius)` or a callable (y, d) -> x (Algorithm 1, line 7), the same for all groups.

@@ -1,8 +1,8 @@
 """The rule where parameters or state are stored in fewer bits than it is computed in.
 
 Everything is computed in float32 (float64 where a parameter or its state is); what is stored in 16 bits is read up,
-updated, and rounded down: parameters as `rounding` says, 16-bit state always by chance, because rounding to nearest
-makes v ratchet upward (3.4x too large by 20k steps under decaying gradients).
+updated, and rounded down: parameters as `rounding` says, 16-bit state always stochastically, because rounding to
+nearest makes v ratchet upward (3.4x too large by 20k steps under decaying gradients).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaxopt.rule import Numbers
-from adaxopt.torch import foreach, sleepers
+from adaxopt.rule import StepCoefficients
+from adaxopt.torch import foreach, wake_guard
 from adaxopt.torch.rounding import stochastic_
 from adaxopt.torch.state import LOW
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """How stored numbers are rounded, and what the chance is drawn from."""
+    """How stored numbers are rounded, and what the random bits are drawn from."""
 
     mode: str
     seed: int
@@ -44,12 +44,12 @@ def update(
     vs: list[Tensor],
     tops: list[Tensor],
     compensations: list[Tensor],
-    n: Numbers,
+    n: StepCoefficients,
     rounding: Rounding,
     *,
     maximize: bool = False,
     olds: list[Tensor] | None = None,
-    wake: sleepers.Guarded,
+    wake: wake_guard.Guarded,
     project: foreach.Project | None = None,
 ) -> None:
     """`foreach.update` on tensors of any floating dtype."""

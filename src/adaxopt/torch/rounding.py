@@ -1,8 +1,8 @@
-"""Rounding that does not lose what a low-precision number cannot hold: by chance, or by remembering the rest.
+"""Rounding that does not lose what a low-precision number cannot hold: stochastic, or by remembering the rest.
 
-**By chance.** A float32 x between two neighbours lo < x < hi of a 16-bit format becomes hi with probability
+**Stochastic.** A float32 x between two neighbours lo < x < hi of a 16-bit format becomes hi with probability
 (x - lo)/(hi - lo), so that E[round(x)] = x and a thousand small updates move a parameter as far as their sum.
-The chance is a pure function of (seed, parameter index, element, step, stream), never torch's generator and
+The random bits are a pure function of (seed, parameter index, element, step, stream), never torch's generator and
 never a rank: replicas agree, resharding changes nothing, a resumed run repeats itself, and the CUDA kernel
 draws the same bits.
 
@@ -25,8 +25,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from adaxopt import chance
-from adaxopt.chance import MASK, WEYL, mix, seeds
+from adaxopt import counter_rng
+from adaxopt.counter_rng import MASK, WEYL, mix, seeds
 
 __all__ = ["PIECE", "kahan_", "key", "mix", "seeds", "stochastic_"]
 
@@ -37,7 +37,7 @@ PIECE = 1 << 22
 def key(seed: int, index: int, step: int | float | Tensor, stream: int) -> int | Tensor:
     """The 32-bit key of a tensor, step and stream: an int, or a 0-d int64 tensor where `step` is a tensor."""
     t = step.to(torch.int64) if isinstance(step, Tensor) else int(step)
-    return chance.key(seed, index, t & MASK, t >> 32, stream)
+    return counter_rng.key(seed, index, t & MASK, t >> 32, stream)
 
 
 def _flat(x: Tensor) -> tuple[Tensor | None, list[int]]:

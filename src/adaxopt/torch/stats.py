@@ -48,7 +48,7 @@ def _group(optimizer: Engine, group: dict) -> dict[str, float]:
         return {"step": 0.0}
     result = {"step": max(float(e["step"]) for e in entries)}
     method, group = optimizer.method, floats(group)
-    total, count, asleep, lost = 0.0, 0, 0, 0
+    total, count, inactive, lost = 0.0, 0, 0, 0
     samples: list[Tensor] = []
     elements = sum(_real(e["exp_avg_sq"]).numel() for e in entries if "exp_avg_sq" in e)
     stride = max(1, elements // SAMPLE)
@@ -61,7 +61,7 @@ def _group(optimizer: Engine, group: dict) -> dict[str, float]:
         m = _real(entry["exp_avg"]) if "exp_avg" in entry else None
         if v is not None:
             gain = n.k if gain is None else min(gain, n.k)
-            asleep += int((v == 0).sum())
+            inactive += int((v == 0).sum())
             finite = v.isfinite()
             if "max_exp_avg_sq" in entry:
                 finite &= _real(entry["max_exp_avg_sq"]).isfinite()
@@ -82,7 +82,7 @@ def _group(optimizer: Engine, group: dict) -> dict[str, float]:
         found = torch.quantile(values, asked).tolist() if len(values) else [0.0] * len(QUANTILES)
         for q, value in zip(QUANTILES, found, strict=True):
             result[f"v_q{round(q * 100):02d}"] = value
-        result["sleeping"], result["lost"] = (n / max(elements, 1) for n in (asleep, lost))
+        result["sleeping"], result["lost"] = (n / max(elements, 1) for n in (inactive, lost))
     if count:
         result["update_rms"] = (total / count) ** 0.5
     return result

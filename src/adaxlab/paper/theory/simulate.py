@@ -19,7 +19,7 @@ import numpy as np
 
 from adaxlab.paper.theory.problems import Array
 from adaxopt.memory import scalars
-from adaxopt.rule import Numbers, Rule, step
+from adaxopt.rule import Rule, StepCoefficients, step
 from adaxopt.zoo import Method, method
 
 SCHEDULES: dict[str, Callable[[Any], Any]] = {
@@ -50,7 +50,7 @@ class Setting:
         """What the numbers of a step are made from."""
         return {**self.row.defaults, "weight_decay": 0.0, "dtype": "float64", **self.options}
 
-    def numbers(self, t: Array) -> Numbers:
+    def numbers(self, t: Array) -> StepCoefficients:
         """The numbers of all steps t at once. AdaGrad's own 1/sqrt(t) is its schedule: it is not applied
         twice."""
         if self.schedule not in SCHEDULES:
@@ -119,11 +119,11 @@ def path(
         x = after
 
 
-def _rows(numbers: Numbers) -> Iterator[Numbers]:
-    """One Numbers of Python floats per step."""
+def _rows(numbers: StepCoefficients) -> Iterator[StepCoefficients]:
+    """One StepCoefficients of Python floats per step."""
     steps = max(len(c) for c in numbers if isinstance(c, np.ndarray))
     columns = [c.tolist() if isinstance(c, np.ndarray) else [c] * steps for c in numbers]
-    return map(Numbers._make, zip(*columns, strict=True))
+    return map(StepCoefficients._make, zip(*columns, strict=True))
 
 
 class Updates(NamedTuple):
@@ -191,7 +191,7 @@ class _Table:
         zero = np.zeros(self.shape[1])
         quiet = not g.any()
         for j in range(self.shape[0]):
-            n = Numbers._make(c[j] if isinstance(c, np.ndarray) else c for c in self.columns)
+            n = StepCoefficients._make(c[j] if isinstance(c, np.ndarray) else c for c in self.columns)
             old = None if self.old is None else (zero if quiet else self.old[j])
             x, m, v, top, d = step(zero, g[j], m, v, n, top=top, old=old, xp=np)
             if out is not None:

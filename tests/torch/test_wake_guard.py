@@ -16,7 +16,7 @@ import torch
 
 from adaxopt import create
 from adaxopt.rule import step
-from adaxopt.torch import sleepers
+from adaxopt.torch import wake_guard
 from adaxopt.zoo import METHODS
 
 SHAPES = ((24, 40), (8, 6, 3, 3), (17,))
@@ -124,8 +124,8 @@ def same_bits(monkeypatch, *arguments, **options):
     """Run it twice, the second time by the oracle; return the first."""
     ours = trained(*arguments, **options)
     with monkeypatch.context() as patched:
-        patched.setattr(sleepers, "wake", plainly)
-        patched.setattr(sleepers, "look", everywhere)
+        patched.setattr(wake_guard, "wake", plainly)
+        patched.setattr(wake_guard, "look", everywhere)
         theirs = trained(*arguments, **options)
     for a, b in zip(contents(*ours), contents(*theirs), strict=True):
         assert torch.equal(bits(a), bits(b))
@@ -133,7 +133,7 @@ def same_bits(monkeypatch, *arguments, **options):
 
 
 def lists(optimizer):
-    return [k.places for k in optimizer._sleepers.values() if k.places is not None and not k.awake]
+    return [k.places for k in optimizer._inactive.values() if k.places is not None and not k.awake]
 
 
 ROWS = {
@@ -166,7 +166,7 @@ ROWS = {
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("row", ROWS)
 def test_the_bits_are_those_of_a_mask(row, pattern, monkeypatch):
-    monkeypatch.setattr(sleepers, "PIECE", 100)
+    monkeypatch.setattr(wake_guard, "PIECE", 100)
     same_bits(monkeypatch, pattern, **ROWS[row])
 
 
@@ -190,14 +190,14 @@ def test_deterministic_algorithms(row, monkeypatch):
 def test_many_sleepers_are_not_listed():
     optimizer, _ = trained("half", steps=6)
     assert not lists(optimizer)
-    assert not any(known.awake for known in optimizer._sleepers.values())
+    assert not any(known.awake for known in optimizer._inactive.values())
 
 
 def test_those_that_are_awake_are_looked_at_once(monkeypatch):
     looked = []
-    kept = sleepers.Sleepers.__init__
+    kept = wake_guard.Inactive.__init__
     monkeypatch.setattr(
-        sleepers.Sleepers, "__init__", lambda self, *given: (looked.append(1), kept(self, *given))[1]
+        wake_guard.Inactive, "__init__", lambda self, *given: (looked.append(1), kept(self, *given))[1]
     )
     trained("none")
     assert len(looked) == len(SHAPES)
@@ -224,8 +224,8 @@ def test_few_sleepers_are_all_that_is_looked_at(row, monkeypatch):
     def never(*_):
         raise AssertionError("looked everywhere")
 
-    monkeypatch.setattr(sleepers, "_wake_anywhere", never)
-    monkeypatch.setattr(sleepers, "FEW", 0.1)
+    monkeypatch.setattr(wake_guard, "_wake_anywhere", never)
+    monkeypatch.setattr(wake_guard, "FEW", 0.1)
     optimizer, params = trained("few, long", **ROWS[row])
     halves = 2 if params[0].is_complex() else 1
     assert sum(map(len, lists(optimizer))) >= halves * sum(-(-p.numel() // 41) for p in params) - 1
@@ -380,7 +380,7 @@ def test_of_a_memory_that_fades_nothing_is_believed(beta, foreach, pattern, monk
     )
     assert faded[35]
     assert not faded[36]
-    assert not any(known.holds(optimizer.state[p]["exp_avg_sq"]) for p, known in optimizer._sleepers.items())
+    assert not any(known.holds(optimizer.state[p]["exp_avg_sq"]) for p, known in optimizer._inactive.items())
 
 
 def test_16_bits_may_be_rounded_to_0_by_chance(monkeypatch):
@@ -400,7 +400,7 @@ def test_16_bits_may_be_rounded_to_0_by_chance(monkeypatch):
 def test_inference_tensors_count_no_changes():
     with torch.inference_mode():
         optimizer, _ = trained("one")
-        assert len(optimizer._sleepers) == len(SHAPES)
+        assert len(optimizer._inactive) == len(SHAPES)
         assert not lists(optimizer)
 
 
