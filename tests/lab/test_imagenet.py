@@ -46,7 +46,7 @@ def data(folder):
     "name",
     [
         "data.imagefolder",
-        "imagenet.cache",
+        "data.images.cache",
         "distributed",
         "settings",
         "markdown",

@@ -362,12 +362,12 @@ def test_from_the_command_line(tmp_path):
         "store",
         "search",
         "data.enwik8",
-        "language.sampler",
-        "language.windows",
-        "language.beginnings",
+        "models.log_uniform",
+        "data.windows",
+        "paper.zero_state",
         "markdown",
         pytest.param(
-            "gpt.muon",
+            "muon",
             marks=pytest.mark.skipif(
                 not hasattr(torch.optim, "Muon"), reason="torch.optim.Muon came with torch 2.9"
             ),
