@@ -39,16 +39,16 @@ class MuonAdamW(torch.optim.Optimizer):
         momentum: float = 0.95,
         ns_steps: int = 5,
     ) -> None:
-        if not hasattr(torch.optim, "Muon"):
-            raise LabError(
-                f"torch {torch.__version__} has no torch.optim.Muon: MuonAdamW needs torch 2.9 or newer"
-            )
         given = list(params)
         super().__init__(given, {"lr": lr})
         matrices = [p for p in given if p.dim() == 2 and not getattr(p, TABLE, False)]
         taken = {id(p) for p in matrices}
         rest = [p for p in given if id(p) not in taken]
         self.parts: list[torch.optim.Optimizer] = []
+        if matrices and not hasattr(torch.optim, "Muon"):
+            raise LabError(
+                f"torch {torch.__version__} has no torch.optim.Muon: MuonAdamW needs torch 2.9 or newer"
+            )
         if matrices:
             self.parts.append(
                 torch.optim.Muon(
