@@ -31,15 +31,15 @@ PICTURES: Mapping[str, tuple[str, ...]] = {
     "runtime": (),
     "zoo": ("seeds",),
 }
-"""The pictures that the page shows of each study: these are drawn, and no others (`report/figures.py`)."""
+"""The figures that the page shows for each study; no others are drawn (`report/figures.py`)."""
 WORDS = {
     "seeds": "Final accuracy of every run",
-    "metric": "Accuracy along training",
-    "train-loss": "Training loss along training",
+    "metric": "Accuracy during training",
+    "train-loss": "Training loss",
     "lr": "Held-out accuracy against the learning rate",
-    "sweep": "Final accuracy against the setting that is varied",
-    "difference": "Differences of final accuracy, seed by seed",
-    "second-moment": "Mean of sqrt(v) along training",
+    "sweep": "Final accuracy against the varied setting",
+    "difference": "Paired differences of final accuracy",
+    "second-moment": "Mean of sqrt(v) during training",
 }
 Picture = Callable[[str, str], str]
 
