@@ -72,7 +72,7 @@ def _all(root: Path) -> Iterator[Line]:
         root, "cifar10/tuning", "[CIFAR-10](cifar10.md#tuning), ResNet-20, b2 = 1e-4", "adamw", "adaxw"
     )
     for product, row in {"0.78": "adaxw", "50": "adaxw-b2T50"}.items():
-        place = "imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike"
+        place = "imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-equal-tuning"
         task = f"[Tiny-ImageNet]({place}), ResNet-18, b2·T = {product}"
         yield from _grid(root, "imagenet/tuning", task, "adamw", row)
     yield _segmentation(root)
