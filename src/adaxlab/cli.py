@@ -1,7 +1,7 @@
 """`adax`: parse, run, and turn every error into one line and an exit code.
 
 0 done; 1 a run failed or a file could not be written; 2 wrong input; 130 Ctrl-C, 143 SIGTERM (what was done is kept,
-and the same command goes on from there).
+and the same command resumes).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         command.run()
     except Interrupted as error:
-        return _say(f"{error}; go on with: adax {shlex.join(given)}", error.exit_code)
+        return _say(f"{error}; resume with: adax {shlex.join(given)}", error.exit_code)
     except KeyboardInterrupt:
-        return _say(f"interrupted; go on with: adax {shlex.join(given)}", 130)
+        return _say(f"interrupted; resume with: adax {shlex.join(given)}", 130)
     except LabError as error:
         if os.environ.get("ADAX_DEBUG"):
             raise

@@ -46,7 +46,7 @@ def write_report(records: list[store.RunRecord], out: str, **how: Any) -> None:
     except ModuleNotFoundError as error:
         raise LabError(f"the report needs {error.name}; {LAB}") from error
     if not records:
-        raise LabError("no run to report; `adax compare` and `adax demo` make some")
+        raise LabError("no runs to report; create some with `adax compare` or `adax demo`")
     try:
         with passing("drawing the report"):
             write(records, out, **how)
@@ -94,11 +94,11 @@ class Compare:
     task: Positional[str]
     """digits, sorting, cifar10, language, gpt, voc, imagenet, or your own: path/to/file.py:Class or module:Class"""
     optimizers: tuple[str, ...] = ("sgdm", "adamw", "amsgradw", "adaxw")
-    """names of the zoo, torch:AdamW, module:Class, file.py:Class; adaxw@slow is adaxw again, for other options"""
+    """names of the zoo, torch:AdamW, module:Class, file.py:Class; adaxw@slow is a second adaxw with other options"""
     seeds: int = 3
     """final runs of each optimizer"""
     tune: int = 0
-    """learning rates that each optimizer may try on held-out data; 0 takes the documented defaults"""
+    """learning rates to try per optimizer on held-out data; 0 uses the documented defaults"""
     epochs: int | None = None
     """the task's own unless given"""
     batch_size: int | None = None
@@ -110,27 +110,27 @@ class Compare:
     task_option: tuple[str, ...] = ()
     """options of the task: width=32"""
     baseline: str | None = None
-    """the optimizer that the others are judged against (adamw if it takes part, else the first)"""
+    """the optimizer that the others are compared with (adamw if present, else the first)"""
     confidence: float = 0.95
-    """of the intervals and of the verdict; fixed with the study"""
+    """confidence of the intervals and of the verdict; fixed with the study"""
     margin: float = 0.0
     """by how much an optimizer must be better for the verdict; fixed with the study"""
     study: str | None = None
-    """name of the study, a folder in --out; made from the settings unless given"""
+    """name of the study, a folder in --out; derived from the settings unless given"""
     out: str = "runs"
     """the store"""
     report: str = ""
-    """write an HTML report here as well"""
+    """also write an HTML report here"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N"""
     threads: int = 1
-    """CPU threads of one run"""
+    """CPU threads per run"""
     jobs: int = 1
     """processes that share the work"""
     on: str = ""
     """send each run to a Ray cluster: ray, or ray,address=host:6379,cpus=1,gpus=0,retries=3,shared=true"""
     checkpoint_seconds: float = 30.0
-    """between two checkpoints of a run; what a kill can cost"""
+    """seconds between two checkpoints of a run: the most that a kill can lose"""
     quiet: bool = False
     """no progress"""
 
@@ -154,7 +154,7 @@ class Compare:
 
 @dataclass
 class Demo:
-    """Four optimizers on 1,797 handwritten digits: tuned alike, three seeds each, a table and report.html."""
+    """Four optimizers on 1,797 handwritten digits: equal tuning, three seeds each, a table and report.html."""
 
     out: str = "runs"
     """the store"""
@@ -163,7 +163,7 @@ class Demo:
     seeds: int = 3
     """final runs of each optimizer"""
     tune: int = 5
-    """learning rates that each optimizer may try"""
+    """learning rates to try per optimizer"""
     jobs: int = 2
     """processes that share the work"""
     quiet: bool = False
@@ -192,7 +192,7 @@ class RunsList:
     optimizer: str | None = None
     """only this optimizer"""
     status: Literal["finished", "diverged", "unfinished"] | None = None
-    """only runs that ended so"""
+    """only runs with this status"""
     purpose: Literal["tune", "final"] | None = None
     """only tuning or final runs"""
     json: bool = False
@@ -219,7 +219,7 @@ class RunsList:
 
 @dataclass
 class RunsShow:
-    """Show one run: what was asked, where it ran, how it went."""
+    """Show one run: specification, environment and results."""
 
     run_name: Annotated[Positional[str], arg(metavar="RUN")]
     """the first digits of its name (see `adax runs list`)"""
@@ -239,7 +239,7 @@ class RunsShow:
 
 @dataclass
 class RunsExport:
-    """Write runs to one file of records, which every other command reads as it does a store."""
+    """Write runs to one file of records, which every other command reads like a store."""
 
     out: Positional[str]
     """the file, such as records/digits.jsonl"""
@@ -258,12 +258,12 @@ class RunsExport:
 
 @dataclass
 class RunsImport:
-    """Put the ended runs of another store, or of a file of records, into a store: a study resumes from there."""
+    """Copy the finished runs of another store, or of a file of records, into a store; a study resumes from there."""
 
     path: Positional[str]
     """a store, a study, or exported records"""
     out: str = "runs"
-    """the store that takes them"""
+    """the store to copy them to"""
 
     def run(self) -> None:
         show(f"{store.bring(self.path, self.out)} runs: {self.out}")
@@ -324,9 +324,9 @@ class Claims:
     """Judge the paper's claims from the records, print the verdicts, and write docs/claims.md and records/claims."""
 
     check: bool = False
-    """write nothing; fail if a written file is not what the records give"""
+    """write nothing; fail if a written file does not match the records"""
     records: str = "records"
-    """the folder of records; docs/ is beside it"""
+    """the folder of records, next to docs/"""
     study: str = ""
     """only print the verdicts of a study (cifar10/table2) or of a family (cifar10)"""
 
@@ -339,7 +339,7 @@ class Claims:
         if self.check:
             stale = claims.update(root, check=True)
             if stale:
-                raise StoreError(f"stale: {', '.join(map(str, stale))}; `adax claims` writes them anew")
+                raise StoreError(f"stale: {', '.join(map(str, stale))}; run `adax claims` to rewrite them")
             return
         print(claims.show(claims.rows_of(root, self.study)))
         if not self.study:
@@ -348,7 +348,7 @@ class Claims:
 
 @dataclass
 class DataGet:
-    """Fetch a data set, check it, and make it ready."""
+    """Download a data set, verify it, and prepare it."""
 
     name: Positional[str]
     """cifar10, enwik8, ... (see `adax data list`)"""
@@ -365,7 +365,7 @@ class DataGet:
 
 @dataclass
 class DataList:
-    """Name the data sets that can be fetched."""
+    """List the data sets that can be downloaded."""
 
     def run(self) -> None:
         from adaxlab import data
@@ -415,6 +415,6 @@ def parse(arguments: list[str]) -> Any:
         Command,  # type: ignore[arg-type]
         prog="adax",
         args=options.gathered(arguments),
-        description="Compare optimizers fairly, and check what the AdaX paper says.",
+        description="Compare optimizers with equal tuning budgets, and check the claims of the AdaX paper.",
         config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
     )

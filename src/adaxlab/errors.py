@@ -32,7 +32,7 @@ class Busy(StoreError):
 
 
 class Interrupted(LabError):
-    """A signal asked the run to stop; its state is on disk and the same command goes on from there."""
+    """A signal asked the run to stop; its state is on disk and the same command resumes."""
 
     def __init__(self, message: str, signum: int) -> None:
         super().__init__(message)

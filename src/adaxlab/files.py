@@ -21,7 +21,7 @@ def failed(path: Path, error: OSError) -> StoreError:
     """The one-line error for a write that did not succeed."""
     way_out = "free some space" if error.errno in _FULL else "see to the folder"
     return StoreError(
-        f"cannot write {path}: {error.strerror}; {way_out} and repeat the command to go on (nothing is lost)"
+        f"cannot write {path}: {error.strerror}; {way_out} and repeat the command to resume (nothing is lost)"
     )
 
 
@@ -65,7 +65,9 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise StoreError(f"{path}: is not JSON (damaged?); left untouched, move it away to go on") from error
+        raise StoreError(
+            f"{path}: is not JSON (damaged?); left untouched, move it away to continue"
+        ) from error
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How far the work is: a live bar with the time left in a terminal, a line now and then elsewhere."""
+"""Progress: a live bar with the time left in a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def label(spec: Mapping[str, Any]) -> str:
 
 
 class Lines:
-    """For logs: a line when an optimizer is tuned or through, and otherwise at most one in `every` seconds."""
+    """For logs: a line when an optimizer is tuned or done, and otherwise at most one in `every` seconds."""
 
     def __init__(self, stream: TextIO | None = None, every: float = 30.0) -> None:
         self.stream, self.every = stream or sys.stderr, every
@@ -60,7 +60,7 @@ class Lines:
 
 
 class Bars:
-    """For a terminal: one bar over all runs with the time left, one for the run at hand."""
+    """For a terminal: one bar over all runs with the time left, one for the current run."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         from rich.console import Console
@@ -137,7 +137,7 @@ class Countdown:
         return time.monotonic() >= self.end
 
     def left(self) -> float:
-        """What is left, at least a moment; 0 where there is no limit."""
+        """The seconds left, at least 0.01; 0 without a limit."""
         return 0.0 if math.isinf(self.end) else max(0.01, self.end - time.monotonic())
 
 

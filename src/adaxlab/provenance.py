@@ -36,7 +36,7 @@ def not_complete(study: Study, root: Path) -> str:
         return f"*Not run yet (`adax reproduce {study.name}`).*"
     ended = sum(_fits(study, run) for run in store.read_export(root / name))
     return (
-        f"*Not complete: {ended} of {study.runs()} runs have ended ([they](../{name})); nothing is said before all "
+        f"*Not complete: {ended} of {study.runs()} runs have ended ([records](../{name})); results are shown when all "
         "have.*"
     )
 

@@ -29,44 +29,44 @@ from adaxopt.extras import LAB
 
 @dataclass(frozen=True)
 class Request:
-    """What `adax reproduce` may be asked beside the study's name; 0 and "" leave the study's own."""
+    """Options of `adax reproduce`; 0 and "" keep the study's own value."""
 
     out: str = "runs"
     """the store of its runs"""
     records: str = ""
-    """write the complete study to this folder of records as well, such as records"""
+    """also write the complete study to this folder of records, such as records"""
     data: str = ""
     """the folder of its data (default: where `adax data get` puts it)"""
     weights: str = ""
-    """the file or folder of first weights, where the study fine-tunes"""
+    """the file or folder of pretrained weights, for studies that fine-tune"""
     seeds: int = 0
-    """final runs of each row, in the place of the study's own number"""
+    """final runs per row, instead of the study's own number"""
     epochs: int = 0
-    """length of the runs, in the place of the study's own"""
+    """length of the runs, instead of the study's own"""
     batch_size: int = 0
-    """examples of a step, in the place of the study's own number"""
+    """examples per step, instead of the study's own number"""
     tune: int = 0
-    """learning rates that each row may try, in the place of the study's own number"""
+    """learning rates to try per row, instead of the study's own number"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N"""
     threads: int = 1
-    """CPU threads of one run"""
+    """CPU threads per run"""
     jobs: int = 1
     """processes that share the work"""
     seconds: float = 0.0
-    """stop after so many seconds; the same command resumes"""
+    """stop after this many seconds; the same command resumes"""
     checkpoint_seconds: float = 60.0
-    """between two checkpoints of a run"""
+    """seconds between two checkpoints of a run"""
     per_stack: int = 25
-    """networks that train together at most, where a study trains several at once"""
+    """the most networks to train together, where a study trains several at once"""
     execution: str = ""
-    """of imagenet/...: compiled=true, graph=false, channels_last=false, resident=false, with commas between"""
+    """for imagenet/...: compiled=true, graph=false, channels_last=false, resident=false, separated by commas"""
     quiet: bool = False
     """no progress"""
 
 
 def run(name: str, request: Request, more: Mapping[str, Any]) -> Comparison | Path | bool:
-    """Carry out the study: what it came to, or False when the time was up before. `more` are options of its task."""
+    """Run the study: its result, or False when the time ran out first. `more` are options of its task."""
     found = catalogue.find(name)
     try:
         if isinstance(found, Computation):
@@ -101,7 +101,7 @@ def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Compa
     if request.records and first:
         if study.name != found.name:
             raise LabError(
-                f"{study.name} is not the study as planned; records are written for {found.name} alone"
+                f"{study.name} has changed settings; records are written only for {found.name} as planned"
             )
         store.export(made, Path(request.records) / f"{study.name}.jsonl")
     return summarise(study, made)
@@ -148,7 +148,7 @@ def verdicts(name: str, result: Comparison | Path, out: Path) -> str:
     changed = (
         ""
         if result.study.name == name
-        else f"With other settings than the study's own ({result.study.name}):\n"
+        else f"With settings that differ from the study's own ({result.study.name}):\n"
     )
     text = claims.show(claims.verdicts(name, made))
     return f"{changed}{text}" if text else ""
@@ -170,7 +170,7 @@ def _compute(found: Computation, request: Request, more: Mapping[str, Any]) -> A
 
 
 def main(arguments: list[str] | None = None, show: Callable[[str], None] = print) -> int:
-    """Studies on a bare machine, one after the other. Exits with 3 when the time was up before all were complete."""
+    """Run studies with torch and numpy only, one after the other. Exits with 3 if the time runs out first."""
     parser = argparse.ArgumentParser(prog="python -m adaxlab.reproduce", description=main.__doc__)
     parser.add_argument("studies", nargs="+", metavar="STUDY")
     for key, default in vars(Request()).items():
@@ -189,7 +189,7 @@ def main(arguments: list[str] | None = None, show: Callable[[str], None] = print
             for name in names:
                 made = False if clock.over() else run(name, Request(**given, seconds=clock.left()), more)
                 if isinstance(made, bool):
-                    raise TimeUp(f"time is up before {name} is complete; the same command resumes")
+                    raise TimeUp(f"time ran out before {name} was complete; the same command resumes")
                 if first:
                     shown = table.plain(made) if isinstance(made, Comparison) else f"{name}: complete"
                     show(f"{shown}\n\n{verdicts(name, made, Path(given['out']))}".rstrip())
@@ -201,7 +201,7 @@ def main(arguments: list[str] | None = None, show: Callable[[str], None] = print
 
 
 class TimeUp(LabError):
-    """The time was over before the studies were complete."""
+    """The time ran out before the studies were complete."""
 
     exit_code = 3
 

@@ -89,7 +89,7 @@ class RunFolder:
         if (self.path / "spec.json").exists():
             if identity(read_spec(self.path)) != identity(self.spec):
                 raise StoreError(
-                    f"{self.path}: holds another specification; left untouched, move it away to go on"
+                    f"{self.path}: holds another specification; left untouched, move it away to continue"
                 )
             return
         foreign = [p.name for p in self.path.iterdir() if p.name != ".lock" and p.suffix != files.TEMPORARY]

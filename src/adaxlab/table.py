@@ -13,7 +13,7 @@ from adaxlab.summary import Comparison
 from adaxopt.zoo import METHODS
 
 SHORT = 8
-"""Digits of a run's name in the list; `adax runs show` takes as many as tell it from the others."""
+"""Digits of a run's name in the list; `adax runs show` accepts any unique prefix."""
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -36,7 +36,7 @@ def spread(estimate: Estimate | None, sign: str = "-") -> str:
 
 
 def comparison(result: Comparison) -> Any:
-    """The table of a study, with n, intervals, the verdict on each claim and how it was come by."""
+    """The table of a study, with n, intervals, the verdict on each claim and its rule."""
     from rich import box
     from rich.table import Table
 
@@ -79,7 +79,7 @@ def comparison(result: Comparison) -> Any:
 
 
 def plain(result: Comparison) -> str:
-    """The study as text that needs no further package: final runs, or the learning rates where it only tunes."""
+    """The study as plain text, without further packages: final runs, or the learning rates where it only tunes."""
     name = f"{result.study.name}: {result.metric_name} after {result.study.epochs} epochs"
     if not result.study.seeds:
         rows = [
@@ -134,9 +134,9 @@ def _caption(result: Comparison, percent: str) -> str:
     else:
         how = "lr: each method's documented default, not tuned; --tune N gives every method the same budget."
         if given:
-            rest = "" if len(given) == len(study.rows) else ", of the others the documented default"
+            rest = "" if len(given) == len(study.rows) else ", the documented default for the others"
             how = f"lr: as given for {', '.join(given)}{rest}; not tuned here."
-    edge = " * the best lr lies at the edge of those tried: a larger --tune may find a better one." * any(
+    edge = " * the best lr is at the edge of the tried range: a larger --tune may find a better one." * any(
         row.edge for row in result.rows
     )
     for row in result.rows:
@@ -144,8 +144,8 @@ def _caption(result: Comparison, percent: str) -> str:
             edge += f" {row.name}: {row.verdict.sentence()}."
         elif row.verdict and row.verdict.difference and _equal(row.verdict.difference):
             edge += (
-                f" {row.name}: all {row.verdict.n} differences are equal, so their interval has no width; where "
-                f"{result.metric_name} takes few values, trust more seeds."
+                f" {row.name}: all {row.verdict.n} differences are equal, so their interval has no width; if "
+                f"{result.metric_name} takes few values, use more seeds."
             )
     return (
         f"{how}{_memory(result)}{edge} Verdict on 'better than {study.baseline}': held when the whole {percent} "
@@ -155,7 +155,7 @@ def _caption(result: Comparison, percent: str) -> str:
 
 
 def _memory(result: Comparison) -> str:
-    """b2*T where b2 is a growth rate: at the default b2 a short run has another memory than a long one."""
+    """b2*T where b2 is a growth rate: at the default b2, the memory depends on the length of the run."""
     found: dict[str, tuple[float, int]] = {}
     for r in (r for r in result.records if r.spec["purpose"] == "final" and r.done and r.done["steps"]):
         assert r.done is not None

@@ -71,7 +71,7 @@ def test_one_row_a_task(tmp_path):
     assert "LSTM, b2·T = 35 | 3 each | 0.01 | 0.005 | 0.5 |" in text
     assert "ResNet-18, b2·T = 50 | 2 and 1 | 0.01* | 0.0001* | 0.01 |" in text
     assert text.count("\n| [") == 5
-    assert text.endswith("at the edge of those tried.")
+    assert text.endswith("at the edge of the tried range.")
 
 
 def test_small_tasks_and_rows_that_diverged(tmp_path):

@@ -92,7 +92,7 @@ def test_the_best_of_each_method_stands_out():
 def test_the_table_at_the_papers_rates_says_what_tuned_ones_give(tmp_path):
     assert tables.at_best(tmp_path) == ""
     text = tables.at_best(RECORDS)
-    assert "With 5 tried for each method" in text
+    assert "With 5 learning rates tried per method" in text
     for row, lr in (("adamw", "0.003"), ("adaxw", "0.005")):
         lines = load("tuning", RECORDS)
         top = max(accuracy(r) for r in lines if r.row == row)
@@ -116,7 +116,7 @@ def test_the_lead_at_tuned_rates_is_told_once_every_row_is_there(tmp_path):
         assert f"from {before:+.2f} to {after:+.2f} points over {name}" in tables.at_best(RECORDS)
     part = [r for r in load("fresh", tmp_path) if r.row != "amsgradw"]
     store.export(part, tmp_path / "cifar10" / "fresh.jsonl")
-    assert tables.at_best(tmp_path).endswith("asks whether the order stays.")
+    assert tables.at_best(tmp_path).endswith("tests whether the ranking holds.")
 
 
 def test_runs_that_were_trained_twice_are_compared():
@@ -124,8 +124,8 @@ def test_runs_that_were_trained_twice_are_compared():
     main = {(r.row, r.spec["seed"]): r for r in load("table2", RECORDS)}
     moved = [accuracy(r) - accuracy(main["adaxw", r.spec["seed"]]) for r in found if r.row == "adaxw"]
     text = tables.again(STUDIES["trace"], found, RECORDS)
-    assert "AdamW ended at the same accuracies" in text
-    assert "AdaX-W ended " + ", ".join(f"{m:+.2f}" for m in moved) in text
+    assert "in points: AdamW none" in text
+    assert "AdaX-W " + ", ".join(f"{m:+.2f}" for m in moved) in text
     for name in ("table2", "epsilon", "tuned"):
         assert tables.again(STUDIES[name], load(name, RECORDS), RECORDS) == ""
 
@@ -150,7 +150,7 @@ def test_the_caption_says_what_trained_together(stacks, said):
     found = [timed(found[0], n, seconds) for n, seconds in stacks]
     text = tables.caption(STUDIES["runtime"], found)
     assert said in text
-    assert ("earlier form" in text) == (stacks[0][0] > 1)
+    assert ("earlier version" in text) == (stacks[0][0] > 1)
 
 
 def test_a_time_of_a_stack_counts_once():
@@ -170,7 +170,7 @@ def test_a_study_with_fewer_seeds_than_planned_says_so():
     found = load("epsilon", RECORDS)
     assert "seeds." not in tables.caption(STUDIES["epsilon"], found)
     less = [r for r in found if r.spec["seed"] < 2]
-    assert tables.caption(STUDIES["epsilon"], less).endswith("So far 2 of 3 seeds.")
+    assert tables.caption(STUDIES["epsilon"], less).endswith("2 of 3 seeds have been run so far.")
 
 
 def test_a_study_cut_short_says_what_is_missing():
@@ -221,5 +221,5 @@ def test_the_guide_says_what_each_setting_gave(tmp_path):
                 deviations += list(values - values.mean())
     assert rows == 9 + 4 + 3 + 4
     free = len(deviations) * 2 / 3  # three seeds each
-    assert f"deviation of {np.sqrt(np.sum(np.square(deviations)) / free):.2f})" in text
+    assert f"deviation between seeds is {np.sqrt(np.sum(np.square(deviations)) / free):.2f})" in text
     assert guide.settings(tmp_path).startswith("*Not run yet")

@@ -381,7 +381,7 @@ def test_the_command_writes_names_what_is_stale_and_prints(tmp_path, capsys):
     assert cli.main([*where, "--check"]) == 1
     error = capsys.readouterr().err
     assert "voc.json, " in error
-    assert "claims.md; `adax claims` writes them anew" in error
+    assert "claims.md; run `adax claims` to rewrite them" in error
     assert "language.json" not in error
     assert cli.main([*where, "--study", "voc/tuning"]) == 0
     assert "held: 5\n  voc.adaxw-over-sgdm-tuned: " in capsys.readouterr().out

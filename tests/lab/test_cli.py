@@ -281,7 +281,7 @@ def test_interrupted_says_how_to_go_on(signum, code, tmp_path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == code
     assert err.splitlines()[-1].startswith("adax: stopped ")
-    assert f"go on with: adax compare {TINY}:Slow" in err
+    assert f"resume with: adax compare {TINY}:Slow" in err
     assert len(list(tmp_path.rglob("checkpoint.pt"))) == 1
     assert cli.main([*map(str, words), "--quiet"]) == 0
     [record] = store.load_runs(tmp_path)
@@ -299,7 +299,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path):
     _, err = process.communicate(timeout=120)
     assert process.returncode == 1, err
     assert err.count("\n") == 1
-    assert "checkpoint.pt: File too large; free some space and repeat the command to go on" in err
+    assert "checkpoint.pt: File too large; free some space and repeat the command to resume" in err
     assert not list(tmp_path.rglob("*.tmp"))
     for place in ("full", "roomy"):
         assert cli.main([*words, "--out", str(tmp_path / place), "--quiet"]) == 0

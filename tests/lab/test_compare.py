@@ -248,7 +248,7 @@ def test_long_names_fold_and_no_number_is_cut(done):
     ("options", "expected"),
     [
         ({}, "each method's documented default, not tuned"),
-        ({"sgdm": {"lr": 0.5}}, "as given for sgdm, of the others the documented default; not tuned here"),
+        ({"sgdm": {"lr": 0.5}}, "as given for sgdm, the documented default for the others; not tuned here"),
         ({"sgdm": {"lr": 0.5}, "adaxw": {"lr": 1e-2}}, "as given for sgdm, adaxw; not tuned here"),
         ({"sgdm": {"momentum": 0.5}}, "each method's documented default"),
     ],

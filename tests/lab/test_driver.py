@@ -146,7 +146,7 @@ def test_reproduce_writes_the_records_of_the_study_as_planned_alone(tmp_path, mo
     assert reproduce.main(words) == 0
     assert len(store.read_export(tmp_path / "records" / "fam" / "small.jsonl")) == 6
     assert reproduce.main([*words, "--seeds", "1"]) == 2
-    assert "fam/small-seeds1 is not the study as planned" in capsys.readouterr().err
+    assert "fam/small-seeds1 has changed settings" in capsys.readouterr().err
     assert reproduce.main(["fam/large", "--out", out]) == 2
     assert "unknown study 'fam/large'" in capsys.readouterr().err
     assert reproduce.main(["fam/small", "--out", str(tmp_path / "new"), "--seconds", "1e-9", "--quiet"]) == 3

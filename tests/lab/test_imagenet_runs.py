@@ -267,9 +267,11 @@ def test_from_folders_to_tables_in_one_command(tmp_path, capsys):
 
 def test_stopped_by_the_clock_and_refused_as_a_record(folder, tmp_path, capsys):
     assert command(folder, tmp_path, "imagenet/tiny", "--seconds", "1e-9") == 3
-    assert "time is up before imagenet/tiny is complete; the same command resumes" in capsys.readouterr().err
+    assert (
+        "time ran out before imagenet/tiny was complete; the same command resumes" in capsys.readouterr().err
+    )
     assert command(folder, tmp_path, "imagenet/tiny", "--records", str(tmp_path / "records")) == 2
-    assert "is not the study as planned" in capsys.readouterr().err
+    assert "has changed settings" in capsys.readouterr().err
     assert not (tmp_path / "records").exists()
 
 

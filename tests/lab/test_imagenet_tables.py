@@ -78,11 +78,11 @@ def test_what_tuning_tried():
         "| SGDM |  | 3: failed | 1: 40.00 | 0.3: 40.00 | 0.1: **41.00** | 0.03: 40.00 | 0.01: 40.00 |"
     )
     assert text.endswith(" 1 runs failed.")
-    assert "images held out of training" in text
+    assert "held-out images" in text
     cut = tables.show(TUNING, runs[1:])  # none is the best before all have ended
     assert sgdm_row(cut).startswith("| SGDM |  | 3: – | 1: 40.00 |")
     assert "**" not in cut
-    assert cut.endswith(" 1 of 30 runs are still to be made.")
+    assert cut.endswith(" 1 of 30 runs have not been made yet.")
 
 
 def test_a_best_rate_at_the_edge_is_said(tmp_path):
@@ -93,7 +93,7 @@ def test_a_best_rate_at_the_edge_is_said(tmp_path):
     commit(tmp_path, *made, *ended_all("adaxw", *HIGH))
     # a row without runs is shown at the paper's lr
     assert tables.table("tuned", tmp_path).endswith(
-        "Best at the edge of the rates that were tried: AdamW, AdaX-W."
+        "Best at the edge of the tried learning rates: AdamW, AdaX-W."
     )
     assert "edge" not in tables.table("tiny", tmp_path)
 
@@ -108,9 +108,9 @@ def test_every_studys_rows_have_a_table(study, tmp_path):
 @pytest.mark.parametrize(
     ("turns", "said"),
     [
-        (KNOWN, "study tiny, 20 steps a round, compiled, by a CUDA graph."),
-        ({**KNOWN, "compiled": False, "graph": False}, "not compiled, not by a CUDA graph."),
-        ({**KNOWN, "processes": 8}, "by a CUDA graph, 8 processes."),
+        (KNOWN, "study tiny, 20 steps per round, compiled, with a CUDA graph."),
+        ({**KNOWN, "compiled": False, "graph": False}, "not compiled, without a CUDA graph."),
+        ({**KNOWN, "processes": 8}, "with a CUDA graph, 8 processes."),
     ],
 )
 def test_the_table_of_speeds_says_how(tmp_path, turns, said):
@@ -124,4 +124,4 @@ def test_the_table_of_speeds_says_how(tmp_path, turns, said):
 def test_no_rounds_are_rounds_that_were_not_measured(tmp_path):
     found = speed_record({})
     del found["in_turn"]
-    assert tables.speed(put_speed(tmp_path, found)).endswith("torch 2. Methods in turn: not measured.")
+    assert tables.speed(put_speed(tmp_path, found)).endswith("torch 2. Alternating methods: not measured.")

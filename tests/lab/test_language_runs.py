@@ -243,7 +243,7 @@ def test_both_states_are_recorded_and_shown(tmp_path):
     with pytest.raises(LabError, match="seeds=0"):
         beginnings.run(seeds=0)
     lost = json.loads(beginnings.run(record=str(tmp_path / "n.json"), seeds=1, lr=1e30, **given).read_text())
-    assert f"| 0 | no number | no number | {len(lost['nets'][0]['rows']['zero'])} |" in tables.begun(lost)
+    assert f"| 0 | NaN | NaN | {len(lost['nets'][0]['rows']['zero'])} |" in tables.begun(lost)
 
 
 # -- studies ----------------------------------------------------------------------------------------------------------

@@ -57,5 +57,5 @@ def test_a_verdict_in_words(row, cell):
 )  # fmt: skip
 def test_what_the_papers_own_lr_came_to(trials, lr, said):
     text = page(shown("x", trials=trials, lr=lr), lr=5e-4)
-    head = " Validation perplexity at the paper's lr and at the best tried:" if said else ""
+    head = " Validation perplexity at the paper's lr and at the best lr tried:" if said else ""
     assert text.endswith(f"Title. Note.{head}{said}")

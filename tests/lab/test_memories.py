@@ -31,7 +31,7 @@ def run(study, row, seed, metric, purpose="final", lr=1e-3):
     [
         ((51.0, 61.1, 70.9), "+1.00 (+0.75 to +1.25) points | longer |"),
         ((49.0, 59.1, 68.9), "-1.00 (-1.25 to -0.75) points | shorter |"),
-        ((49.0, 61.0, 70.0), "+0.00 (-2.48 to +2.48) points | not told apart |"),
+        ((49.0, 61.0, 70.0), "+0.00 (-2.48 to +2.48) points | no significant difference |"),
     ],
 )
 def test_two_memories_on_the_same_seeds(tmp_path, long, said):
@@ -49,7 +49,9 @@ def test_two_memories_on_the_same_seeds(tmp_path, long, said):
     runs.append(made_records.run("imagenet/tuned", "adaxw", 0.5, seed=9))
     store.export(runs, tmp_path / "records" / "imagenet" / "tuned.jsonl")
     found = memories.table(tmp_path).splitlines()
-    assert found[2] == f"| [Tiny-ImageNet](imagenet.md), ResNet-18, each its lr | 0.78 | 50 | 3 | {said}"
+    assert (
+        found[2] == f"| [Tiny-ImageNet](imagenet.md), ResNet-18, each at its best lr | 0.78 | 50 | 3 | {said}"
+    )
     assert len(found) == 3
 
 

@@ -220,7 +220,7 @@ def test_rates_that_nobody_tuned_are_said_beside_the_verdict():
 def test_where_every_run_diverged_the_page_says_so():
     runs = [record(name, seed, status="diverged") for name in ("adamw", "adaxw") for seed in range(3)]
     text = render(runs)
-    assert "Every final run diverged, under every method" in text
+    assert "Every final run of every method diverged" in text
     assert "No final run has finished yet" not in text
     assert "The best is picked after the runs" not in text
     assert "Every final run diverged" not in render([*runs, record("adamw", 3)])

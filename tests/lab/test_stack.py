@@ -239,7 +239,7 @@ def test_a_checkpoint_that_cannot_be_used_is_named_and_left(damage, folder, tmp_
     else:
         saved = torch.load(kept, weights_only=True)
         torch.save({**saved, "env": {**saved["env"], "device": "cuda:0"}}, kept)
-        message = r"was begun on cuda:0; resume it with --device cuda:0"
+        message = r"was started on cuda:0; resume it with --device cuda:0"
     with pytest.raises((StoreError, LabError), match=message):
         driver.carry_out(given, tmp_path)
     assert kept.exists()
@@ -279,7 +279,7 @@ def test_one_command_from_nothing_to_a_table(folder, tmp_path, capsys):
     assert reproduce.main(words) == 0
     said = capsys.readouterr().out
     assert "| adaxw | 0.005 |" in said
-    assert "With other settings than the study's own" in said
+    assert "With settings that differ from the study's own" in said
     assert reproduce.main([*words[:1], "--data", "/nowhere", *words[3:]]) == 2
     assert reproduce.main([*words, "--per-stack", "0"]) == 2
 

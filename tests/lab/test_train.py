@@ -253,7 +253,7 @@ def test_a_run_goes_on_where_it_was_begun(tmp_path):
     env.write_text(
         env.read_text().replace('"device": "cpu",\n "threads": 1', '"device": "cuda:0",\n "threads": 1')
     )
-    with pytest.raises(LabError, match="was begun on cuda:0; go on with --device cuda:0"):
+    with pytest.raises(LabError, match="was started on cuda:0; resume with --device cuda:0"):
         process.run(spec_of(), tmp_path)
 
 

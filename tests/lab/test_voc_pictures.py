@@ -106,13 +106,13 @@ BAD = {
     "a missing picture": ("train/s1.png", lambda p: p.unlink(), "is missing"),
     "a missing mask": ("trainannot/s1.png", lambda p: p.unlink(), "is missing"),
     "a cut mask": ("trainannot/s1.png", _cut, "cannot be decoded"),
-    "sizes that differ": ("trainannot/s1.png", _resize, "is 47 x 40 pixels, its picture s1.png 48 x 40"),
+    "sizes that differ": ("trainannot/s1.png", _resize, "is 47 x 40 pixels, its image s1.png 48 x 40"),
     "a label out of range": (
         "trainannot/s1.png",
         _label,
         "label 17 at row 3, column 4; allowed are 0 to 10, and 11",
     ),
-    "a colour mask": ("trainannot/s1.png", _colour, "is a colour picture; a mask has a class number"),
+    "a colour mask": ("trainannot/s1.png", _colour, "is a colour image; a mask has a class index"),
 }
 
 
@@ -132,7 +132,7 @@ def test_a_bad_picture_is_named_or_skipped_and_counted(what, tmp_path, capsys):
     assert caught.value.__cause__ is None  # no trace of a worker
     task = Voc(data=str(root), backbone="tiny", on_error="skip")
     assert task.data()["train"].pictures == 5
-    assert "skipped 1 pictures of train, the first: " + str(root / "CamVid" / name) in capsys.readouterr().err
+    assert "skipped 1 images of train, the first: " + str(root / "CamVid" / name) in capsys.readouterr().err
     left = read(root, "skip")["train"]
     assert len(left.skipped) == 1
     np.testing.assert_array_equal(one(left, 1), one(whole, 2))
@@ -143,7 +143,7 @@ LISTS = {
     "a line of three words": (
         "val.txt",
         "a b c\n",
-        "val.txt, line 1: has 3 words; a line is a picture and a mask",
+        "val.txt, line 1: has 3 words; a line is an image and a mask",
     ),
     "a list that is no text": ("test.txt", b"\xff\xfe\x00", "test.txt: cannot be read as text"),
 }
@@ -160,7 +160,7 @@ def test_a_bad_list_is_named(what, tmp_path):
 
 
 def test_what_is_not_there_is_said(tmp_path):
-    with pytest.raises(LabError, match=r"no pictures with masks there .looked for JPEGImages/"):
+    with pytest.raises(LabError, match=r"no images with masks there .looked for JPEGImages/"):
         folders.find(tmp_path)
     root = voc_sets.voc(tmp_path)
     (root / "ImageSets" / "Segmentation" / "val.txt").unlink()
@@ -173,7 +173,7 @@ def test_what_is_not_there_is_said(tmp_path):
     bad = voc_sets.camvid(tmp_path / "c")
     for path in (bad / "CamVid" / "train").glob("*.png"):
         path.write_bytes(b"")
-    with pytest.raises(LabError, match=r"all 6 pictures are bad, the first: .*s0\.png"):
+    with pytest.raises(LabError, match=r"all 6 images are bad, the first: .*s0\.png"):
         read(bad, "skip")
 
 

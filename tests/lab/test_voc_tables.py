@@ -56,7 +56,7 @@ def test_the_table_has_every_row_and_the_papers_numbers(tmp_path):
     )
     found = [fake(SGDM, seed, 50, (1.0, 0.5, 0.3, 0.1)) for seed in range(3)]
     lines = tables.show(STUDIES[0], found).splitlines()
-    assert "| training loss, first three quarters (the first) |" in lines[0]
+    assert "| training loss, mean over the first three quarters (first quarter) |" in lines[0]
     assert "| 0.600 (1.000) |" in lines[2]
 
 
@@ -70,7 +70,7 @@ def test_the_table_of_speeds(tmp_path):
     text = tables.speed(tmp_path)
     assert "| AdaX-W | 4.50 | 4.00 | 9.00 | 3 |" in text
     assert "| another | 1.00 | 1.00 | 1.00 | 1 |" in text
-    assert "20 steps a round" in text
+    assert "20 steps per round" in text
     assert "a device, torch 2." in text
 
 

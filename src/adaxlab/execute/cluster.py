@@ -149,7 +149,7 @@ def _result(ray: Any, task: Any, spec: Mapping[str, Any], cluster: Cluster) -> d
     except ray.exceptions.RayError as error:
         raise RunError(
             f"run {digest(dict(spec))} of {spec['optimizer']} was lost {cluster.retries + 1} times on the cluster "
-            f"({type(error).__name__}); repeat the command to go on"
+            f"({type(error).__name__}); repeat the command to resume"
         ) from error
     if "error" in result:
         raise RunError(result["error"])

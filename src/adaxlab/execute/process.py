@@ -85,7 +85,7 @@ def begin(folder: RunFolder, device: torch.device, env: dict[str, Any]) -> dict[
     found = folder.begin(env)
     if found.get("device", str(device)).partition(":")[0] != device.type:
         raise LabError(
-            f"run {folder.path} was begun on {found['device']}; go on with --device {found['device']}"
+            f"run {folder.path} was started on {found['device']}; resume with --device {found['device']}"
         )
     return found
 

@@ -230,7 +230,7 @@ def train(members: Sequence[Spec], root: Path, settings: Settings, watcher: Any,
             saved["env"] if saved else json.loads(canonical(here))
         )  # plain data, which a checkpoint may hold
         if env["device"].partition(":")[0] != device.type:
-            raise LabError(f"{path} was begun on {env['device']}; resume it with --device {env['device']}")
+            raise LabError(f"{path} was started on {env['device']}; resume it with --device {env['device']}")
         with _threads(env["threads"]):
             work = Work(make(members, data, precision), members, path, env)
             if saved:

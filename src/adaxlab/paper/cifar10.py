@@ -68,8 +68,10 @@ TABLE2 = _study(
         adamw("amsgradw", (92.04, 0.05), amsgrad=True),
         adaxw("adaxw", (92.32, 0.04)),
     ),
-    "Does the paper's main table hold: its methods at its own learning rates?",
-    "SGDM at the released code's weight decay (5e-4) and at the text's (1e-4), both beside the paper's one row.",
+    "Can the paper's main table be reproduced, with its methods at its learning rates?",
+    "SGDM ran at the weight decay of the released code (5e-4) and at that of the text (1e-4); both are compared with "
+    "the "
+    "paper's single row.",
     seeds=5,
 )
 
@@ -86,10 +88,10 @@ TUNING = _study(
     "table 2",
     "five learning rates for each method",
     tuple(replace(row, rates=_RATES[row.name]) for row in _METHODS),
-    "Which learning rate suits each method, with as many tries for each, and without a look at the test set?",
-    "Five learning rates each, a decade to either side of the paper's own, the best in bold. Without the images "
-    "that judge, 45,056 are left, 352 whole batches. The paper tried 5 for the others and 9 for AdaX-W, on the test "
-    "set.",
+    "Which learning rate is best for each method, with an equal number of trials and without using the test set?",
+    "Five learning rates each, up to a decade to either side of the paper's; the best is in bold. Without the held-out "
+    "images, 45,056 remain for training, 352 full batches. The paper tried 9 learning rates for AdaX-W and 5 for each "
+    "of the others, on the test set.",
     seeds=0,
     tuning=Tuning(5, first_seed=0),
     task_options={"holdout": HOLDOUT},
@@ -100,9 +102,10 @@ TUNED = _study(
     "table 2",
     "each method at its best lr, 5 seeds",
     _METHODS,
-    "Does the order of the methods stay when each has the learning rate that suits it?",
-    "Each method at the best of its five learning rates (study tuning), weight decay the paper's: the whole "
-    "training set, judged on the test set. SGDM's and AdaX-W's best are the paper's own, so these are table2's runs.",
+    "Does the ranking of the methods hold when each uses its best learning rate?",
+    "Each method at the best of its five learning rates (study tuning) and the paper's weight decay, trained on the "
+    "whole training set and evaluated on the test set. The best rates of SGDM and AdaX-W are the paper's, so these are "
+    "the runs of table2.",
     seeds=5,
     follows="cifar10/tuning",
 )
@@ -112,7 +115,7 @@ FRESH = _study(
     "ours",
     "the same on ten fresh seeds",
     _METHODS,
-    "Does the order of the methods stay on seeds that nothing has used?",
+    "Does the ranking of the methods hold on seeds that no other study has used?",
     "The rows of `tuned`, each at the best of its five learning rates, on ten seeds (100 to 109) that no other study "
     "has used. Written before the runs.",
     seeds=10,
@@ -125,10 +128,10 @@ TRACE = _study(
     "fig. 3b",
     "mean of sqrt(v-hat) over training",
     (adamw(), adaxw()),
-    "How large is the second moment along training, in AdamW and in AdaX-W?",
-    "Shown below: the mean of sqrt(v-hat) over the parameters, as the caption of the paper's Figure 3b has it; "
-    "its text has the average of the second moments. AdaX-W's kernel changed between table2 and this "
-    "study: the same rule by its tests, rounded otherwise.",
+    "How large is the second moment during training, in AdamW and in AdaX-W?",
+    "The figure shows the mean of sqrt(v-hat) over the parameters, as in the caption of the paper's Figure 3b; "
+    "the paper's text refers to the average of the second moments. AdaX-W's kernel changed between table2 and this "
+    "study: its tests show the same rule, with different rounding.",
     task_options={"trace": True},
 )
 
@@ -141,8 +144,8 @@ TRACE_LR = _study(
         *(adaxw(f"adaxw lr {lr}", lr=float(lr)) for lr in ("1e-3", "5e-3")),
     ),
     "Is the second moment smaller in AdaX-W because of its memory, or because of its learning rate?",
-    "Both methods at AdamW's lr and at AdaX-W's, 7,820 iterations: no drop of lr. Ours; asked for when `trace` "
-    "had been seen.",
+    "Both methods at AdamW's lr and at AdaX-W's, 7,820 iterations at constant lr. This study is ours; it was added "
+    "after the results of `trace` were known.",
     epochs=20,
     schedule="constant",
     task_options={"trace": True},
@@ -163,21 +166,21 @@ EPSILON = _study(
 PADAX = _study(
     "padax",
     "fig. 4",
-    "Padax beside Padam",
+    "Padax compared with Padam",
     (
         *(ours(f"padam lr {lr:g}", "padam", lr=lr) for lr in (0.3, 0.1, 0.03, 0.01)),
         *(ours(f"padax lr {lr:g}", "padax", lr=lr, wake=False) for lr in (0.3, 0.1, 0.03, 0.01)),
         adamw(),
         adaxw(),
     ),
-    "What does the power 1/8 in the place of the square root do to Adam, and to AdaX?",
-    "p = 1/8, L2 5e-4. The paper does not say Padax's lr: four for both; claims are judged at Padam's own, 0.1.",
+    "What is the effect of the power 1/8 instead of the square root, in Adam and in AdaX?",
+    "p = 1/8, L2 5e-4. The paper does not state Padax's lr, so both ran at four; claims are judged at Padam's, 0.1.",
 )
 
 DECAY = _study(
     "decay",
     "section 5.1",
-    "L2 against decoupled decay, ResNet-18",
+    "L2 and decoupled decay, ResNet-18",
     (
         Row("adam", "torch:Adam", dict(lr=1e-3, weight_decay=5e-4)),
         adamw(),
@@ -185,7 +188,8 @@ DECAY = _study(
         adaxw(),
     ),
     "Is decoupled weight decay better than L2, for Adam and for AdaX?",
-    "ResNet-18. The paper does not say the L2 rows' lr: AdaX's is the released class's default, Adam's 1e-3.",
+    "ResNet-18. The paper does not state the lr of the L2 rows: AdaX uses the default of the released class, Adam "
+    "1e-3.",
     task_options={"model": "resnet18"},
 )
 
@@ -196,8 +200,8 @@ LR = _study(
     tuple(
         adaxw(f"adaxw lr {lr:g}", lr=lr) for lr in (1e-2, 5e-3, 4e-3, 3e-3, 2.5e-3, 1e-3, 1e-4, 5e-5, 1e-5)
     ),
-    "How far may AdaX-W's learning rate be from the paper's?",
-    "The nine rates that the paper tried; weight decay the paper's.",
+    "How sensitive is AdaX-W to its learning rate?",
+    "The nine learning rates that the paper tried, with the paper's weight decay.",
 )
 
 BETA1 = _study(
@@ -205,8 +209,8 @@ BETA1 = _study(
     "appendix",
     "AdaX-W's b1",
     tuple(adaxw(f"adaxw b1 {b1:g}", betas=(b1, 1e-4)) for b1 in (0.0, 0.5, 0.9, 0.99)),
-    "Which b1 suits AdaX-W?",
-    "The paper's values are only in a missing figure; these are ours.",
+    "Which b1 is best for AdaX-W?",
+    "The paper's values appear only in a missing figure; these are ours.",
 )
 
 BETA2 = _study(
@@ -215,7 +219,7 @@ BETA2 = _study(
     "AdaX-W's b2",
     tuple(adaxw(f"adaxw b2 {b2:g}", betas=(0.9, b2)) for b2 in (1e-3, 1e-4, 1e-5)),
     "Does b2 matter to AdaX-W?",
-    "The paper's three values: b2 T is 71, 7 and 0.7.",
+    "The paper's three values: b2*T is 71, 7 and 0.7.",
 )
 
 RUNTIME = _study(
@@ -224,7 +228,7 @@ RUNTIME = _study(
     "seconds of AdamW and of AdaX-W",
     (adamw(), adaxw()),
     "Does AdaX-W take as long as AdamW?",
-    "Ten epochs, one network at a time, the two methods in turn; seconds are those of the ten epochs.",
+    "Ten epochs, one network at a time, alternating between the two methods; seconds are for the ten epochs.",
     seeds=5,
     epochs=10,
     schedule="constant",
@@ -234,7 +238,7 @@ RUNTIME = _study(
 ZOO = _study(
     "zoo",
     "table 1",
-    "every method of the table, a row each",
+    "one row for every method of the table",
     (
         ours("adagrad", "adagrad", lr=1e-2, weight_decay=5e-4),
         ours("rmsprop", "rmsprop", lr=1e-3, weight_decay=5e-4),
@@ -246,8 +250,8 @@ ZOO = _study(
         ours("adax", "adax", lr=1.5e-3, weight_decay=5e-4, wake=False),
         ours("padax", "padax", wake=False),
     ),
-    "Where do the other methods of the paper's Table 1 end?",
-    "Every method of Table 1 that table2 has not, in its L2 form (5e-4), at the documented lr (RMSProp 1e-3).",
+    "What accuracy do the other methods of the paper's Table 1 reach?",
+    "Every method of Table 1 that is not in table2, in its L2 form (5e-4), at its documented lr (RMSProp 1e-3).",
     seeds=1,
 )
 

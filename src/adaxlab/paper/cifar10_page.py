@@ -15,9 +15,10 @@ from adaxlab.paper import cifar10_runs as committed
 from adaxlab.paper.cifar10_claims import CLAIMS
 
 LEAD = (
-    "The paper's CIFAR-10 experiments, run again. SGDM, AdamW and AMSGrad(W) are PyTorch's, AdaX-W is this library's. "
-    "Accuracy is that of the last epoch; rules were written before the runs, but where a claim says that it was asked "
-    "for after."
+    "The paper's CIFAR-10 experiments, reproduced. SGDM, AdamW and AMSGrad(W) are PyTorch's implementations; AdaX-W is "
+    "this library's. Accuracy is that of the last epoch. Rules were written before the runs, except where the note "
+    "of a "
+    "claim says otherwise."
 )
 
 

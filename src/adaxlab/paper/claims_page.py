@@ -1,4 +1,4 @@
-"""docs/claims.md: every claim with its rule and what came out. Made from records alone by `adax claims`."""
+"""docs/claims.md: every claim with its rule and its result, generated from the records by `adax claims`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ CHANGED = (
     "E3 was undecided twice by clock time, and is now judged by counting operations;",
     "the rate's lr went from 0.05 to 0.5 after a reduced run missed its rule (at 0.05 and 1e5 steps the slope was "
     "-0.473, steeper than claimed too);",
-    "the rare-gradient problem runs at lr 0.5 after a look at 0.1, where AdaX had not yet reached the right side on "
+    "the rare-gradient problem runs at lr 0.5 after a trial at 0.1, where AdaX had not yet reached the right side on "
     "most seeds;",
-    "a drift reversal was taken out of the regret problems, because it made regret negative;",
-    "the landscape's drawn paths use other rates than the tuned ones, whose paths could not be read.",
+    "a drift reversal was removed from the regret problems, because it made regret negative;",
+    "the paths drawn on the landscape use other rates than the tuned ones, whose paths were not legible.",
 )
-"""What was changed after a first look at numbers, in sections 2 to 4."""
+"""What was changed after first results were known, in sections 2 to 4."""
 
 
 def page(records: Path, experiments: list[Row]) -> str:
@@ -35,27 +35,25 @@ def page(records: Path, experiments: list[Row]) -> str:
     ours = sorted((row for record in theory for row in record["claims"]), key=order)
     check(ours + experiments, str(records))
     lines = [
-        "# What held of the paper",
+        "# The paper's claims, checked",
         "",
         "<!-- Made from records/ by `adax claims`; edits here are lost. -->",
         "",
-        "Claim by claim: what the paper says (in our words), the rule by which it was tested, and what came out. "
-        "The rules",
-        "are part of the code that computes, so they stood before the recorded run, though not before every "
-        "prototype:",
+        "For each claim: what the paper says (in our words), the rule by which it was tested, and the result. The "
+        "rules",
+        "are part of the code that computes the results, so they were fixed before the recorded run, though not before",
+        "every prototype:",
         *(f"- {change}" for change in CHANGED),
         "",
-        "*Held* and *not held* are a rule's outcome on what was computed, nothing more; a note says where a claim "
-        "holds only",
-        "with a correction. Each interval stands for itself: where seeds decide, about one rule in twenty would "
-        "decide by",
-        "chance alone, and nothing here is corrected for the number of claims. Numbers of theorems and lemmas follow "
-        "the",
-        "counters of the paper's LaTeX source.",
+        "*Held* and *not held* are the outcome of a rule on the computed results; a note says when a claim holds "
+        "only with",
+        "a correction. Intervals are not corrected for the number of claims: where seeds decide, about one rule in "
+        "twenty",
+        "would decide by chance alone. Theorems and lemmas are numbered as in the paper's LaTeX source.",
         "",
         "Sections 2 to 4 need no data set: `adax reproduce reddi`, `adax reproduce synthetic` and `adax reproduce "
         "theory`",
-        "compute their part of this page in about a minute on one core; [pictures](#pictures) of it are further down.",
+        "compute their part of this page in about a minute on one core; see the [figures](#figures) below.",
         "",
         *_overview(ours + experiments),
     ]
@@ -71,19 +69,19 @@ def page(records: Path, experiments: list[Row]) -> str:
 
 
 PICTURES = {
-    "gain": "One number per step, the gain k_t, is the whole difference between the methods (S4.3, D1).",
-    "figure-3a": "Figure 3(a) again: updates on problem (4) fade; all but SGD have passed the optimum (F5.1, F5.2).",
-    "reddi": "Problem (3), and rare large gradients: when Adam goes the wrong way, and who does not (S2.6 to S4.8).",
-    "lemma-4-1": "Lemma 4.1 needs its schedule: with the experiments' constant steps it is false (L4.1, L4.1c).",
-    "regret-bound": "The regret bound holds, and grows as fast as no bound at all (T4.1, T4.1o).",
+    "gain": "The methods differ only in one number per step, the gain k_t (S4.3, D1).",
+    "figure-3a": "Figure 3(a): updates on problem (4) fade; all methods but SGD have passed the optimum (F5.1, F5.2).",
+    "reddi": "Problem (3) and rare large gradients: where Adam moves in the wrong direction (S2.6 to S4.8).",
+    "lemma-4-1": "Lemma 4.1 needs its schedule: with the constant steps of the experiments it is false (L4.1, L4.1c).",
+    "regret-bound": "The regret bound holds, but grows as fast as the trivial bound (T4.1, T4.1o).",
     "rate": "The rate of Theorem 4.2 (T4.2, T4.2s).",
     "landscape": "Three methods on a surface with three minima.",
 }
-"""docs/images/theory-NAME.svg, drawn from records/theory, and what to see on it."""
+"""docs/images/theory-NAME.svg, drawn from records/theory, and what it shows."""
 
 
 def _pictures() -> list[str]:
-    out = ["", "## Pictures", ""]
+    out = ["", "## Figures", ""]
     for name, words in PICTURES.items():
         out += [words, "", *picture(f"theory-{name}", words, "images").splitlines(), ""]
     return out
@@ -137,7 +135,7 @@ def _errata(theory: list[Row]) -> list[str]:
         "",
         "## Errata",
         "",
-        "What in the paper, or in the code released with it, is not as written, and what this project does.",
+        "Errors in the paper or in the code released with it, and what this project does instead.",
         "",
     ]
     cells = []

@@ -1,4 +1,4 @@
-"""Which pictures the pages show of each study, and how a page shows one in light and dark."""
+"""Which figures the pages show for each study, and the markup of a figure in light and dark."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PICTURES = {
 }
 """Of a study whose runs are in records/; `adaxlab.report.charts` draws them."""
 WORDS = {
-    "metric": "The measure along training, mean over seeds with its interval",
+    "metric": "Test metric during training, mean over seeds with its interval",
     "train-loss": "Training loss, mean over seeds with its interval",
-    "lr": "The learning rates that were tried",
-    "difference": "Paired differences to the baseline with their intervals",
+    "lr": "Score of each learning rate tried",
+    "difference": "Paired differences from the baseline with their intervals",
 }
 NAMES = frozenset(f"{study}-{kind}" for study, kinds in PICTURES.items() for kind in kinds)
 
@@ -31,7 +31,7 @@ def picture(name: str, alt: str, folder: str = "docs/images") -> str:
 
 
 def shown(study: str) -> str:
-    """The study's pictures, for a page in docs/."""
+    """The study's figures, for a page in docs/."""
     return "\n\n".join(
         picture(f"{study}-{kind}", f"{WORDS[kind]}: {study}", "images") for kind in PICTURES[study]
     )

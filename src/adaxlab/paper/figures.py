@@ -105,12 +105,12 @@ def _same(one: Path, two: Path) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Draw the pictures of the documentation from the records.")
+    parser = argparse.ArgumentParser(description="Draw the figures of the documentation from the records.")
     parser.add_argument("--records", type=Path, default=Path("records"))
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
     parser.add_argument("--png", action="store_true", help="PNG as well")
     parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 if a picture is out of date"
+        "--check", action="store_true", help="write nothing; exit 1 if a figure is out of date"
     )
     options = parser.parse_args(arguments)
     try:
@@ -118,11 +118,11 @@ def main(arguments: list[str] | None = None) -> int:
             names = stale(options.records, options.out)
             for name in names:
                 print(
-                    f"{options.out / name}: not the picture of the records; run python -m adaxlab.paper.figures"
+                    f"{options.out / name}: does not match the records; run python -m adaxlab.paper.figures"
                 )
             return 1 if names else 0
         made = draw(options.records, options.out, ("svg", "png") if options.png else ("svg",))
-        print(f"{len(made)} pictures in {options.out}")
+        print(f"{len(made)} figures in {options.out}")
         return 0
     except LabError as error:
         print(f"figures: {error}", file=sys.stderr)

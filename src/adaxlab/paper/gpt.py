@@ -51,9 +51,9 @@ GPT = Study(
     schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
     target=1.25,
     where="ours",
-    asks="a transformer, beside AdamW and Muon",
+    asks="a transformer, with AdamW and Muon",
     title="Bytes of enwik8, 21 million parameters, 2,000 steps",
-    note="adaxw@clipped bounds each coordinate's update to [-1, 1]*lr, at b2*T = 1.",
+    note="adaxw@clipped, at b2*T = 1, clips each coordinate's update to [-1, 1]*lr.",
 )
 
 TITLE = "A transformer (adax data get enwik8), a GPU"

@@ -112,8 +112,8 @@ TINY = _study(
     stand_in="ImageNet",
     asks="ResNet-18 at the paper's settings",
     title="Tiny-ImageNet at the paper's settings, a stand-in for ImageNet",
-    note="The paper's settings. In 7,820 steps b2 = 1e-4 is b2*T = 0.78, in the paper's 500,000 it is 50: AdaX-W ran "
-    "at both.",
+    note="The paper's settings. b2 = 1e-4 gives b2*T = 0.78 in 7,820 steps and 50 in the paper's 500,000; AdaX-W ran "
+    "with both values of b2*T.",
 )
 TUNING = _study(
     "tuning",
@@ -124,8 +124,8 @@ TUNING = _study(
     stand_in="ImageNet",
     asks="six learning rates for each method",
     title="Tiny-ImageNet with six learning rates each, a stand-in for ImageNet",
-    note="6 learning rates each (the largest was added for all when three methods were best at the upper edge of "
-    "five), a third of the length, judged on a tenth of the training set, kept from training. AdaX-W's b2*T is that of "
+    note="6 learning rates each (the largest was added for all methods after three of them were best at the upper edge "
+    "of five), a third of the full length, evaluated on a held-out tenth of the training set. AdaX-W's b2*T is that of "
     "the full length: 0.78 and 50.",
 )
 TUNED = _study(
@@ -135,7 +135,7 @@ TUNED = _study(
     stand_in="ImageNet",
     asks="each method at its best lr, 3 seeds",
     title="Tiny-ImageNet, each method at its best learning rate, a stand-in for ImageNet",
-    note="Each method at the best of its learning rates (study tuning); seeds that tuning has not judged.",
+    note="Each method at the best of its learning rates (study tuning), on seeds that tuning did not use.",
 )
 TINY_R50 = _study(
     "tiny-resnet50",
@@ -168,7 +168,7 @@ RESNET50 = _study(
     where="table 2",
     asks="ResNet-50",
     title="ImageNet, ResNet-50",
-    note="ImageNet itself. The paper does not say the number of steps; 500,500, as for ResNet-18.",
+    note="ImageNet itself. The paper does not state the number of steps; 500,500, as for ResNet-18.",
 )
 
 TITLE = "Tiny-ImageNet (adax data get tiny-imagenet) or your own ImageNet, a GPU"

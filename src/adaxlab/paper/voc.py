@@ -103,8 +103,8 @@ STUDIES = (
         asks="segmentation at the paper's settings",
         title="CamVid at the paper's settings, a stand-in for PASCAL VOC2012",
         note="T = 2,000; b2*T = 2 for AdaX-W, as in the paper, and 0.2 in the row with b2 = 1e-4. At the "
-        "paper's 1e-6 AdamW and AMSGrad(W) have not trained as far as the others (training loss); `voc/tuning` gives "
-        "each method its own lr.",
+        "paper's lr of 1e-6, AdamW and AMSGrad(W) end with a higher training loss than the others; `voc/tuning` tunes "
+        "the lr of each method.",
     ),
     _study(
         "tuning",

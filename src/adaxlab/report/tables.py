@@ -231,10 +231,10 @@ def _summary_row(
 
 
 def headline(study: Study, rows: Sequence[Row]) -> str:
-    """The study in a sentence: who is best, by how much is known, and who cannot be told apart from it."""
+    """The study in a sentence: the best mean, and which methods are better, worse or undecided against it."""
     done = [r for r in rows if r.n]
     if not done and rows and all(r.diverged for r in rows):
-        return "Every final run diverged, under every method: look at the task before the methods."
+        return "Every final run of every method diverged: check the task before the methods."
     if not done:
         return "No final run has finished yet."
     top = done[0]

@@ -46,7 +46,7 @@ def load(folder: str, layout: str, on_error: str) -> tuple[folders.Layout, dict[
     found = {split: read(pairs, known.classes, known.void, on_error) for split, pairs in lists.items()}
     for split, pictures in found.items():
         if pictures.skipped:
-            say(f"voc: skipped {len(pictures.skipped)} pictures of {split}, the first: {pictures.skipped[0]}")
+            say(f"voc: skipped {len(pictures.skipped)} images of {split}, the first: {pictures.skipped[0]}")
     return known, found
 
 
@@ -124,7 +124,7 @@ class Voc:
                 raise LabError(f"{name}={number!r}: must be > 0")
         if not 0 <= holdout < 1:
             raise LabError(
-                f"holdout={holdout!r}: must be in [0, 1), a share of the training pictures to tune on"
+                f"holdout={holdout!r}: must be in [0, 1), a share of the training images to tune on"
             )
         self.place = (str(data), layout, on_error)
         self.weights, self.backbone = _place(str(weights)), backbone

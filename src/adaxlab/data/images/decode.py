@@ -106,5 +106,5 @@ def _whole() -> Iterator[None]:
         yield
     except BrokenProcessPool as error:
         raise LabError(
-            "a worker process was killed (out of memory?); repeat the command to go on, with fewer workers"
+            "a worker process was killed (out of memory?); repeat the command to resume, with fewer workers"
         ) from error

@@ -79,7 +79,7 @@ def find(folder: str | Path, layout: str = "auto") -> tuple[Layout, Path]:
                 return known, root / inside
     looked = " or ".join(" and ".join(f"{mark}/" for mark in known.marks) for known in chosen)
     raise LabError(
-        f"{root}: no pictures with masks there (looked for {looked}, also under {', '.join(INSIDE[1:])}); "
+        f"{root}: no images with masks there (looked for {looked}, also under {', '.join(INSIDE[1:])}); "
         "name the folder (data=...), or run `adax data get camvid`"
     )
 
@@ -96,17 +96,17 @@ def _split(layout: Layout, root: Path, names: tuple[str, ...]) -> list[Pair]:
         if layout.name == "camvid" and folder.is_dir():
             images = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
             if not images:
-                raise LabError(f"{folder}: holds no picture; give it some, or a list {names[0]}")
+                raise LabError(f"{folder}: holds no image; give it some, or a list {names[0]}")
             return [
                 Pair(image, folder.with_name(f"{folder.name}annot") / f"{image.stem}.png") for image in images
             ]
-        raise LabError(f"{root / names[0]}: is missing; it lists the pictures, one a line")
+        raise LabError(f"{root / names[0]}: is missing; it lists the images, one per line")
     try:
         lines = [line.split() for line in file.read_text().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise LabError(f"{file}: cannot be read as text ({error})") from error
     if not lines:
-        raise LabError(f"{file}: is empty; it lists the pictures, one a line")
+        raise LabError(f"{file}: is empty; it lists the images, one per line")
     return [_pair(layout, root, words, f"{file}, line {i}") for i, words in enumerate(lines, 1)]
 
 
@@ -114,7 +114,7 @@ def _pair(layout: Layout, root: Path, words: list[str], where: str) -> Pair:
     if len(words) == 1 and layout.name == "voc":
         return Pair(root / "JPEGImages" / f"{words[0]}.jpg", root / MASKS / f"{words[0]}.png")
     if len(words) != 2:
-        forms = "an id, or a picture and a mask" if layout.name == "voc" else "a picture and a mask"
+        forms = "an id, or an image and a mask" if layout.name == "voc" else "an image and a mask"
         raise LabError(f"{where}: has {len(words)} words; a line is {forms}")
     image, mask = (_inside(root, word) for word in words)
     if not image.is_file():

@@ -58,11 +58,11 @@ def decode(pair: Pair, classes: int, void: int) -> np.ndarray:
     mask = _open(pair.mask, "")
     if mask.ndim != 2:
         raise LabError(
-            f"{pair.mask}: is a colour picture; a mask has a class number a pixel (palette or grey PNG)"
+            f"{pair.mask}: is a colour image; a mask has a class index per pixel (palette or grey PNG)"
         )
     if image.shape[:2] != mask.shape:
         raise LabError(
-            f"{pair.mask}: is {mask.shape[1]} x {mask.shape[0]} pixels, its picture {pair.image.name} "
+            f"{pair.mask}: is {mask.shape[1]} x {mask.shape[0]} pixels, its image {pair.image.name} "
             f"{image.shape[1]} x {image.shape[0]}"
         )
     wrong = (mask >= classes) & (mask != void)
@@ -98,7 +98,7 @@ def read(pairs: Sequence[Pair], classes: int, void: int, on_error: str = "raise"
         raise LabError(f"on_error={on_error!r}: must be {' or '.join(ON_ERROR)}")
 
     if find_spec("PIL") is None:
-        raise LabError(f"pictures need Pillow; {LAB}")
+        raise LabError(f"images need Pillow; {LAB}")
 
     def attempt(pair: Pair) -> np.ndarray | LabError:
         try:
@@ -111,10 +111,10 @@ def read(pairs: Sequence[Pair], classes: int, void: int, on_error: str = "raise"
     bad = [str(one) for one in found if isinstance(one, LabError)]
     if bad and on_error == "raise":
         more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-        raise LabError(f"{bad[0]}{more}; mend it, or leave such pictures out with on_error=skip")
+        raise LabError(f"{bad[0]}{more}; repair it, or skip such images with on_error=skip")
     good = [one for one in found if not isinstance(one, LabError)]
     if not good:
-        raise LabError(f"all {len(pairs)} pictures are bad, the first: {bad[0] if bad else 'there is none'}")
+        raise LabError(f"all {len(pairs)} images are bad, the first: {bad[0] if bad else 'there is none'}")
     del found
     return _together(good, tuple(bad))
 

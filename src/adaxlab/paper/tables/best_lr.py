@@ -1,7 +1,7 @@
 """The lr that was best for Adam(W) and for AdaX(-W) in every study that tried several: a part of the guide.
 
-A row says how many tries each method had. A best lr at the edge of those tried is marked: a wider search might
-have gone on.
+Each row gives the number of learning rates tried per method. A best lr at the edge of the tried range is marked,
+because a wider search might find a better one.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def table(root: Path) -> str:
         ratio = f"{adax[0] / adam[0]:.2g}" if adam[0] and adax[0] else ""
         rows.append((line.task, tried, _cell(*adam), _cell(*adax), ratio))
     text = markdown.table(
-        ("task", "tried", "Adam's or AdamW's best", "AdaX's or AdaX-W's best", "ratio"), rows
+        ("task", "learning rates tried", "best lr, Adam or AdamW", "best lr, AdaX or AdaX-W", "ratio"), rows
     )
-    return text + ("\n\n\\* at the edge of those tried." if "* |" in text else "")
+    return text + ("\n\n\\* at the edge of the tried range." if "* |" in text else "")
 
 
 def _cell(lr: float | None, edge: bool) -> str:
@@ -72,7 +72,7 @@ def _all(root: Path) -> Iterator[Line]:
         root, "cifar10/tuning", "[CIFAR-10](cifar10.md#tuning), ResNet-20, b2 = 1e-4", "adamw", "adaxw"
     )
     for product, row in {"0.78": "adaxw", "50": "adaxw-b2T50"}.items():
-        place = "imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-tuned-alike"
+        place = "imagenet.md#resnet-18-on-tiny-imagenet-a-stand-in-equal-tuning"
         task = f"[Tiny-ImageNet]({place}), ResNet-18, b2·T = {product}"
         yield from _grid(root, "imagenet/tuning", task, "adamw", row)
     yield _segmentation(root)

@@ -70,19 +70,20 @@ def at_best(root: Path = records.FOLDER) -> str:
     said = ", ".join(f"{rows[row]} ({title(row)})" for row in best(found))
     tries = len(rows) // len(best(found))
     sentence = (
-        f"These are the paper's learning rates. With {tries} tried for each method, one run each, the best "
-        f"accuracies on images kept from training are {said} ([tuning](docs/cifar10.md#tuning)). "
+        f"The table uses the paper's learning rates. With {tries} learning rates tried per method, one run each, the "
+        "best "
+        f"accuracies on held-out images are {said} ([tuning](docs/cifar10.md#tuning)). "
     )
     tested = [r for r in load(short(FRESH), root) if not failed(r)]
     runs = {row.name: [accuracy(r) for r in tested if r.row == row.name] for row in FRESH.rows}
     if not all(runs.values()):
-        return sentence + "`cifar10/fresh` asks whether the order stays."
+        return sentence + "`cifar10/fresh` tests whether the ranking holds."
     means = ", ".join(
         f"{stats.mean(values):.2f} ({title(row)}, n = {len(values)})" for row, values in runs.items()
     )
     return sentence + (
-        f"Each at that rate, the test accuracies are {means} on ten new seeds ([fresh](docs/cifar10.md#fresh)): "
-        "AdaX-W's lead goes "
+        f"At these rates, the test accuracies on ten new seeds are {means} ([fresh](docs/cifar10.md#fresh)): "
+        "AdaX-W's lead changes "
         f"{_lead('adamw', runs, root)} and {_lead('amsgradw', runs, root)}."
     )
 
@@ -137,12 +138,12 @@ def again(study: Study, found: Runs, root: Path = records.FOLDER) -> str:
     if not rows:
         return ""
     said = "; ".join(
-        f"{title(row)} ended " + (", ".join(f"{d:+.2f}" for d in ds) if any(ds) else "at the same accuracies")
+        f"{title(row)} " + (", ".join(f"{d:+.2f}" for d in ds) if any(ds) else "none")
         for row, ds in rows.items()
     )
     return (
-        f"These settings and seeds are table2's too, and were trained a second time. Against table2's runs, in points: "
-        f"{said}."
+        f"These settings and seeds are also in table2 and were trained a second time here. Difference from the runs of "
+        f"table2, in points: {said}."
     )
 
 
@@ -161,12 +162,12 @@ def caption(study: Study, found: Runs) -> str:
     record = next((r for r in found if not borrowed(r)), found[0])
     device, given = record.env["hardware"]["device"], record.spec
     precision = {"bf16": "bfloat16 autocast", "tf32": "TF32", "fp32": "float32"}[record.env["precision"]]
-    part = f" on the {_held_out(study):,} images kept from training" if study.tuning else ""
+    part = f" on {_held_out(study):,} held-out images" if study.tuning else ""
     return (
         f"CIFAR-10, {given['task_options']['model'].replace('resnet', 'ResNet-')}, {given['epochs']} epochs, "
         f"batch {given['batch_size']}, {precision}, accuracy at the last epoch{part}; {device}, "
         f"{_stacks(found)}. "
-        f"`adax reproduce {study.name}`. AdaX as the paper has it (`wake=False`). {study.note}"
+        f"`adax reproduce {study.name}`. AdaX is run as published (`wake=False`). {study.note}"
         f"{_limits(study, found)}"
     ).rstrip()
 
@@ -180,19 +181,21 @@ def _limits(study: Study, found: Runs) -> str:
     said = []
     seeds = len({r.spec["seed"] for r in found})
     if seeds < study.seeds:
-        said.append(f"So far {seeds} of {study.seeds} seeds.")
+        said.append(f"{seeds} of {study.seeds} seeds have been run so far.")
     if study.tuning:
         share = max(map(accuracy, found)) / 100
         error = 100 * (share * (1 - share) / _held_out(study)) ** 0.5
         said.append(
-            f"On {_held_out(study):,} images an accuracy has a standard error of {error:.1f} points, besides the "
-            "seed's."
+            f"On {_held_out(study):,} images an accuracy has a standard error of {error:.1f} points, in addition to "
+            "the "
+            "variation between seeds."
         )
     many = max(n for n, _ in _times(found))
     if not study.share and many > 1:
         said.append(
-            f"This record is of an earlier form of the study: {many} networks of a method at once, one method after "
-            "the other, and a first epoch that compiles is in the seconds."
+            f"This record is from an earlier version of the study: {many} networks of a method trained at once, one "
+            "method "
+            "after the other, and the seconds include a first epoch with compilation."
         )
     return "".join(f" {text}" for text in said)
 
@@ -215,7 +218,7 @@ def _stacks(found: Runs) -> str:
     """How many networks trained together, in what time; those of other studies in a common stack count too."""
     own = _own(found)
     if not own:
-        return "all of them other studies' runs"
+        return "all runs are from other studies"
     alone = [seconds for n, seconds in own if n == 1]
     parts = [f"{n} networks at once in {_time(seconds)}" for n, seconds in own if n > 1]
     parts += [f"one network at a time, {_time(sum(alone))} in all"] if alone else []

@@ -1,4 +1,4 @@
-"""What the CIFAR-10 studies tell a person who chooses hyper-parameters: a part of docs/hyperparameters.md."""
+"""What the CIFAR-10 studies say about choosing hyper-parameters: a part of docs/hyperparameters.md."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ def settings(root: Path) -> str:
     if tuning:
         said = ", ".join(tables.title(row).replace(", lr", "") for row in tables.best(tuning))
         lines.append(
-            f"- best of five lr on held-out images, one run each ([tuning](cifar10.md#tuning)): {said}"
+            f"- best of five learning rates on held-out images, one run each ([tuning](cifar10.md#tuning)): {said}"
         )
     if not lines:
         return "*Not run yet (`adax reproduce cifar10/lr`, `beta1`, `beta2`, `epsilon`, `tuning`).*"
-    return "\n".join([f"Test accuracy of AdaX-W in %, all else as in the paper{_noise(root)}:", "", *lines])
+    return "\n".join(
+        [f"Test accuracy of AdaX-W in %, all other settings as in the paper{_noise(root)}:", "", *lines]
+    )
 
 
 def _noise(root: Path) -> str:
@@ -39,9 +41,7 @@ def _noise(root: Path) -> str:
                 free += len(values) - 1
     if not free:
         return ""
-    return (
-        f" (runs that differ by their seed alone have a standard deviation of {(squares / free) ** 0.5:.2f})"
-    )
+    return f" (the standard deviation between seeds is {(squares / free) ** 0.5:.2f})"
 
 
 def _varied(root: Path, study: str, letter: str) -> str:

@@ -31,15 +31,15 @@ PICTURES: Mapping[str, tuple[str, ...]] = {
     "runtime": (),
     "zoo": ("seeds",),
 }
-"""The pictures that the page shows of each study: these are drawn, and no others (`report/figures.py`)."""
+"""The figures that the page shows for each study; no others are drawn (`report/figures.py`)."""
 WORDS = {
     "seeds": "Final accuracy of every run",
-    "metric": "Accuracy along training",
-    "train-loss": "Training loss along training",
+    "metric": "Accuracy during training",
+    "train-loss": "Training loss",
     "lr": "Held-out accuracy against the learning rate",
-    "sweep": "Final accuracy against the setting that is varied",
-    "difference": "Differences of final accuracy, seed by seed",
-    "second-moment": "Mean of sqrt(v) along training",
+    "sweep": "Final accuracy against the varied setting",
+    "difference": "Paired differences of final accuracy",
+    "second-moment": "Mean of sqrt(v) during training",
 }
 Picture = Callable[[str, str], str]
 
@@ -58,7 +58,7 @@ def studies(root: Path, picture: Picture) -> str:
 
 
 def section(study: Study, root: Path, picture: Picture) -> str:
-    """The question, the table, the pictures, the claims."""
+    """The question, the table, the figures, the claims."""
     name = short(study)
     found = load(name, root)
     shown = [picture(f"cifar10-{name}-{kind}", f"{WORDS[kind]}: {name}") for kind in PICTURES[name]]
@@ -67,7 +67,7 @@ def section(study: Study, root: Path, picture: Picture) -> str:
 
 
 def claims(study: Study, root: Path) -> str:
-    """What the study says of each claim that rests on it, with links to the rules."""
+    """The verdict on each claim that rests on the study, with links to the rules."""
     rows = judge_files([claim for claim in CLAIMS if claim.study == study.name], root)
     return "\n".join(
         f"- [{row['id']}](claims.md#{anchor(row['id'])}): {_sentence(row)}: "
@@ -77,7 +77,7 @@ def claims(study: Study, root: Path) -> str:
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
-    """The claim with what its note adds; ours are told from the paper's."""
+    """The claim with its note; comparisons of our own are marked."""
     notes = ["ours"] * (row["paper"] == OURS) + [row["note"]] * bool(row["note"])
     return row["claim"] + (f" ({'; '.join(notes)})" if notes else "")
 
@@ -100,8 +100,11 @@ def speed(root: Path) -> str:
         "([record](../records/cifar10/throughput.json), `benchmarks/cifar.py`):\n\n"
         + table(("networks at once", "precision", "training", "testing"), shown)
         + f"\n\nThe whole table took {whole['seconds']:.0f} s ({whole['models']} networks, {whole['epochs']} epochs). "
-        f"Moving each activation the fewest times would take {floor['seconds_at_4.3_tbps']:.3f} s per model and epoch "
-        f"at the card's copy speed, the multiplications {floor['seconds_at_790_tflops']:.3f} s; the largest part of a "
-        f"step of 25 networks is the {largest.replace('_', ' ')}, {100 * share:.0f}%. `precision=tf32` and "
-        "`precision=fp32` (three TF32 products for one) have cuts that fit the card and were not tuned for time."
+        f"Lower bounds per model and epoch: {floor['seconds_at_4.3_tbps']:.3f} s for the minimum memory traffic of the "
+        f"activations at the GPU's copy speed, {floor['seconds_at_790_tflops']:.3f} s for the multiplications. The "
+        "largest "
+        f"part of a step of 25 networks is the {largest.replace('_', ' ')}, {100 * share:.0f}%. The kernels for "
+        "`precision=tf32` and `precision=fp32` (three TF32 products instead of one) use tile sizes that fit the GPU "
+        "and "
+        "were not tuned for speed."
     )

@@ -19,7 +19,8 @@ from adaxlab.study import Study
 from adaxlab.summary import RowResult, summarise
 
 TITLES = {row: title(row.replace("-b2T50", "@b2T=50")) for row in RATES}
-HOW = {"compiled": "compiled", "graph": "by a CUDA graph"}
+HOW = {"compiled": "compiled", "graph": "with a CUDA graph"}
+NOT = {"compiled": "not compiled", "graph": "without a CUDA graph"}
 PRECISION = {"bf16": "bfloat16 autocast", "tf32": "TF32", "fp32": "float32", "fp64": "float64"}
 
 
@@ -68,7 +69,7 @@ def tried(study: Study, runs: Sequence[RunRecord]) -> str:
         ]
         mine = [run for run in runs if run.row == row.name]
         rows.append((TITLES[row.name], memory(mine), *cells))
-    left = f" {missing} of {study.runs()} runs are still to be made." if missing else ""
+    left = f" {missing} of {study.runs()} runs have not been made yet." if missing else ""
     lost = sum(failed(run) for run in runs)
     gone = f" {lost} runs failed." if lost else ""
     heads = ("", "b2·T", *["lr: top-1, %"] * max(len(row.rates) for row in study.rows))
@@ -87,7 +88,7 @@ def _score(trials: Mapping[float, float | None], lr: float, best: float | None) 
 def edges(rows: Sequence[RowResult]) -> str:
     """A sentence on methods whose best rate was the first or last of those tried: a wider search might say more."""
     found = [TITLES[row.name] for row in rows if row.lr in (min(RATES[row.name]), max(RATES[row.name]))]
-    return f" Best at the edge of the rates that were tried: {', '.join(found)}." if found else ""
+    return f" Best at the edge of the tried learning rates: {', '.join(found)}." if found else ""
 
 
 def caption(study: Study, runs: Sequence[RunRecord]) -> str:
@@ -96,18 +97,18 @@ def caption(study: Study, runs: Sequence[RunRecord]) -> str:
     if run is None or run.done is None:
         return study.note
     options, done, device = run.spec["task_options"], run.done, run.env["hardware"]["device"]
-    judged = "images held out of training" if run.spec["purpose"] == "tune" else "validation images"
+    judged = "held-out images" if run.spec["purpose"] == "tune" else "validation images"
     return (
         f"{options['model'].replace('resnet', 'ResNet-')} (stem: {options['stem']}), {done['classes']} classes, "
         f"{done['images']:,} images, crops of {options['size']} pixels, {run.spec['epochs']} epochs of batch "
         f"{run.spec['batch_size']} ({done['steps']:,} steps), {PRECISION[options['precision']]}, top-1 of the last "
         f"epoch on {done['test_images']:,} {judged}; {device}. "
-        f"`adax reproduce {study.name}`. AdaX as the paper has it (`wake=False`). {study.note}"
+        f"`adax reproduce {study.name}`. AdaX is run as published (`wake=False`). {study.note}"
     )
 
 
 def table(name: str, root: Path) -> str:
-    """The table of imagenet/`name` from the committed records; a study that was not run says so."""
+    """The table of imagenet/`name` from the committed records; or a note that it was not run."""
     study = catalogue.study(f"imagenet/{name}")
     runs = records.load(root / "records", study.name)
     return show(study, runs) if runs else not_complete(study, root)
@@ -124,12 +125,12 @@ def speed(root: Path) -> str:
 def speed_table(record: Mapping[str, Any]) -> str:
     """The rows of benchmarks/imagenet.py."""
     read = [(r["what"], f"{r['images_per_second']:,.0f}", f"{r['ms']:.2f}") for r in record["rows"]]
-    text = markdown.table(("", "images a second", "ms a batch"), read)
+    text = markdown.table(("", "images per second", "ms per batch"), read)
     device = record["environment"]["hardware"]["device"]
     turns = record.get("in_turn", {})
     if ms := turns.get("ms"):
         rows = [(TITLES.get(row, row), f"{statistics.median(v):.3f}", len(v)) for row, v in ms.items()]
-        text += "\n\n" + markdown.table(("methods in turn", "ms a step, median", "rounds"), rows)
+        text += "\n\n" + markdown.table(("alternating methods", "ms per step, median", "rounds"), rows)
     return text + (
         f"\n\nBatches of {record['batch']}, images of {record['stored']} pixels, {record['model']}, "
         f"{PRECISION[record['precision']]}; {device}, torch {record['environment']['versions']['torch']}."
@@ -140,10 +141,10 @@ def speed_table(record: Mapping[str, Any]) -> str:
 def _turns(turns: Mapping[str, Any]) -> str:
     """How the methods in turn were measured, as far as the record says it."""
     if not turns.get("ms"):
-        return " Methods in turn: not measured."
-    compiled, graph = (("" if turns[key] else "not ") + word for key, word in HOW.items())
+        return " Alternating methods: not measured."
+    compiled, graph = (word if turns[key] else NOT[key] for key, word in HOW.items())
     many = f", {turns['processes']} processes" if turns["processes"] > 1 else ""
-    return f" Methods in turn: study {turns['study']}, {turns['steps']} steps a round, {compiled}, {graph}{many}."
+    return f" Alternating methods: study {turns['study']}, {turns['steps']} steps per round, {compiled}, {graph}{many}."
 
 
 def _section(study: Study) -> Callable[[Path], str]:

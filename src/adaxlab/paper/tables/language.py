@@ -78,7 +78,9 @@ def _papers_own(found: Comparison) -> str:
             best = "the best" if row.lr == lr else f"{_perplexity(row.trials[row.lr])} at {row.lr:g}"
             said.append(f"`{row.name}` {_perplexity(row.trials[lr])} at {lr:g}, {best}")
     return (
-        f" Validation perplexity at the paper's lr and at the best tried: {'; '.join(said)}." if said else ""
+        f" Validation perplexity at the paper's lr and at the best lr tried: {'; '.join(said)}."
+        if said
+        else ""
     )
 
 
@@ -98,10 +100,10 @@ def speeds(record: Record) -> str:
         for row in record["rows"]
     ]
     return (
-        table(("", "words a second", "ms a step (quartiles)", "of that the optimizer"), rows)
-        + f"\n\nOne run alone on one {record['environment']['gpu']}, {record['words']:,} words of vocabulary, "
-        f"{record['words_a_step']:,} words a step; medians of {record['rounds']} rounds of {record['steps']} steps, "
-        f"rows in turn. `python benchmarks/language.py`.{gpu_step.since(record)}"
+        table(("", "words per second", "ms per step (quartiles)", "optimizer, ms"), rows)
+        + f"\n\nOne run at a time on one {record['environment']['gpu']}, a vocabulary of {record['words']:,} words, "
+        f"{record['words_a_step']:,} words per step; medians of {record['rounds']} rounds of {record['steps']} steps, "
+        f"rows alternating. `python benchmarks/language.py`.{gpu_step.since(record)}"
     )
 
 
@@ -147,7 +149,7 @@ def late(record: Record) -> str:
         rows.append((row["row"], *sizes, f"{points[-1]['loss']:.2f}"))
     return (
         table(head, rows)
-        + f"\n\nMedian over words of max |change of its embedding|/lr. {record['title']}; b2*T = 35 for AdaX. "
+        + f"\n\nMedian over words of max |change of the embedding|/lr. {record['title']}; b2*T = 35 for AdaX. "
         "The last column is the training loss over the last span."
     )
 
@@ -189,18 +191,19 @@ def begun(record: Record) -> str:
             mean, worst = beginnings.mean(read), None if None in ends else max(ends)
             cells += [_nats(mean, 3), _nats(worst, 1), str(beginnings.fallen(read))]
         rows.append(cells)
-    said = [f"{what}, {state}" for state in STATES for what in ("nats per word", "worst row", "rows fallen")]
+    said = [f"{what}, {state}" for state in STATES for what in ("nats per word", "worst row", "failed rows")]
     net, options, far = record["nets"][0], record["task_options"], f"{beginnings.FAR:g}"
     return (
         table(("seed", *said), rows)
         + f"\n\nThe test text ({options['text']}) in {len(net['rows']['zero'])} rows after {net['steps']} steps of "
-        f"Adam at lr {record['lr']:g}, {options['hidden']:,} units; a row has fallen at {far} nats above the middle "
-        f"one. {record['environment']['hardware']['device']}. `adax reproduce language/zero-state`."
+        f"Adam at lr {record['lr']:g}, {options['hidden']:,} units; a row has failed when its loss is {far} nats "
+        "above the "
+        f"median row's. {record['environment']['hardware']['device']}. `adax reproduce language/zero-state`."
     )
 
 
 def _nats(value: float | None, digits: int) -> str:
-    return "no number" if value is None else f"{value:.{digits}f}"
+    return "NaN" if value is None else f"{value:.{digits}f}"
 
 
 def zero_state(root: Path) -> str:
@@ -213,7 +216,7 @@ def gpt(root: Path) -> str:
 
 
 def gpt_guide(root: Path) -> str:
-    """What the transformer says to who comes from AdamW: best lr, loss and the largest lr of the rows beside it."""
+    """The transformer study for users of AdamW: best lr, loss and largest lr of the rows of AdamW and AdaX-W."""
     runs = records.load(root / "records", GPT.name)
     if not runs:
         return not_complete(GPT, root)

@@ -18,7 +18,7 @@ from adaxlab.summary import summarise
 
 Scores = Mapping[int, float | None]
 """Of a seed; None for a run that diverged."""
-WORDS = {True: "longer", False: "shorter", None: "not told apart"}
+WORDS = {True: "longer", False: "shorter", None: "no significant difference"}
 
 
 class Pair(NamedTuple):
@@ -45,7 +45,14 @@ def table(root: Path) -> str:
             rows.append((pair.task, pair.short, pair.long, seen.n, f"{mean} ({low} to {high}) {unit}", told))
     if not rows:
         return "*Not run yet (`adax reproduce` lists the studies).*"
-    head = ("task", "b2·T", "longer", "n", "the longer is better by (95%, paired by seed)", "better")
+    head = (
+        "task",
+        "b2·T, shorter",
+        "b2·T, longer",
+        "n",
+        "improvement with the longer memory (95%, paired by seed)",
+        "better",
+    )
     return markdown.table(head, rows)
 
 
@@ -56,17 +63,17 @@ def _all(root: Path) -> Iterator[Pair]:
     ):
         scores = _scores(root, "cifar10/beta2", names)
         yield Pair("[CIFAR-10](cifar10.md#beta2), ResNet-20", short, long, True, *scores)
-    for study, words in {"tiny": "the paper's lr", "tuned": "each its lr"}.items():
+    for study, words in {"tiny": "the paper's lr", "tuned": "each at its best lr"}.items():
         scores = _scores(root, f"imagenet/{study}", ["adaxw", "adaxw-b2T50"])
         yield Pair(f"[Tiny-ImageNet](imagenet.md), ResNet-18, {words}", "0.78", "50", True, *scores)
     scores = _scores(root, "voc/camvid", ["adaxw@b2=1e-4", "adaxw"])
     yield Pair("[CamVid](voc.md), the paper's lr", "0.2", "2", True, *scores)
     for short, long in (("1", "3"), ("3", "10"), ("10", "30")):
         scores = _losses(root, "gpt", [f"adaxw@b2T={short}", f"adaxw@b2T={long}"])
-        yield Pair("[transformer](gpt.md), each its lr", short, long, False, *scores)
+        yield Pair("[transformer](gpt.md), each at its best lr", short, long, False, *scores)
     for text, of in {"ptb": "Penn Treebank", "enwik8": "words of enwik8"}.items():
         scores = _losses(root, f"language/{text}", ["adax@b2T=3", "adax"])
-        yield Pair(f"[{of}](language.md), LSTM, sparse, each its lr", "3", "35", False, *scores)
+        yield Pair(f"[{of}](language.md), LSTM, sparse, each at its best lr", "3", "35", False, *scores)
 
 
 def _scores(root: Path, study: str, names: list[str]) -> list[Scores]:

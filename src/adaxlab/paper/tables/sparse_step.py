@@ -19,7 +19,7 @@ def section(root: Path) -> str:
 
 
 def steps(record: dict[str, Any]) -> str:
-    """A row a case: torch's SparseAdam, AdaX, and their ratio; once more without putting equal names together."""
+    """One row per case: torch's SparseAdam, AdaX, and their ratio, for gradients with duplicates and coalesced ones."""
     by_case: dict[str, dict[bool, dict[str, Any]]] = {}
     for case in record["cases"]:
         by_case.setdefault(case["case"], {})[case["coalesced"]] = case
@@ -29,7 +29,7 @@ def steps(record: dict[str, Any]) -> str:
         times = [one["rows"][TORCHS]["ms"] / one["rows"][OURS]["ms"] for one in (pair[False], pair[True])]
         rows.append(
             (
-                f"{name}, {pair[False]['names']:,} names",
+                f"{name}, {pair[False]['names']:,} indices",
                 own["n"],
                 spread(torchs),
                 spread(own),
@@ -38,11 +38,14 @@ def steps(record: dict[str, Any]) -> str:
         )
     without = [case["rows"][BEFORE]["ms"] / case["rows"][OURS]["ms"] for case in record["cases"]]
     environment = record["environment"]
-    heads = ("sparse gradients", "n", f"{TORCHS}, ms (quartiles)", "AdaX, ms (quartiles)", "times faster")
+    heads = ("sparse gradients", "n", f"{TORCHS}, ms (quartiles)", "AdaX, ms (quartiles)", "speedup")
     return (
-        table((*heads, "coalesced before"), rows)
-        + f"\n\nThe same device ({environment['gpu']}, torch {environment['torch']}), rows in turn, {record['steps']} "
-        "steps a round. A gradient names rows at random, some twice; both sum those (`coalesce`), as clipping has "
-        f"done already (last column). Without the kernel AdaX takes {min(without):.1f} to {max(without):.1f} times as "
-        f"long. `python benchmarks/sparse.py`.{since(record)}"
+        table((*heads, "speedup, already coalesced"), rows)
+        + f"\n\nThe same device ({environment['gpu']}, torch {environment['torch']}), optimizers alternating, "
+        f"{record['steps']} steps per round. Gradients hold random row indices with some duplicates; both optimizers "
+        "sum "
+        "duplicates (`coalesce`). The last column is for gradients that are already coalesced, as after clipping. "
+        "Without "
+        f"the kernel AdaX takes {min(without):.1f} to {max(without):.1f} times as long. "
+        f"`python benchmarks/sparse.py`.{since(record)}"
     )

@@ -20,7 +20,7 @@ iou, early_loss = MEASURES["IoU"].of, MEASURES["early loss"].of
 
 
 def table(name: str, root: Path) -> str:
-    """A study's table from the committed records; what was not run says so."""
+    """A study's table from the committed records, or a note that it was not run."""
     found = load(root / "records", f"voc/{name}")
     if not found:
         return not_complete(catalogue.study(f"voc/{name}"), root)
@@ -30,9 +30,9 @@ def table(name: str, root: Path) -> str:
 def show(study: Study, found: Sequence[RunRecord]) -> str:
     """A row a method: settings, n, IoU with interval, IoU at the quarters, training loss, the paper's."""
     steps = [line["step"] for line in next((r.metrics for r in found if r.metrics), [])]
-    tuned = ("rates tried, validation IoU of one seed",) if study.tuning else ()
+    tuned = ("learning rates tried: validation IoU, one seed",) if study.tuning else ()
     head = ("", "lr, b2", *tuned, "n", "mean IoU, % (95%)", f"at {' / '.join(f'{s:,}' for s in steps)} steps")
-    head = (*head, "training loss, first three quarters (the first)", "paper, on VOC2012")
+    head = (*head, "training loss, mean over the first three quarters (first quarter)", "paper, on VOC2012")
     rows = []
     for row in study.rows:
         mine = _mine(found, row.name, "final")
@@ -111,8 +111,9 @@ def speed(root: Path) -> str:
         for row, each in record["ms"].items()
     ]
     where = record["environment"]
-    return markdown.table(("", "ms a step, median", "lowest round", "highest round", "rounds"), rows) + (
-        f"\n\nRows in turn, {record['steps']} steps a round, the study's batch and crops; {where['gpu']}, torch "
+    return markdown.table(("", "ms per step, median", "fastest round", "slowest round", "rounds"), rows) + (
+        f"\n\nRows alternating, {record['steps']} steps per round, with the batch and crops of the study; "
+        f"{where['gpu']}, torch "
         f"{where['torch']}. `python benchmarks/voc.py`."
     )
 
