@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from adaxlab import theory
+from adaxlab.paper import theory
 from adaxlab.paper.theory import landscape, lemmas, precision, rate, regret, theorems, variant, weights
 from adaxlab.paper.theory.contours import contour
 from adaxlab.paper.theory.record import places, record
