@@ -56,6 +56,7 @@ def run(
     settings = settings or Settings()
     folder = RunFolder(root, spec)
     if folder.finished() or (not settings.alone and folder.borrow()):
+        folder.checkpoint.unlink(missing_ok=True)  # left by a process that was killed at its last write
         return folder.record()
     if stop is None:
         with signals.listening() as stop:
