@@ -106,13 +106,13 @@ def test_the_oldest_releases_that_are_admitted_have_been_tested():
 def test_what_the_modules_ask_for_is_what_the_metadata_admits():
     found = {}
     for name in (
-        "torch/__init__.py",
-        "jax/__init__.py",
-        "keras.py",
-        "lab/cluster.py",
-        "integrations/__init__.py",
+        "adaxopt/torch/__init__.py",
+        "adaxopt/jax/__init__.py",
+        "adaxopt/keras.py",
+        "adaxlab/execute/cluster.py",
+        "adaxopt/integrations/__init__.py",
     ):
-        source = (render.ROOT / "src" / "adaxopt" / name).read_text()
+        source = (render.ROOT / "src" / name).read_text()
         (call,) = re.findall(r"^ *need\((.*)\)$", source, re.MULTILINE)
         found.update(re.findall(r'(\w+)="([\d.]+)"', call))
     assert found == {**floors(), **dict(line.split(">=") for line in METADATA["dependencies"])}

@@ -68,7 +68,7 @@ def direction(
     row: Method, o: Mapping[str, Any], mu_dtype: Any, nu_dtype: Any, seed: int
 ) -> optax.GradientTransformation:
     """`scale_by_method` of options that are complete and checked; its updates stay float32 or float64."""
-    _check_fixed(row, o, {"mu_dtype": mu_dtype, "nu_dtype": nu_dtype}, seed)
+    _check_fixed(o, {"mu_dtype": mu_dtype, "nu_dtype": nu_dtype}, seed)
 
     def init(params: Any) -> ScaleByMethodState:
         for leaf in jax.tree.leaves(params):
@@ -163,19 +163,13 @@ def checkable(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "p": 0.5} if isinstance(options["p"], jax.Array) else dict(options)
 
 
-def _check_fixed(row: Method, o: Mapping[str, Any], dtypes: Mapping[str, Any], seed: Any) -> None:
+def _check_fixed(o: Mapping[str, Any], dtypes: Mapping[str, Any], seed: Any) -> None:
     """Raise TypeError for what a step could only stumble over: schedules, types that hold no moment, traced seeds."""
     for name, value in {**dict(zip(("b1", "b2"), o["betas"], strict=True)), **o}.items():
         if name in ("b1", "b2", "eps", "clip_update") and callable(value):
             raise TypeError(
                 f"{name}={value!r}: must be a number; for a schedule of it wrap in optax.inject_hyperparams"
             )
-    if (
-        row.rule.memory is not None
-        and row.rule.memory.kind == "power"
-        and isinstance(o["betas"][1], jax.Array)
-    ):
-        raise TypeError(f"c={o['betas'][1]!r}: {row.name} needs a plain number; {STATIC}")
     asked = {name: value for name, value in dtypes.items() if value is not None}
     for name, value in asked.items():
         if isinstance(value, jax.Array) or jnp.dtype(value).name not in KEPT:
