@@ -28,7 +28,7 @@ def test_ratios_are_torchs_time_over_ours(tmp_path):
     (tmp_path / "records" / "gpu_sparse.json").write_text(json.dumps(record))
     text = sparse_step.section(tmp_path)
     assert (
-        "| a table, 4,096 names | 21 | 1.500 (0.750 to 3.000) | 0.500 (0.250 to 1.000) | 3.00 | 9.00 |"
+        "| a table, 4,096 indices | 21 | 1.500 (0.750 to 3.000) | 0.500 (0.250 to 1.000) | 3.00 | 9.00 |"
         in text
     )
     assert "takes 5.0 to 16.0 times as long" in text
