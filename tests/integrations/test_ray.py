@@ -237,8 +237,8 @@ def test_a_killed_worker_costs_time_and_nothing_else(nodes, calm, tmp_path, shar
 
 def test_what_fails_on_a_node_is_named_and_not_called_lost(nodes):
     """Such as adaxopt that is not installed there, which Ray tells as an error of the task."""
-    from adaxlab.execute import cluster
     from adaxlab.errors import RunError
+    from adaxlab.execute import cluster
 
     def run():
         raise ModuleNotFoundError("No module named 'adaxopt'")
@@ -269,8 +269,8 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, on, line):
 
 @feature("Ray", "one line where Ray is not installed")
 def test_without_ray_the_line_says_what_to_install(monkeypatch):
-    from adaxlab.execute import cluster
     from adaxlab.errors import LabError
+    from adaxlab.execute import cluster
 
     monkeypatch.setitem(sys.modules, "ray", None)  # as Python has it for a package that cannot be found
     with pytest.raises(LabError) as error, cluster._connected(cluster.Cluster()):
