@@ -55,7 +55,7 @@ def write_report(records: list[store.RunRecord], out: str, **how: Any) -> None:
     show(f"report: {out}")
 
 
-def carry_out(
+def run_and_show(
     study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, report: str, on: str = ""
 ) -> None:
     """Run a study with progress, here or on a cluster, print its table, write its report."""
@@ -88,7 +88,7 @@ def finish(result: Comparison, out: str, report: str = "") -> None:
 class Compare:
     """Compare optimizers on a task: equal tuning budgets, fresh seeds, intervals, a verdict.
 
-    Interrupted at any moment, the same command goes on where it stopped.
+    Interrupted at any moment, the same command resumes.
     """
 
     task: Positional[str]
@@ -149,7 +149,7 @@ class Compare:
             rule=Rule(confidence=self.confidence, margin=self.margin),
         )
         settings = Settings(self.device, self.threads, self.checkpoint_seconds)
-        carry_out(study, self.out, settings, self.jobs, self.quiet, self.report, self.on)
+        run_and_show(study, self.out, settings, self.jobs, self.quiet, self.report, self.on)
 
 
 @dataclass
@@ -178,7 +178,7 @@ class Demo:
             epochs=15,
             name="demo" if self.tune == Demo.tune else f"demo-tune{self.tune}",
         )
-        carry_out(study, self.out, Settings(), self.jobs, self.quiet, self.report)
+        run_and_show(study, self.out, Settings(), self.jobs, self.quiet, self.report)
 
 
 @dataclass

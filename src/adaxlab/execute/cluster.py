@@ -70,7 +70,7 @@ def parse(text: str) -> Cluster:
     return Cluster(**given)
 
 
-def carry_out(
+def run_on_node(
     spec: dict[str, Any], settings: dict[str, Any], root: str | None, version: str
 ) -> dict[str, Any]:
     """One run, on a node. What the lab says went wrong comes back as data; only a lost worker is an error to Ray."""
@@ -94,7 +94,7 @@ class Executor:
 
     def __init__(self, ray: Any, cluster: Cluster) -> None:
         self.ray, self.cluster = ray, cluster
-        self.remote = ray.remote(carry_out).options(
+        self.remote = ray.remote(run_on_node).options(
             num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=cluster.retries, name="adax run"
         )
         self.flying: dict[Any, dict[str, Any]] = {}
