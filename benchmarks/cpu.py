@@ -1,6 +1,7 @@
 """CPU step time and memory of AdaXW beside torch's AdamW over the shapes of ResNet-50, and of AdaX beside torch's
-SparseAdam over an embedding of 200,000 rows of 64, of which a step names 8,192. In rows "asleep" the first coordinate
-of every tensor never has a gradient, in rows "half asleep" its first half, so that `wake` guards them.
+SparseAdam over an embedding of 200,000 rows of 64, of which a step names 8,192. In rows "one
+coordinate without a gradient" the first coordinate of every tensor never has a gradient, in rows "half of the
+coordinates" its first half, so that `wake` guards them.
 
     python benchmarks/cpu.py [--rounds 30] [--out records/cpu_step.json]
 
@@ -37,12 +38,12 @@ ROWS: dict[str, Make] = {
     "AdaXW default": lambda p: AdaXW(p),
 }
 ASLEEP: dict[str, Make] = {
-    "AdaXW default, asleep": lambda p: AdaXW(p),
-    "AdaXW default, asleep, wake=False": lambda p: AdaXW(p, wake=False),
+    "AdaXW default, one coordinate without a gradient": lambda p: AdaXW(p),
+    "AdaXW default, one coordinate without a gradient, wake=False": lambda p: AdaXW(p, wake=False),
 }
 HALF_ASLEEP: dict[str, Make] = {
-    "AdaXW default, half asleep": lambda p: AdaXW(p),
-    "AdaXW default, half asleep, wake=False": lambda p: AdaXW(p, wake=False),
+    "AdaXW default, half of the coordinates without a gradient": lambda p: AdaXW(p),
+    "AdaXW default, half of the coordinates without a gradient, wake=False": lambda p: AdaXW(p, wake=False),
 }
 SPARSE: dict[str, Make] = {
     "torch SparseAdam, sparse rows": torch.optim.SparseAdam,
@@ -54,10 +55,10 @@ AGAINST = {
     "AdaXW foreach": "torch AdamW foreach",
     "AdaXW for-loop": "torch AdamW for-loop",
     "AdaXW default": "torch AdamW fused",
-    "AdaXW default, asleep": "AdaXW default",
-    "AdaXW default, asleep, wake=False": "AdaXW default",
-    "AdaXW default, half asleep": "AdaXW default",
-    "AdaXW default, half asleep, wake=False": "AdaXW default",
+    "AdaXW default, one coordinate without a gradient": "AdaXW default",
+    "AdaXW default, one coordinate without a gradient, wake=False": "AdaXW default",
+    "AdaXW default, half of the coordinates without a gradient": "AdaXW default",
+    "AdaXW default, half of the coordinates without a gradient, wake=False": "AdaXW default",
     "AdaX, sparse rows": "torch SparseAdam, sparse rows",
 }
 

@@ -75,7 +75,7 @@ def cpu(root: Path) -> str:
         return "*CPU: not measured yet (`make bench`).*"
     rows = [
         (
-            _row(name),
+            name,
             f"{r['median_ms']:.1f}",
             f"{r['ratio']:.2f} × {r['against']}" if r["ratio"] else "",
             _mb(r),
@@ -91,18 +91,10 @@ def cpu(root: Path) -> str:
         f"{record['sparse_named']:,}. "
         "In the rows with coordinates without a gradient, one coordinate of every tensor (or half of them) never "
         "receives a gradient, and `wake` checks for it:"
-        "\n\n" + table(("", "ms per step", "relative time", "extra memory, MB"), rows)
+        "\n\n"
+        + table(("", "ms per step", "relative time", "extra memory, MB"), rows)
+        + (f"\n\n{gpu_step.since(record).strip()}" if record.get("since") else "")
     )
-
-
-def _row(name: str) -> str:
-    """The row of benchmarks/cpu.py in the words of the page.
-
-    >>> _row("AdaXW default, half asleep, wake=False")
-    'AdaXW default, half of the coordinates without a gradient, wake=False'
-    """
-    name = name.replace("half asleep", "half of the coordinates without a gradient")
-    return name.replace("asleep", "one coordinate without a gradient")
 
 
 def _mb(row: dict[str, Any]) -> str:
@@ -257,7 +249,7 @@ def _host(root: Path) -> str:
         return ""
     us = record["host_us"]
     return (
-        f"For ResNet-20 the step is bound by host time. In {gpu_step.plain(us['note'].rpartition('; ')[2])}, `step()` "
+        f"For ResNet-20 the step is bound by host time. In {us['note'].rpartition('; ')[2]}, `step()` "
         f"took {us['AdaXW.step']:.0f} us on the host (torch's AdamW: {us['torch AdamW.step']:.0f} us), of which "
         f"{us['plan still fits']:.0f} us check that parameters and state have not moved, "
         f"{us['of that reading p.grad'] + us['of that addresses, dtypes, contiguity']:.0f} us read the gradients and "

@@ -25,28 +25,9 @@ def read(records: Path) -> dict[str, Any] | None:
     return {**record, "rows": rows}
 
 
-PLAIN = {
-    "the host looks at every step whether a gradient's memory was freed": "each step checks for freed gradients",
-    "its part of a step was cut into more calls for the rows of sparse gradients": "the host part of a step makes more "
-    "calls, for sparse gradients",
-    "the host looks at every step whether a dtype of a sparse parameter's state has changed": "each step checks the "
-    "dtypes of sparse parameters' state",
-    "a run before gradients' layouts were asked for in one call": "a run from before gradient layouts were read in one "
-    "call",
-}
-"""Notes of records, as the pages word them."""
-
-
-def plain(note: str) -> str:
-    """The note of a record in the words of the pages."""
-    for words, shown in PLAIN.items():
-        note = note.replace(words, shown)
-    return note
-
-
 def since(record: Mapping[str, Any]) -> str:
     """What has changed in the code since the record was made, from the record's note."""
-    return f" Changed since these measurements: {plain(record['since'])}." if record.get("since") else ""
+    return f" Changed since these measurements: {record['since']}." if record.get("since") else ""
 
 
 def spread(row: dict[str, Any]) -> str:
