@@ -107,6 +107,40 @@ def t_quantile(p: float, df: float) -> float:
     return math.copysign((low + high) / 2, p - 0.5)
 
 
+def p_value(values: Sequence[float], margin: float = 0.0) -> float:
+    """Two-sided p of the t test of mean = `margin`: below 1 - c exactly where `t_interval(values, c)` excludes it.
+
+    >>> round(p_value([1.0, 2.0, 3.0]), 4)
+    0.0742
+    """
+    n, gap, s = len(values), mean(values) - margin, sd(values)
+    if n < 2:
+        return 1.0
+    if s == 0:
+        return 0.0 if gap else 1.0
+    return min(1.0, 2 * t_cdf(-abs(gap) * math.sqrt(n) / s, n - 1))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down adjustment of p values that are judged together, in the order given.
+
+    With p_(1) <= ... <= p_(m), the adjusted p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)). Rejecting where the
+    adjusted value is below alpha keeps the chance of any false rejection below alpha, whatever the dependence
+    (Holm 1979).
+
+    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03, 0.005])]
+    [0.03, 0.06, 0.06, 0.02]
+    """
+    for p in p_values:
+        if not 0 <= p <= 1:
+            raise ValueError(f"p={p!r}: must be in [0, 1]")
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
 # -- intervals ------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import itertools
 import math
 import random
 
@@ -58,6 +60,46 @@ def test_t_cdf_is_the_integral_of_its_density(df):
 def test_t_quantile_refuses(p, df):
     with pytest.raises(ValueError, match="must be"):
         stats.t_quantile(p, df)
+
+
+def closed_testing(p_values):
+    """Holm's values from their definition: the closed test of all intersections, each by Bonferroni."""
+    every = range(len(p_values))
+    subsets = [s for size in range(1, len(p_values) + 1) for s in itertools.combinations(every, size)]
+    return [max(min(1.0, len(s) * min(p_values[j] for j in s)) for s in subsets if i in s) for i in every]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 7])
+def test_holm_is_the_closed_bonferroni_test(count):
+    source = random.Random(count)
+    for _ in range(30):
+        p_values = [round(source.random() ** 3, 2) for _ in range(count)]  # with ties, zeros and ones among them
+        assert stats.holm(p_values) == pytest.approx(closed_testing(p_values), abs=1e-15)
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.1, math.nan])
+def test_holm_refuses(bad):
+    with pytest.raises(ValueError, match="must be"):
+        stats.holm([0.5, bad])
+
+
+@pytest.mark.parametrize("values", [[1.0, 2.0, 3.0], [0.3, -0.1, 0.4, 0.2], [-5.0, -4.0]])
+def test_p_value_is_where_the_interval_ends_at_the_margin(values):
+    p = stats.p_value(values)
+    assert stats.t_interval(values, 1 - p * 0.999).low < 0 < stats.t_interval(values, 1 - p * 0.999).high
+    narrower = stats.t_interval(values, 1 - p * 1.001)
+    assert narrower.low > 0 or narrower.high < 0
+    assert stats.p_value([v + 2 for v in values], 2.0) == pytest.approx(p, rel=1e-12)
+
+
+def test_p_value_without_spread():
+    assert stats.p_value([1.0]) == 1.0
+    assert stats.p_value([1.0, 1.0, 1.0]) == 0.0
+    assert stats.p_value([1.0, 1.0, 1.0], 1.0) == 1.0
+
+
+def test_docstring_examples():
+    assert doctest.testmod(stats).failed == 0
 
 
 def test_interval_by_hand():
