@@ -73,7 +73,9 @@ def closed_testing(p_values):
 def test_holm_is_the_closed_bonferroni_test(count):
     source = random.Random(count)
     for _ in range(30):
-        p_values = [round(source.random() ** 3, 2) for _ in range(count)]  # with ties, zeros and ones among them
+        p_values = [
+            round(source.random() ** 3, 2) for _ in range(count)
+        ]  # with ties, zeros and ones among them
         assert stats.holm(p_values) == pytest.approx(closed_testing(p_values), abs=1e-15)
 
 
