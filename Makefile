@@ -16,7 +16,7 @@ setup: $(VENV)/.ready  ## create the virtual environment (.venv) with everything
 $(VENV)/.ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) torch numpy
-	$(PIP) -e '.[lab,dev]'
+	$(PIP) -e '.[torch,lab,dev]'
 	touch $@
 
 demo: setup  ## compare optimizers on embedded data: about a minute, ends with a table and report.html

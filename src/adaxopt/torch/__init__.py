@@ -2,7 +2,7 @@
 
 from adaxopt.extras import need
 
-need("adaxopt.torch", "torch", torch="2.6")
+need("adaxopt.torch", "adaxopt[torch]", torch="2.6")
 
 from adaxopt.torch.convert import load_adamw_state_dict, load_released_state_dict  # noqa: E402
 from adaxopt.torch.helpers import clip_grad_norm_, param_groups, step_in_backward  # noqa: E402
