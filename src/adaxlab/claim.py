@@ -26,8 +26,11 @@ Rule = Literal[
     "better", "not_worse", "similar", "equals_paper", "below", "larger", "ratio", "paper_ratio"
 ]  # fmt: skip
 KEYS = ("id", "section", "claim", "paper", "ours", "n", "rule", "verdict", "note")
-VERDICTS = {True: "held", False: "not held", None: "undecided"}
+VERDICTS = {True: "supported", False: "contradicted", None: "inconclusive"}
 """The words for what a rule says of the data."""
+NOT_RUN = "not run"
+WORDS = (*VERDICTS.values(), NOT_RUN)
+"""Every verdict."""
 OURS = "(ours)"
 """What a row has in the place of the paper's number when the comparison is ours."""
 
@@ -112,18 +115,15 @@ def row(
     paper: str,
     ours: str,
     rule: str,
-    held: bool | None,
+    holds: bool | None,
     n: int | None = None,
+    run: bool = True,
     note: str = "",
 ) -> dict[str, Any]:
-    """A judged claim. `held` is the rule's outcome, None is undecided; `n` counts what was sampled or enumerated."""
-    verdict = VERDICTS[None if held is None else bool(held)]
+    """A judged claim. `holds` is the rule's outcome, None is inconclusive; `n` counts what was sampled or enumerated;
+    without a `run` there is nothing to judge it by."""
+    verdict = VERDICTS[None if holds is None else bool(holds)] if run else NOT_RUN
     return dict(zip(KEYS, (id, section, claim, paper, ours, n, rule, verdict, note), strict=True))
-
-
-def not_run(row: Mapping[str, Any]) -> bool:
-    """Whether there is nothing to judge the claim by yet."""
-    return row["n"] == 0 and str(row["ours"]).startswith("not run")
 
 
 def anchor(id: str) -> str:
@@ -144,8 +144,8 @@ def check(rows: Iterable[Mapping[str, Any]], source: str) -> None:
             raise ValueError(
                 f"{source}: claim {each.get('id', '?')!r} lacks {', '.join(missing)}; needed are {', '.join(KEYS)}"
             )
-        if each["verdict"] not in VERDICTS.values():
-            allowed = ", ".join(VERDICTS.values())
+        if each["verdict"] not in WORDS:
+            allowed = ", ".join(WORDS)
             raise ValueError(
                 f"{source}: claim {each['id']!r} has verdict={each['verdict']!r}; allowed are {allowed}"
             )

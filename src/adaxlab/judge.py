@@ -1,10 +1,10 @@
 """The one judge: a claim and run records in, a row with a verdict out.
 
 Runs of one seed share weights and data order, so two rows are compared seed by seed, and the rule is asked of
-Student's paired 95% interval: wholly on the right side, held; wholly on the wrong side, not held; else undecided. Where
-Welch's interval, without pairs, would give another verdict, it is shown. Fewer than 3 seeds decide nothing. A claim
-cannot hold if a run of its row `a` diverged; whether that also decides against it where fewer than 3 pairs are left is
-fixed with the measure (`lost_decide`).
+Student's paired 95% interval: wholly on the right side, supported; wholly on the wrong side, contradicted; else
+inconclusive. Where Welch's interval, without pairs, would give another verdict, it is shown. Fewer than 3 seeds decide
+nothing. A claim cannot hold if a run of its row `a` diverged; whether that also decides against it where fewer than 3
+pairs are left is fixed with the measure (`lost_decide`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def judge(claim: Claim, records: Iterable[RunRecord]) -> dict[str, Any]:
     records = list(records)
     a, b = (by_seed(runs_of(records, claim.study, name)) if name else {} for name in (claim.a, claim.b))
     if not a or (claim.b and not b):
-        return _row(claim, f"not run (study {claim.study.removeprefix('cifar10/')})", 0, None)
+        return _row(claim, f"study {claim.study}", 0, None, run=False)
     if claim.rule == "paper_ratio":
         return _row(claim, *_paper_ratio(claim, records, a, b))
     found = [_alone(claim, MEASURES[m], a) if not claim.b else _pair(claim, m, a, b) for m in claim.measures]
@@ -65,13 +65,13 @@ def judge(claim: Claim, records: Iterable[RunRecord]) -> dict[str, Any]:
     lost = [sum(measure.of(run) is None for run in runs.values()) for runs in (a, b)]
     told = zip(lost, (a, b), (claim.a, claim.b), strict=True)
     gone = [f"{count} of {len(runs)} runs of {name} diverged" for count, runs, name in told if count]
-    verdicts = [held for _, _, held in found]
-    held = False if False in verdicts else None if None in verdicts else True
+    verdicts = [holds for _, _, holds in found]
+    holds = False if False in verdicts else None if None in verdicts else True
     if n >= LEAST:
         decided = lost[0] > 0
     else:
         decided = measure.lost_decide is not None and lost[0] >= measure.lost_decide and len(a) >= LEAST
-    return _row(claim, "; ".join([text for text, _, _ in found] + gone), n, False if decided else held)
+    return _row(claim, "; ".join([text for text, _, _ in found] + gone), n, False if decided else holds)
 
 
 def judge_files(claims: Iterable[Claim], root: Path) -> list[dict[str, Any]]:
@@ -82,10 +82,10 @@ def judge_files(claims: Iterable[Claim], root: Path) -> list[dict[str, Any]]:
     return [judge(claim, records) for claim in claims]
 
 
-def _row(claim: Claim, ours: str, n: int, held: bool | None) -> dict[str, Any]:
+def _row(claim: Claim, ours: str, n: int, holds: bool | None, run: bool = True) -> dict[str, Any]:
     measures = [MEASURES[name] for name in claim.measures]
     sentences = dict.fromkeys(m.rules[claim.rule].format(margin=claim.margin) for m in measures)
-    rule = measures[0].frame.format("; ".join(sentences))
+    rule = "; ".join(sentences)
     rule += f" (a: {claim.a}, b: {claim.b})" if claim.b else ""
     return row(
         claim.id,
@@ -94,8 +94,9 @@ def _row(claim: Claim, ours: str, n: int, held: bool | None) -> dict[str, Any]:
         paper=claim.says,
         ours=ours,
         rule=rule,
-        held=held,
+        holds=holds,
         n=n,
+        run=run,
         note=claim.note,
     )
 
@@ -118,10 +119,10 @@ def _alone(claim: Claim, measure: Measure, runs: Runs) -> Finding:
     if claim.rule == "equals_paper":
         assert isinstance(claim.paper, tuple)
         mean, margin = claim.paper
-        held: bool | None = seen.low <= mean + margin and seen.high >= mean - margin
+        holds: bool | None = seen.low <= mean + margin and seen.high >= mean - margin
     else:
-        held = outcome(claim.rule, claim.margin, seen.low, seen.high)
-    return _shown(seen, measure.level), seen.n, held
+        holds = outcome(claim.rule, claim.margin, seen.low, seen.high)
+    return _shown(seen, measure.level), seen.n, holds
 
 
 def _pair(claim: Claim, name: str, a: Runs, b: Runs) -> Finding:
@@ -140,25 +141,25 @@ def _pair(claim: Claim, name: str, a: Runs, b: Runs) -> Finding:
     head = measure.head.format(a=texts[0], b=texts[1], rows=f"{claim.a}/{claim.b}")
     if seen.n < LEAST:
         return f"{head}{seen.mean:{style}}{measure.few}", seen.n, None
-    held = outcome(claim.rule, claim.margin, seen.low, seen.high)
+    holds = outcome(claim.rule, claim.margin, seen.low, seen.high)
     ours = head + _shown(seen, style) + measure.tail
     if measure.beside and claim.measure == name:
         ours += measure.beside(*means)
     if not is_ratio and len(left) == len(a):
         upper, lower = (list(side.values()) for side in (left, right)[::sign])
-        ours += _unpaired(claim, held, upper, lower, style)
-    return ours, seen.n, held
+        ours += _unpaired(claim, holds, upper, lower, style)
+    return ours, seen.n, holds
 
 
 def _shown(seen: stats.Estimate, style: str) -> str:
     return f"{seen.mean:{style}} [{seen.low:{style}}, {seen.high:{style}}]"
 
 
-def _unpaired(claim: Claim, held: bool | None, a: Sequence[float], b: Sequence[float], style: str) -> str:
+def _unpaired(claim: Claim, holds: bool | None, a: Sequence[float], b: Sequence[float], style: str) -> str:
     """What to put beside a verdict on pairs where Welch's interval (`stats.unpaired`) would give another."""
     low, high = stats.unpaired(a, b)
     other = outcome(claim.rule, claim.margin, low, high)
-    if other == held:
+    if other == holds:
         return ""
     return f"; without pairing by seed [{low:{style}}, {high:{style}}], which would be {VERDICTS[other]}"
 
@@ -186,7 +187,7 @@ def _paper_ratio(claim: Claim, records: Sequence[RunRecord], a: Runs, b: Runs) -
     assert y is not None
     paper = round(claim.paper[0] / claim.paper[1], 9)
     low, high = paper / claim.margin, paper * claim.margin
-    ours = f"{x:g} against {y:g}, {x / y:.2g} times; held from {low:g} to {high:g}"
+    ours = f"{x:g} against {y:g}, {x / y:.2g} times; supported from {low:g} to {high:g}"
     tried = runs_of(records, claim.study, claim.b, "tune")
     reached = ((ended(final_percent)(run), measure.of(run)) for run in tried)
     scores = sorted(((score, setting) for score, setting in reached if score is not None), reverse=True)

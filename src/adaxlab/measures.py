@@ -27,8 +27,6 @@ class Measure:
     of: Of
     rules: Mapping[str, str]
     """The sentence of a rule; `{margin}` stands for the claim's."""
-    frame: str = "{}"
-    """Around the sentences of all measures of a claim."""
     higher_is_better: bool = True
     level: str = ".2f"
     """The format of a value."""
@@ -160,36 +158,25 @@ def _about(what: str, rules: Mapping[str, str]) -> dict[str, str]:
 
 
 PLAIN = {
-    "better": "the paired 95% interval of (a - b)WHAT is above 0: held; below: not held; else undecided",
-    "not_worse": "the paired 95% interval of (a - b)WHAT is above -{margin}: held; below it: not held; else undecided",
-    "similar": "the paired 95% interval of (a - b)WHAT is within +-{margin}: held; outside: not held; else undecided",
-    "equals_paper": "our 95% interval meets the paper's mean +- margin: held; misses it: not held",
-}
-NAMED = {
-    "better": "WHAT, paired 95% interval of (a - b): above {margin:g} held, below not held, else undecided",
-    "similar": "WHAT, paired 95% interval of (a - b): within +-{margin:g} held, outside not held, else undecided",
-    "not_worse": "WHAT, paired 95% interval of (a - b): above -{margin:g} held, below not held, else undecided",
-    "below": "WHAT, 95% interval: below {margin:g} held, above not held, else undecided",
-    "ratio": "WHAT, 95% interval of a/b: within 1 +- {margin:g} held, outside not held, else undecided",
+    "better": "a - bWHAT is above {margin:g}",
+    "not_worse": "a - bWHAT is above -{margin:g}",
+    "similar": "a - bWHAT is within +-{margin:g}",
+    "below": "aWHAT is below {margin:g}",
+    "ratio": "a/bWHAT is within 1 +- {margin:g}",
+    "equals_paper": "our 95% interval meets the paper's mean +- margin",
 }
 TRACE = {
-    "below": "the 95% interval of the trace (mean of sqrt(v-hat)) at iteration 1000 is below {margin}: held; above: "
-    "not held; else undecided",
-    "larger": "the paired 95% intervals of the traces' ratio a/b (means of sqrt(v-hat)) are above 1, at iteration "
-    "1000 and at the last: held; one of them below: not held; else undecided",
+    "below": "the trace (mean of sqrt(v-hat)) at iteration 1000 is below {margin:g}",
+    "larger": "the traces' ratio a/b (means of sqrt(v-hat)) is above 1, at iteration 1000 and at the last",
 }
-WITHIN = "is within 1 +- {margin}: held; outside: not held; else undecided"
 ROUNDS: dict[str, Any] = dict(head="mean {a} ms / {b} ms; a/b of a round ", ratio=".3f", tail=", rounds")
 BETTER_BY = "{a} and {b}; better by "
 
 
 def _nats(name: str, words: str, of: Callable[[RunRecord], float], **more: Any) -> Measure:
     """A loss in nats per word, to five decimals, as the tables of the study have it."""
-    frame = "paired 95% intervals: {} held, below not held, else undecided"
-    rules = {"better": f"{words}: above {{margin:g}}"}
-    return Measure(
-        ended(lambda run: round(of(run), 5)), rules, frame=frame, level=".4f", head=f"{name} ", **more
-    )
+    rules = {"better": f"{words}, is above {{margin:g}}"}
+    return Measure(ended(lambda run: round(of(run), 5)), rules, level=".4f", head=f"{name} ", **more)
 
 
 MEASURES: dict[str, Measure] = {
@@ -197,62 +184,58 @@ MEASURES: dict[str, Measure] = {
     "accuracy": Measure(ended(final_percent), _about("", PLAIN), lost_decide=1),
     "early accuracy": Measure(
         ended(trained(1, 99)),
-        {
-            "better": "training accuracy averaged over epochs 1..99, paired 95% interval of (a - b), as 'better'"
-        },
+        _about(", training accuracy averaged over epochs 1 to 99,", PLAIN),
         lost_decide=1,
     ),
     "trace": Measure(trace_at(1000), TRACE, level=".2e", head="iteration 1000: {rows} = "),
     "last trace": Measure(trace_at(-1), TRACE, level=".2e", head="the last: {rows} = "),
     "epoch seconds": Measure(
         epoch_seconds,
-        {"ratio": f"the 95% interval of a's seconds over b's {WITHIN}"},
+        _about(", seconds,", PLAIN),
         head="seconds: {rows} = ",
         few="",
         shared=stack,
     ),
     # ImageNet
-    "top-1": Measure(ended(final_percent), _about("top-1 after the last epoch", NAMED), lost_decide=3),
+    "top-1": Measure(ended(final_percent), _about(", top-1 after the last epoch,", PLAIN), lost_decide=3),
     "last training": Measure(
-        ended(trained_last), _about("training accuracy of the last epoch", NAMED), lost_decide=3
+        ended(trained_last), _about(", training accuracy of the last epoch,", PLAIN), lost_decide=3
     ),
     "early training": Measure(
         ended(trained(1, 0.3)),
-        _about("training accuracy averaged over the first 30% of the epochs", NAMED),
+        _about(", training accuracy averaged over the first 30% of the epochs,", PLAIN),
         lost_decide=3,
     ),
     "late gain": Measure(
         ended(late_gain(0.7)),
-        _about("top-1 after the last epoch less that when 70% of the epochs are over", NAMED),
+        _about(", top-1 after the last epoch less that when 70% of the epochs are over,", PLAIN),
         level="+.2f",
         lost_decide=3,
     ),
-    "training step": Measure(step_ms, _about("time of a training step, rounds in turn", NAMED), **ROUNDS),
+    "training step": Measure(step_ms, _about(", time of a training step, rounds in turn,", PLAIN), **ROUNDS),
     # segmentation
     "IoU": Measure(ended(final_percent), _about(", final IoU,", PLAIN), head=BETTER_BY),
     "early loss": Measure(
         ended(early_loss),
-        {"better": "training loss averaged over three quarters, paired 95% interval of (b - a), as 'better'"},
+        {"better": "b - a, training loss averaged over three quarters, is above {margin:g}"},
         higher_is_better=False,
         level=".3f",
         head=BETTER_BY,
     ),
     "step": Measure(
         step_ms,
-        {"ratio": f"the 95% interval, over rounds, of the time of a's step over b's {WITHIN}"},
+        _about(", time of a step, rounds in turn,", PLAIN),
         **ROUNDS,
     ),
     "tuned lr": Measure(
         lr,
-        {
-            "paper_ratio": "a's tuned lr over b's is within a factor of {margin:g} of the paper's: held; else not held"
-        },
+        {"paper_ratio": "a's tuned lr over b's is within a factor of {margin:g} of the paper's"},
     ),
     # language
-    "test loss": _nats("test", "test loss, b - a", final, higher_is_better=False, beside=perplexities),
+    "test loss": _nats("test", "b - a, test loss", final, higher_is_better=False, beside=perplexities),
     "last loss": _nats(
-        "trained", "training loss of the last epoch, b - a", train_loss(-1), higher_is_better=False
+        "trained", "b - a, training loss of the last epoch", train_loss(-1), higher_is_better=False
     ),
-    "slow start": _nats("early", "training loss of the first epoch, a - b", train_loss(0)),
+    "slow start": _nats("early", "a - b, training loss of the first epoch", train_loss(0)),
 }
 """By the name that claims have for them."""

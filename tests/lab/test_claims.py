@@ -57,54 +57,54 @@ def claim(rule="better", measure="accuracy", margin=0.0, b="b", **more):
 A, LOW, SAME = [92.5, 92.4, 92.6], [91.5, 91.6, 91.55], [92.45, 92.45, 92.6]
 PAPER = {"b": "", "paper": (92.5, 0.1)}
 CASES = {
-    "better": (claim(), rows(a=A, b=LOW), "held", 3, "92.50 - 91.55 = +0.95 ["),
-    "worse": (claim(), rows(a=LOW, b=A), "not held", 3, "-0.95"),
-    "open": (claim(), rows(a=A, b=SAME), "undecided", 3, ""),
-    "by a margin": (claim(margin=0.9), rows(a=A, b=LOW), "undecided", 3, "+0.95"),
+    "better": (claim(), rows(a=A, b=LOW), "supported", 3, "92.50 - 91.55 = +0.95 ["),
+    "worse": (claim(), rows(a=LOW, b=A), "contradicted", 3, "-0.95"),
+    "open": (claim(), rows(a=A, b=SAME), "inconclusive", 3, ""),
+    "by a margin": (claim(margin=0.9), rows(a=A, b=LOW), "inconclusive", 3, "+0.95"),
     "two seeds decide nothing": (
-        claim(), rows(a=A[:2], b=LOW[:2]), "undecided", 2, "92.45 - 91.55 = +0.90; fewer than 3 seeds decide nothing",
+        claim(), rows(a=A[:2], b=LOW[:2]), "inconclusive", 2, "92.45 - 91.55 = +0.90; fewer than 3 seeds decide nothing",
     ),
-    "one seed": (claim(), rows(a=A[:1], b=LOW[:1]), "undecided", 1, "+1.00; fewer than 3"),
-    "b was not run": (claim(), rows(a=A), "undecided", 0, "not run (study s/x)"),
-    "a was not run": (claim(), rows(b=A), "undecided", 0, "not run (study s/x)"),
+    "one seed": (claim(), rows(a=A[:1], b=LOW[:1]), "inconclusive", 1, "+1.00; fewer than 3"),
+    "b was not run": (claim(), rows(a=A), "not run", 0, "study s/x"),
+    "a was not run": (claim(), rows(b=A), "not run", 0, "study s/x"),
     "no common seed": (
-        claim(), rows(a=A)[:1] + rows(b=LOW)[1:], "undecided", 0, "no seed whose runs both ended",
+        claim(), rows(a=A)[:1] + rows(b=LOW)[1:], "inconclusive", 0, "no seed whose runs both ended",
     ),
-    "a diverged": (claim(), rows(a=[*A, None], b=[*LOW, 91]), "not held", 3, "; 1 of 4 runs of a diverged"),
-    "a diverged, too few pairs": (claim(), rows(a=[92.5, 92.4, None], b=LOW), "not held", 2, "1 of 3 runs of a"),
-    "a diverged always": (claim(), rows(a=[None] * 3, b=LOW), "not held", 0, "no seed whose runs both ended; 3 of 3"),
-    "of ImageNet one is not enough": (claim(measure="top-1"), rows(a=[*A[:2], None], b=LOW), "undecided", 2, "1 of 3"),
-    "of ImageNet three are": (claim(measure="top-1"), rows(a=[None] * 3, b=LOW), "not held", 0, "3 of 3"),
-    "of CamVid they decide nothing": (claim(measure="IoU"), rows(a=[None] * 3, b=LOW), "undecided", 0, "3 of 3"),
-    "of CamVid one of four": (claim(measure="IoU"), rows(a=[*A, None], b=[*LOW, 91]), "not held", 3, "1 of 4"),
-    "a diverged, of two": (claim(), rows(a=[None, 92.5], b=LOW[:2]), "undecided", 1, "1 of 2"),
-    "b diverged": (claim(), rows(a=[*A, 92], b=[*LOW, None]), "held", 3, "; 1 of 4 runs of b diverged"),
-    "b diverged always": (claim(), rows(a=A, b=[None] * 3), "undecided", 0, "3 of 3 runs of b diverged"),
-    "similar": (claim("similar", margin=0.3), rows(a=A, b=SAME), "held", 3, ""),
-    "not similar": (claim("similar", margin=0.3), rows(a=A, b=LOW), "not held", 3, ""),
-    "similar, open": (claim("similar", margin=0.05), rows(a=A, b=SAME), "undecided", 3, ""),
-    "not worse": (claim("not_worse", margin=0.3), rows(a=SAME, b=A), "held", 3, ""),
-    "not worse, for it is better": (claim("not_worse", margin=0.3), rows(a=A, b=LOW), "held", 3, ""),
-    "worse by more": (claim("not_worse", margin=0.3), rows(a=LOW, b=A), "not held", 3, ""),
-    "not worse, open": (claim("not_worse", margin=0.05), rows(a=SAME, b=A), "undecided", 3, ""),
-    "the paper's value": (claim("equals_paper", **PAPER), rows(a=A), "held", 3, "92.50 [92.25, 92.75]"),
-    "another value": (claim("equals_paper", **PAPER), rows(a=LOW), "not held", 3, ""),
-    "a value, diverged": (claim("equals_paper", **PAPER), rows(a=[*A, None]), "not held", 3, "1 of 4"),
+    "a diverged": (claim(), rows(a=[*A, None], b=[*LOW, 91]), "contradicted", 3, "; 1 of 4 runs of a diverged"),
+    "a diverged, too few pairs": (claim(), rows(a=[92.5, 92.4, None], b=LOW), "contradicted", 2, "1 of 3 runs of a"),
+    "a diverged always": (claim(), rows(a=[None] * 3, b=LOW), "contradicted", 0, "no seed whose runs both ended; 3 of 3"),
+    "of ImageNet one is not enough": (claim(measure="top-1"), rows(a=[*A[:2], None], b=LOW), "inconclusive", 2, "1 of 3"),
+    "of ImageNet three are": (claim(measure="top-1"), rows(a=[None] * 3, b=LOW), "contradicted", 0, "3 of 3"),
+    "of CamVid they decide nothing": (claim(measure="IoU"), rows(a=[None] * 3, b=LOW), "inconclusive", 0, "3 of 3"),
+    "of CamVid one of four": (claim(measure="IoU"), rows(a=[*A, None], b=[*LOW, 91]), "contradicted", 3, "1 of 4"),
+    "a diverged, of two": (claim(), rows(a=[None, 92.5], b=LOW[:2]), "inconclusive", 1, "1 of 2"),
+    "b diverged": (claim(), rows(a=[*A, 92], b=[*LOW, None]), "supported", 3, "; 1 of 4 runs of b diverged"),
+    "b diverged always": (claim(), rows(a=A, b=[None] * 3), "inconclusive", 0, "3 of 3 runs of b diverged"),
+    "similar": (claim("similar", margin=0.3), rows(a=A, b=SAME), "supported", 3, ""),
+    "not similar": (claim("similar", margin=0.3), rows(a=A, b=LOW), "contradicted", 3, ""),
+    "similar, open": (claim("similar", margin=0.05), rows(a=A, b=SAME), "inconclusive", 3, ""),
+    "not worse": (claim("not_worse", margin=0.3), rows(a=SAME, b=A), "supported", 3, ""),
+    "not worse, for it is better": (claim("not_worse", margin=0.3), rows(a=A, b=LOW), "supported", 3, ""),
+    "worse by more": (claim("not_worse", margin=0.3), rows(a=LOW, b=A), "contradicted", 3, ""),
+    "not worse, open": (claim("not_worse", margin=0.05), rows(a=SAME, b=A), "inconclusive", 3, ""),
+    "the paper's value": (claim("equals_paper", **PAPER), rows(a=A), "supported", 3, "92.50 [92.25, 92.75]"),
+    "another value": (claim("equals_paper", **PAPER), rows(a=LOW), "contradicted", 3, ""),
+    "a value, diverged": (claim("equals_paper", **PAPER), rows(a=[*A, None]), "contradicted", 3, "1 of 4"),
     "a value, diverged always": (
-        claim("equals_paper", **PAPER), rows(a=[None] * 3), "not held", 0, "no run that ended",
+        claim("equals_paper", **PAPER), rows(a=[None] * 3), "contradicted", 0, "no run that ended",
     ),
-    "a value of two": (claim("equals_paper", **PAPER), rows(a=A[:2]), "undecided", 2, "92.50, 92.40; fewer"),
+    "a value of two": (claim("equals_paper", **PAPER), rows(a=A[:2]), "inconclusive", 2, "92.50, 92.40; fewer"),
     "a loss is better when lower": (
         claim(measure="early loss"),
         [run(r, s, curve=[(0, x + s / 10, 0)] * 4) for r, x in (("a", 0.301), ("b", 0.305)) for s in range(3)],
-        "held", 3, "0.401 and 0.405; better by +0.004 [+0.004, +0.004]; without pairing by seed [-0.22",
+        "supported", 3, "0.401 and 0.405; better by +0.004 [+0.004, +0.004]; without pairing by seed [-0.22",
     ),
     "nats": (
         claim(measure="test loss"), rows(a=[450, 451, 452], b=[460, 461.1, 461.9]),
-        "held", 3, "test +0.1000 [+0.0975, +0.1025] (perplexities 90.9 and 100.5)",
+        "supported", 3, "test +0.1000 [+0.0975, +0.1025] (perplexities 90.9 and 100.5)",
     ),
-    "an unknown seed does not count": (claim(), [*rows(a=A, b=LOW), run("a", 9, 10.0)], "held", 3, ""),
-    "tuning runs do not count": (claim(), [*rows(a=A, b=LOW), run("a", 0, 1.0, purpose="tune")], "held", 3, "92.50 -"),
+    "an unknown seed does not count": (claim(), [*rows(a=A, b=LOW), run("a", 9, 10.0)], "supported", 3, ""),
+    "tuning runs do not count": (claim(), [*rows(a=A, b=LOW), run("a", 0, 1.0, purpose="tune")], "supported", 3, "92.50 -"),
 }  # fmt: skip
 
 
@@ -147,10 +147,10 @@ def test_outcomes(rule, margin, interval, want):
     ("rule", "margin", "a", "b", "said"),
     [
         # seeds far apart, a always a little above b: held by pairs, open without them
-        ("better", 0.0, [90.2, 92.2, 94.2], [90.0, 92.01, 94.01], "which would be undecided"),
+        ("better", 0.0, [90.2, 92.2, 94.2], [90.0, 92.01, 94.01], "which would be inconclusive"),
         ("better", 0.0, A, LOW, ""),
         # two rows alike whose seeds do not go together: the other way round
-        ("similar", 0.3, [92.0, 92.1, 92.2, 92.3], [92.3, 92.2, 92.1, 92.0], "which would be held"),
+        ("similar", 0.3, [92.0, 92.1, 92.2, 92.3], [92.3, 92.2, 92.1, 92.0], "which would be supported"),
     ],
 )
 def test_where_pairs_alone_decide_the_other_interval_stands_beside(rule, margin, a, b, said):
@@ -169,7 +169,7 @@ def test_where_pairs_alone_decide_the_other_interval_stands_beside(rule, margin,
 def test_a_claim_may_name_a_row_of_another_study():
     found = [run("adamw", s, v, study=f"s/{x}") for x, vs in (("y", LOW), ("x", A)) for s, v in enumerate(vs)]
     row = judge(Claim("x", "", "", "s/x", "better", "accuracy", "y: adamw", "adamw"), found)
-    assert (row["verdict"], row["n"]) == ("not held", 3)
+    assert (row["verdict"], row["n"]) == ("contradicted", 3)
     assert row["ours"].startswith("91.55 - 92.50 = -0.95")
 
 
@@ -222,25 +222,25 @@ def traced(early, late):
 BOTH = claim("larger", ("trace", "last trace"))
 AS_FAST = claim("ratio", "epoch seconds", 0.05)
 RATIOS = {
-    "as fast": (AS_FAST, ratios(seconds(100), seconds(101)), "held", 3, "seconds: a/b = 0.99"),
-    "slower": (AS_FAST, ratios(seconds(120), seconds(100)), "not held", 3, ""),
+    "as fast": (AS_FAST, ratios(seconds(100), seconds(101)), "supported", 3, "seconds: a/b = 0.99"),
+    "slower": (AS_FAST, ratios(seconds(120), seconds(100)), "contradicted", 3, ""),
     "by the epoch": (
-        AS_FAST, ratios(seconds(130, epoch_seconds=1.0), lambda s: {"epoch_seconds": 1 + s / 99}), "held", 3, "",
+        AS_FAST, ratios(seconds(130, epoch_seconds=1.0), lambda s: {"epoch_seconds": 1 + s / 99}), "supported", 3, "",
     ),
     "runs that trained together have one time": (
-        AS_FAST, ratios(*[lambda s: {"seconds": 100.0, "together": 3}] * 2), "undecided", 1, "seconds: a/b = 1",
+        AS_FAST, ratios(*[lambda s: {"seconds": 100.0, "together": 3}] * 2), "inconclusive", 1, "seconds: a/b = 1",
     ),
     "two stacks of three seeds": (
-        AS_FAST, ratios(*[lambda s: {"seconds": 100.0 + s // 3, "together": 3}] * 2, n=6), "undecided", 2, "",
+        AS_FAST, ratios(*[lambda s: {"seconds": 100.0 + s // 3, "together": 3}] * 2, n=6), "inconclusive", 2, "",
     ),
     "larger at both times": (
-        BOTH, ratios(traced(9e-4, 5e-4), traced(2e-4, 2e-4)), "held", 3, "iteration 1000: a/b = 4.5 [4.5, 4.5]; ",
+        BOTH, ratios(traced(9e-4, 5e-4), traced(2e-4, 2e-4)), "supported", 3, "iteration 1000: a/b = 4.5 [4.5, 4.5]; ",
     ),
-    "smaller at the last": (BOTH, ratios(traced(9e-4, 1e-4), traced(2e-4, 2e-4)), "not held", 3, ""),
+    "smaller at the last": (BOTH, ratios(traced(9e-4, 1e-4), traced(2e-4, 2e-4)), "contradicted", 3, ""),
     "below": (
-        claim("below", "trace", 4e-4, b=""), ratios(traced(2e-4, 1), traced(1, 1)), "held", 3, "2.04e-04 [",
+        claim("below", "trace", 4e-4, b=""), ratios(traced(2e-4, 1), traced(1, 1)), "supported", 3, "2.04e-04 [",
     ),
-    "not below": (claim("below", "trace", 4e-4, b=""), ratios(traced(5e-4, 1), traced(1, 1)), "not held", 3, ""),
+    "not below": (claim("below", "trace", 4e-4, b=""), ratios(traced(5e-4, 1), traced(1, 1)), "contradicted", 3, ""),
 }  # fmt: skip
 
 
@@ -255,12 +255,12 @@ def test_verdicts_on_ratios_and_times(case):
 @pytest.mark.parametrize(
     ("a", "b", "verdict", "n", "ours"),
     [
-        ([3.09] * 3, [3.0] * 3, "held", 3, "mean 3.09 ms / 3.00 ms; a/b of a round 1.030 [1.030, 1.030], rounds"),
-        ([3.6, 7.2, 3.6], [3.0, 6.0, 3.0], "not held", 3, "a round 1.200 [1.200, 1.200]"),
-        ([3.0, 3.3, 3.0, 3.3], [3.0] * 4, "undecided", 4, "a round 1.050 ["),
-        ([3.09, 3.09, 3.09, 9.0], [3.0, 3.0, 3.0], "held", 3, "mean 3.09 ms / 3.00 ms"),
-        ([3.0, 3.0], [3.0, 3.0], "undecided", 2, "fewer than 3"),
-        ([3.0] * 9, [], "undecided", 0, "not run (study voc/speed)"),
+        ([3.09] * 3, [3.0] * 3, "supported", 3, "mean 3.09 ms / 3.00 ms; a/b of a round 1.030 [1.030, 1.030], rounds"),
+        ([3.6, 7.2, 3.6], [3.0, 6.0, 3.0], "contradicted", 3, "a round 1.200 [1.200, 1.200]"),
+        ([3.0, 3.3, 3.0, 3.3], [3.0] * 4, "inconclusive", 4, "a round 1.050 ["),
+        ([3.09, 3.09, 3.09, 9.0], [3.0, 3.0, 3.0], "supported", 3, "mean 3.09 ms / 3.00 ms"),
+        ([3.0, 3.0], [3.0, 3.0], "inconclusive", 2, "fewer than 3"),
+        ([3.0] * 9, [], "not run", 0, "study voc/speed"),
     ],
 )  # fmt: skip
 def test_time_is_judged_by_rounds_in_turn(tmp_path, a, b, verdict, n, ours):
@@ -273,7 +273,14 @@ def test_time_is_judged_by_rounds_in_turn(tmp_path, a, b, verdict, n, ours):
 
 
 @pytest.mark.parametrize(
-    ("lr", "verdict"), [(10.0, "held"), (40.0, "held"), (2.5, "held"), (160.0, "not held"), (1.0, "not held")]
+    ("lr", "verdict"),
+    [
+        (10.0, "supported"),
+        (40.0, "supported"),
+        (2.5, "supported"),
+        (160.0, "contradicted"),
+        (1.0, "contradicted"),
+    ],
 )
 def test_a_ratio_of_settings_against_the_papers(lr, verdict):
     asked = claim("paper_ratio", "tuned lr", 4.0, paper=(1e-5, 1e-6))
@@ -282,7 +289,7 @@ def test_a_ratio_of_settings_against_the_papers(lr, verdict):
         run("b", 9, v, purpose="tune", lr=x) for x, v in ((0.3, 40), (1.0, 52), (3.0, 51.75), (9.0, None))
     ]
     row = judge(asked, pair)
-    ours = f"{lr:g} against 1, {lr:.2g} times; held from 2.5 to 40"
+    ours = f"{lr:g} against 1, {lr:.2g} times; supported from 2.5 to 40"
     assert (row["verdict"], row["n"], row["paper"], row["ours"]) == (verdict, 1, "1e-5 against 1e-6", ours)
     assert judge(asked, pair + tried)["ours"].endswith(
         "; the latter's second best, 3, was 0.25 points behind"
@@ -291,7 +298,7 @@ def test_a_ratio_of_settings_against_the_papers(lr, verdict):
 
 @pytest.mark.parametrize(
     ("losses", "verdict"),
-    [((6.1, 4.0, 450), "held"), ((5.9, 4.0, 450), "not held"), ((6.1, 4.0, 470), "not held")],
+    [((6.1, 4.0, 450), "supported"), ((5.9, 4.0, 450), "contradicted"), ((6.1, 4.0, 470), "contradicted")],
 )
 def test_of_several_measures_all_must_hold(losses, verdict):
     def loss(row, first, last, test):
@@ -371,11 +378,11 @@ def test_the_command_writes_names_what_is_stale_and_prints(tmp_path, capsys):
     assert cli.main([*where, "--check"]) == 1
     assert "voc.json" in capsys.readouterr().err
     assert cli.main(where) == 0
-    assert "\nnot held: " in capsys.readouterr().out
+    assert "\ncontradicted: " in capsys.readouterr().out
     assert cli.main([*where, "--check"]) == 0
     made = tmp_path / "records" / "claims"
     assert (made / "voc.json").read_text() == (RECORDS / "claims" / "voc.json").read_text()
-    assert all(row["ours"].startswith("not run") for row in json.loads((made / "language.json").read_text()))
+    assert all(row["verdict"] == "not run" for row in json.loads((made / "language.json").read_text()))
     (made / "voc.json").write_text("[]\n")
     (tmp_path / "docs" / "claims.md").write_text("edited")
     assert cli.main([*where, "--check"]) == 1
@@ -384,7 +391,7 @@ def test_the_command_writes_names_what_is_stale_and_prints(tmp_path, capsys):
     assert "claims.md; run `adax claims` to rewrite them" in error
     assert "language.json" not in error
     assert cli.main([*where, "--study", "voc/tuning"]) == 0
-    assert "held: 5\n  voc.adaxw-over-sgdm-tuned: " in capsys.readouterr().out
+    assert "supported: 5\n  voc.adaxw-over-sgdm-tuned: " in capsys.readouterr().out
     assert cli.main([*where, "--study", "reddi"]) == 0
     assert "  S2.5: " in capsys.readouterr().out
     assert cli.main([*where, "--study", "voc/none"]) == 2
@@ -396,7 +403,7 @@ def test_a_study_is_judged_from_its_own_records():
     rows = verdicts("imagenet/tuned", records.load(RECORDS, "imagenet/tuned"))
     assert rows == [row for row in judged(RECORDS)["imagenet"] if row["id"].startswith("imagenet.tuned.")]
     assert show(rows).startswith(
-        "held: 2\n  imagenet.tuned.adaxw-over-adamw: AdaX-W ends above AdamW\n      48.45 - "
+        "supported: 2\n  imagenet.tuned.adaxw-over-adamw: AdaX-W ends above AdamW\n      48.45 - "
     )
     assert verdicts("gpt", []) == []
 

@@ -35,7 +35,7 @@ def test_the_order_of_the_page():
 
 def a_claim(**changes):
     made = row(
-        "X1", "CIFAR-10", "AdaX | wins.", paper="92.3", ours="92.1 [91.9, 92.3]", rule="b2*T", held=None, n=5
+        "X1", "CIFAR-10", "AdaX | wins.", paper="92.3", ours="92.1 [91.9, 92.3]", rule="b2*T", holds=None, n=5
     )
     return {**made, **changes}
 
@@ -43,23 +43,23 @@ def a_claim(**changes):
 def test_experiments_get_their_own_sections(tmp_path):
     text = page(tmp_path, [a_claim()])
     assert "## CIFAR-10" in text
-    assert "| [X1](#claim-x1) | AdaX \\| wins. | **undecided** |" in text
+    assert "| [X1](#claim-x1) | AdaX \\| wins. | **inconclusive** |" in text
     assert "- Rule: b2\\*T" in text
     assert "- Computed (n = 5): 92.1 [91.9, 92.3]" in text
-    assert "**1 claims of the paper: 1 undecided.**" in text
+    assert "**1 claims of the paper: 1 inconclusive.**" in text
 
 
-def test_what_was_not_run_is_not_called_undecided(tmp_path):
-    text = page(tmp_path, [a_claim(n=0, ours="not run (study x)"), a_claim(id="X2", verdict="not held")])
-    assert "**2 claims of the paper: 1 not held, 1 not run yet.**" in text
-    assert "### X1: not run yet" in text
+def test_what_was_not_run_is_not_called_inconclusive(tmp_path):
+    text = page(tmp_path, [a_claim(n=0, verdict="not run"), a_claim(id="X2", verdict="contradicted")])
+    assert "**2 claims of the paper: 1 contradicted, 1 not run.**" in text
+    assert "### X1: not run" in text
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
         ([{"id": "X1"}], "claim 'X1' lacks section, claim"),
-        ([a_claim(verdict="maybe")], "verdict='maybe'; allowed are held, not held, undecided"),
+        ([a_claim(verdict="maybe")], "verdict='maybe'; allowed are supported, contradicted, inconclusive, not run"),
         ([a_claim(), a_claim()], "the ids X1 occur twice"),
     ],
 )

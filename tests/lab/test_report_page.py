@@ -41,7 +41,7 @@ CLAIMS = [
         "paper": "92.32",
         "ours": 92.5,
         "n": 5,
-        "verdict": "held",
+        "verdict": "supported",
         "note": "at the paper's decay",
     },
     {
@@ -50,9 +50,9 @@ CLAIMS = [
         "paper": "faster",
         "ours": "slower",
         "n": 2,
-        "verdict": "not held",
+        "verdict": "contradicted",
     },
-    {"id": "L4", "text": "a ratio", "ours": 0.5, "verdict": "undecided (n = 2; about 9 would decide)"},
+    {"id": "L4", "text": "a ratio", "ours": 0.5, "verdict": "inconclusive (n = 2; about 9 would decide)"},
 ]
 
 
@@ -141,7 +141,7 @@ def test_the_table_says_what_the_records_say(browser, report):
         assert "1 diverged" in text
         assert rows
         claims = page.locator("#claims").inner_text()
-        assert "1 held, 1 not held, 1 undecided." in claims
+        assert "1 supported, 1 contradicted, 1 inconclusive." in claims
         assert "AdaX-W ends above AdamW (at the paper's decay)" in claims
         how = page.locator("#study-digits details").first
         how.locator("summary").click()

@@ -10,7 +10,7 @@ import pytest
 from adaxlab.paper.theory.cli import STUDIES
 
 ROOT = Path(__file__).parents[2]
-HELD, NOT = "held", "not held"
+HELD, NOT = "supported", "contradicted"
 VERDICTS = {
     "reddi": {
         "S2.4": HELD, "S2.5": HELD, "S2.6": HELD, "S2.7": NOT, "S2.8": HELD, "S2.9": HELD, "S4.7": HELD, "S4.8": HELD,

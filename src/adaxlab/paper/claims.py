@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import files
-from adaxlab.claim import VERDICTS, Claim, not_run
+from adaxlab.claim import WORDS, Claim
 from adaxlab.errors import unknown
 from adaxlab.judge import judge, judge_files
 from adaxlab.paper import catalogue, claims_page
-from adaxlab.paper.claims_page import NOT_RUN
 from adaxlab.store import RunRecord
 
 RECORDS = Path("records")
@@ -60,11 +59,11 @@ def rows_of(root: Path, study: str = "") -> list[dict[str, Any]]:
 
 def show(rows: Iterable[Mapping[str, Any]]) -> str:
     """The verdicts as text, those of one kind together."""
-    groups: dict[str, list[str]] = {verdict: [] for verdict in (*VERDICTS.values(), NOT_RUN)}
+    groups: dict[str, list[str]] = {verdict: [] for verdict in WORDS}
     for row in rows:
         seen = f"{row['ours']} (n = {row['n']:,})" if row["n"] else row["ours"]
         text = f"  {row['id']}: {row['claim']}\n      {seen}"
-        groups[NOT_RUN if not_run(row) else row["verdict"]].append(text)
+        groups[row["verdict"]].append(text)
     return "\n".join(
         f"{verdict}: {len(part)}\n" + "\n".join(part) for verdict, part in groups.items() if part
     )

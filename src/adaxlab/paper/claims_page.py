@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adaxlab.claim import OURS, VERDICTS, anchor, check, not_run
+from adaxlab.claim import NOT_RUN, OURS, VERDICTS, WORDS, anchor, check
 from adaxlab.markdown import table
 from adaxlab.paper.drawn import picture
 from adaxlab.paper.theory.record import order
 
-NOT_RUN = "not run yet"
 Row = dict[str, Any]
 
 
 CHANGED = (
-    "E3 was undecided twice by clock time, and is now judged by counting operations;",
+    "E3 was inconclusive twice by clock time, and is now judged by counting operations;",
     "the rate's lr went from 0.05 to 0.5 after a reduced run missed its rule (at 0.05 and 1e5 steps the slope was "
     "-0.473, steeper than claimed too);",
     "the rare-gradient problem runs at lr 0.5 after a trial at 0.1, where AdaX had not yet reached the right side on "
@@ -45,11 +43,13 @@ def page(records: Path, experiments: list[Row]) -> str:
         "every prototype:",
         *(f"- {change}" for change in CHANGED),
         "",
-        "*Held* and *not held* are the outcome of a rule on the computed results; a note says when a claim holds "
-        "only with",
-        "a correction. Intervals are not corrected for the number of claims: where seeds decide, about one rule in "
-        "twenty",
-        "would decide by chance alone. Theorems and lemmas are numbered as in the paper's LaTeX source.",
+        "A rule on runs is a statement about a mean over seeds. *Supported* means that the 95% interval (paired by "
+        "seed",
+        "where two rows are compared) lies wholly on the statement's side, *contradicted* that it lies wholly on the "
+        "other",
+        "side, else the claim is *inconclusive*. Intervals are not corrected for the number of claims. Theorems and "
+        "lemmas are",
+        "numbered as in the paper's LaTeX source.",
         "",
         "Sections 2 to 4 need no data set: `adax reproduce reddi`, `adax reproduce synthetic` and `adax reproduce "
         "theory`",
@@ -96,25 +96,21 @@ def _overview(rows: list[Row]) -> list[str]:
         out[0] += f" {len(own)} of our own ({what}): {_count(own)}."
     cells = []
     for row in rows:
-        verdict = _verdict(row) if _verdict(row) in ("held", NOT_RUN) else f"**{row['verdict']}**"
+        verdict = row["verdict"] if row["verdict"] in (VERDICTS[True], NOT_RUN) else f"**{row['verdict']}**"
         cells.append((f"[{row['id']}](#{anchor(row['id'])})", _cell(row["claim"]), verdict))
     return [*out, "", table(("id", "claim", "verdict"), cells)]
 
 
 def _count(rows: list[Row]) -> str:
-    counts = Counter(_verdict(row) for row in rows)
-    return ", ".join(f"{counts[v]} {v}" for v in (*VERDICTS.values(), NOT_RUN) if counts[v])
-
-
-def _verdict(row: Mapping[str, Any]) -> str:
-    return NOT_RUN if not_run(row) else row["verdict"]
+    counts = Counter(row["verdict"] for row in rows)
+    return ", ".join(f"{counts[v]} {v}" for v in WORDS if counts[v])
 
 
 def _entry(row: Row) -> list[str]:
     count = f" (n = {row['n']:,})" if row["n"] is not None else ""
     out = [
         f'<a id="{anchor(row["id"])}"></a>',
-        f"### {row['id']}: {_verdict(row)}",
+        f"### {row['id']}: {row['verdict']}",
         "",
         _words(row["claim"]),
         "",

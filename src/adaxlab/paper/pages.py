@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import stats
-from adaxlab.claim import OURS, anchor, not_run
+from adaxlab.claim import NOT_RUN, OURS, anchor
 from adaxlab.markdown import read, table
 from adaxlab.paper.drawn import picture
 from adaxlab.paper.tables import gpu_step, memories, sparse_step
@@ -138,8 +138,7 @@ def claims(root: Path) -> str:
     by_id = {claim["id"]: claim for claim in found}
     found = [claim for claim in found if claim["paper"] != OURS]
     for claim in found:
-        verdict = "not run yet" if not_run(claim) else claim["verdict"]
-        counts[verdict] = counts.get(verdict, 0) + 1
+        counts[claim["verdict"]] = counts.get(claim["verdict"], 0) + 1
     shown = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda c: -c[1]))
     where = "[docs/claims.md](docs/claims.md)"
     text = f"{len(found)} claims of the paper have been given an id so far: {shown}. "
@@ -151,7 +150,7 @@ def _headlines(by_id: dict[str, dict[str, Any]]) -> list[Row]:
     rows: list[Row] = []
     for key, about in HEADLINES.items():
         claim = by_id.get(key)
-        if claim is None or not_run(claim):
+        if claim is None or claim["verdict"] == NOT_RUN:
             continue
         seen = f"{claim['ours']} (n = {claim['n']})" if claim["n"] else claim["ours"]
         link = f"[{claim['verdict']}](docs/claims.md#{anchor(key)})"

@@ -26,8 +26,9 @@ BADGES = {
     "worse": "▼",
     "undecided": "≈",
     "diverged": "✕",
-    "held": "✓",
-    "not held": "✕",
+    "supported": "✓",
+    "contradicted": "✕",
+    "inconclusive": "≈",
 }
 
 

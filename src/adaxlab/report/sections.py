@@ -158,7 +158,7 @@ def claims_section(claims: Sequence[Mapping[str, Any]]) -> str:
     """The table of claims: what the paper says, what was computed here, on how many runs, and the verdict."""
     rows = []
     for c in claims:
-        verdict = str(c.get("verdict", "undecided"))
+        verdict = str(c.get("verdict", "inconclusive"))
         note = f' <span class="meta">({esc(c["note"])})</span>' if c.get("note") else ""
         cells = [
             esc(c.get("id", "")),
@@ -169,7 +169,7 @@ def claims_section(claims: Sequence[Mapping[str, Any]]) -> str:
         rows.append([*cells, _value(c.get("n")), html.badge(verdict.split(" (")[0].split(":")[0], verdict)])
     kinds: dict[str, int] = {}
     for c in claims:
-        kind = str(c.get("verdict", "undecided")).split(" (")[0].split(":")[0]
+        kind = str(c.get("verdict", "inconclusive")).split(" (")[0].split(":")[0]
         kinds[kind] = kinds.get(kind, 0) + 1
     counts = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
     table = html.table(["id", "claim", "paper", "here", "n", "verdict"], rows, "claims cards")

@@ -26,8 +26,8 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="positive semi-definite",
             ours=f"smallest ratio of neighbours {yes['smallest_ratio']:.7f}, {yes['violations']} violations",
             n=yes["checked"],
-            rule="held if no ratio is below 1 on six kinds of random and adverse gradient sequences",
-            held=yes["violations"] == 0,
+            rule="supported if no ratio is below 1 on six kinds of random and adverse gradient sequences",
+            holds=yes["violations"] == 0,
         ),
         claim(
             "L4.1c",
@@ -37,8 +37,8 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"g = (1, 0) gives V_2/V_1 = {no['smallest_ratio']:.5f}; "
             f"{100 * no['violations_share_normal']:.0f}% of the steps of standard normal gradients violate it",
             n=no["checked"],
-            rule="not held if one ratio is below 1",
-            held=no["violations"] == 0,
+            rule="contradicted if one ratio is below 1",
+            holds=no["violations"] == 0,
             note=f"No sequence does worse than (1+b2)/(2+b2) = {body['lemma_41_bound']:.5f}.",
         ),
         claim(
@@ -49,8 +49,8 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"smallest ratio {min(r['smallest_ratio'] for r in later):.6f}; worst case over "
             f"{later[0]['worst_case_steps']:,} steps {min(r['worst_case_smallest'] for r in later):.8f}",
             n=sum(r["checked"] for r in later),
-            rule="held if no ratio is below 1 at b2 = 1e-4, 0.5, 0.999",
-            held=min(min(r["smallest_ratio"], r["worst_case_smallest"]) for r in later) >= 1,
+            rule="supported if no ratio is below 1 at b2 = 1e-4, 0.5, 0.999",
+            holds=min(min(r["smallest_ratio"], r["worst_case_smallest"]) for r in later) >= 1,
         ),
         claim(
             "T4.2a",
@@ -59,8 +59,8 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="|alpha_t m_t/sqrt(v-hat_t)| <= alpha G/c",
             ours=f"largest quotient of the two sides {bound['largest']:.3f}",
             n=bound["sequences"] * bound["steps"],
-            rule="held if it never exceeds 1 on the sequences of L4.1",
-            held=bound["largest"] <= 1 + EXACT,
+            rule="supported if it never exceeds 1 on the sequences of L4.1",
+            holds=bound["largest"] <= 1 + EXACT,
         ),
         claim(
             "T4.2c",
@@ -69,8 +69,8 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="used for the first term",
             ours=f"v-hat_2/v-hat_1 = {floor['worst_at_step_2']:.5f} after g = (1, 0); "
             f"{g(floor['worst_at_step_1e6'])} in the end",
-            rule="not held if one sequence goes below",
-            held=floor["worst_at_step_2"] >= 1,
+            rule="contradicted if one sequence goes below",
+            holds=floor["worst_at_step_2"] >= 1,
         ),
         claim(
             "T4.2d",
@@ -80,8 +80,8 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"smallest ratio seen {g(floor['smallest_seen'])}, worst case after 1e6 steps "
             f"{floor['worst_at_step_1e6']:.9e}, bound {floor['bound']:.9e}",
             n=floor["sequences"],
-            rule="held if no sequence, and not the worst one (a square followed by zeros), goes below (to 1e-9)",
-            held=min(floor["smallest_seen"], floor["worst_at_step_1e6"]) >= floor["bound"] * (1 - EXACT),
+            rule="supported if no sequence, and not the worst one (a square followed by zeros), goes below (to 1e-9)",
+            holds=min(floor["smallest_seen"], floor["worst_at_step_1e6"]) >= floor["bound"] * (1 - EXACT),
             note="The proof goes through with constants larger by (1+b2)/b2, 10,001 at the default; the rate is "
             "untouched.",
         ),
@@ -113,8 +113,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"largest regret/bound {worst:.3f} (b1 = 0 and 0.9, linear, absolute and quadratic losses, T up to "
             f"{T:,})",
             n=problems,
-            rule="held if regret/bound never exceeds 1 at nine horizons of every random problem",
-            held=worst <= 1,
+            rule="supported if regret/bound never exceeds 1 at nine horizons of every random problem",
+            holds=worst <= 1,
         ),
         claim(
             "C4.1",
@@ -123,8 +123,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="d b1 D^2 G/(2 alpha (1-b1)(1-lambda)^2)",
             ours=f"largest regret/bound {corollary:.1e}; middle term at most {constant:.2f} of the constant",
             n=problems // 2,
-            rule="held if neither exceeds 1 (lambda = 0.99)",
-            held=corollary <= 1 and constant <= 1,
+            rule="supported if neither exceeds 1 (lambda = 0.99)",
+            holds=corollary <= 1 and constant <= 1,
         ),
         claim(
             "C4.1v",
@@ -133,8 +133,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="for b2_t = b2/t",
             ours=f"largest v-hat_t/(t G^2) {high:.3f}",
             n=problems,
-            rule="held if it never exceeds 1 (b2 = 1e-4 and 0.999)",
-            held=high <= 1 + EXACT,
+            rule="supported if it never exceeds 1 (b2 = 1e-4 and 0.999)",
+            holds=high <= 1 + EXACT,
         ),
         claim(
             "T4.1o",
@@ -144,8 +144,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"the last term grows like T^{min(third):.2f} to T^{max(third):.2f}; at T = {T:,}, b1 = 0.9 the "
             f"bound is {last['rows'][-1]['bound'] / last['trivial']:.0f} times the trivial D G d T",
             n=problems,
-            rule="held if every term's exponent over the last two decades of T is below 0.95",
-            held=max(third) < 0.95,
+            rule="supported if every term's exponent over the last two decades of T is below 0.95",
+            holds=max(third) < 0.95,
             note="sqrt(T) times |g_1:T,i|_2, which itself grows like sqrt(T) unless the gradients vanish. At b2 = "
             f"0.999 the first term is linear too (T^{large['first_exponent']:.2f}).",
         ),
@@ -157,8 +157,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"regret grows like T^{min(exponents):.2f} to T^{max(exponents):.2f}; largest R_T/T at T = {T:,}: "
             f"{average:.4f}",
             n=sum(r["problems"] for r in algorithm),
-            rule="held if the fitted exponent is below 0.95 for every kind of loss and b1",
-            held=max(exponents) < 0.95,
+            rule="supported if the fitted exponent is below 0.95 for every kind of loss and b1",
+            holds=max(exponents) < 0.95,
         ),
         claim(
             "T4.1b",
@@ -168,8 +168,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours="under stationary gradients its v-hat is "
             + ", ".join(f"{v:.2f}" for v in biased.values())
             + f" times E g^2 at steps {', '.join(biased)}; Algorithm 2's is 1",
-            rule="held if its v-hat is unbiased as Algorithm 2's",
-            held=max(biased.values()) < 1.01,
+            rule="supported if its v-hat is unbiased as Algorithm 2's",
+            holds=max(biased.values()) < 1.01,
             note="b2_t = b2/t with the correction (1+b2_t)^t - 1, which does not match the sum of the weights.",
         ),
     ]
@@ -191,9 +191,9 @@ def _rate(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"slope of the weighted average that the proof bounds: {span(adax)}; of the minimum: "
             f"{adax['minimum_slope']:.2f} (T = {adax['T'][0]:,} to {adax['T'][-1]:,})",
             n=adax["seeds"],
-            rule="held if the 95% t interval over seeds is below the slope of log T/sqrt(T) over the same T, not "
-            "held if above",
-            held=True
+            rule="supported if the 95% t interval over seeds is below the slope of log T/sqrt(T) over the same T, "
+            "contradicted if above",
+            holds=True
             if adax["slope_high"] < adax["claimed_slope"]
             else (False if adax["slope_low"] > adax["claimed_slope"] else None),
         ),
@@ -204,7 +204,7 @@ def _rate(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="the same order, after Chen et al.",
             ours=f"AdaX {span(adax)}, AMSGrad {span(ams)}",
             n=adax["seeds"] + ams["seeds"],
-            rule="held if the two slopes differ by less than 0.05",
-            held=abs(gap) < 0.05,
+            rule="supported if the two slopes differ by less than 0.05",
+            holds=abs(gap) < 0.05,
         ),
     ]

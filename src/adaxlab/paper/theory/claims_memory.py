@@ -37,8 +37,8 @@ def _background(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours="largest relative difference between the table's sums, written out, and the one rule: "
             f"{max(table.values()):.1e}",
             n=len(table),
-            rule="held if all agree to 1e-9 on 300 random gradients",
-            held=max(table.values()) < EXACT,
+            rule="supported if all agree to 1e-9 on 300 random gradients",
+            holds=max(table.values()) < EXACT,
             note="AdaGrad's and AdaShift's bias corrections, which the table leaves to the text, included.",
         ),
         claim(
@@ -47,8 +47,8 @@ def _background(body: dict[str, Any]) -> list[dict[str, Any]]:
             "NosAdam's second moment is the one in Table 1.",
             paper="sum of b2_i prod (1 + b2_(t-j+1)) g_i^2",
             ours=f"with NosAdam's own b2_t the formula is 10^{factor:.0f} times NosAdam's v after 300 steps",
-            rule="held if they agree to 1e-9",
-            held=factor < EXACT,
+            rule="supported if they agree to 1e-9",
+            holds=factor < EXACT,
             note="The formula is AdaX's with a changing b2. NosAdam's own: v_t = b2_t v_(t-1) + (1-b2_t) g_t^2 with "
             "b2_t = B_(t-1)/B_t.",
         ),
@@ -60,8 +60,8 @@ def _background(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"weight of the oldest square over that of the newest at step {steps:,}: Adam "
             f"{g(rows['adam']['oldest_over_newest'])}, NosAdam {ratio:.2f}, AdaGrad "
             f"{rows['adagrad']['oldest_over_newest']:.2f}",
-            rule="held if the newest outweighs the oldest in NosAdam as it does in Adam",
-            held=ratio < 1,
+            rule="supported if the newest outweighs the oldest in NosAdam as it does in Adam",
+            holds=ratio < 1,
             note="True of Adam and AdaShift. NosAdam's weights i^-0.1 prefer the past, mildly.",
         ),
     ]
@@ -85,9 +85,9 @@ def _moments(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours="E v-hat/E g^2 at step "
             + ", ".join(f"{r['t']}: {r['mean']:.4f} [{r['low']:.4f}, {r['high']:.4f}]" for r in rows),
             n=body["unbiased"]["n"],
-            rule="held if the mean is within three half-widths of 1 at each of the four steps, and the weights add "
-            "up to 1 to 1e-9",
-            held=all(abs(r["mean"] - 1) < 1.5 * (r["high"] - r["low"]) for r in rows)
+            rule="supported if the mean is within three half-widths of 1 at each of the four steps, and the weights "
+            "add up to 1 to 1e-9",
+            holds=all(abs(r["mean"] - 1) < 1.5 * (r["high"] - r["low"]) for r in rows)
             and body["facts"]["weights_sum"] < EXACT,
         ),
         claim(
@@ -96,8 +96,8 @@ def _moments(body: dict[str, Any]) -> list[dict[str, Any]]:
             "SGDM's and Adam's first moments differ by the factor 1-b1 only.",
             paper="which is why AdaX does not correct its mean",
             ours=f"m <- {a.a} m + {a.b} g against m <- {b.a} m + {b.b:.1f} g",
-            rule="held if the coefficients of the rule say so",
-            held=same,
+            rule="supported if the coefficients of the rule say so",
+            holds=same,
         ),
         claim(
             "S4.3",
@@ -107,8 +107,8 @@ def _moments(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"at step {steps:,} the first tenth of the run holds {100 * adax['oldest_tenth']:.0f}% of AdaX's "
             f"memory, the last tenth {100 * adax['newest_tenth']:.2f}%; "
             f"for Adam {g(100 * adam['oldest_tenth'], 1)}% and {100 * adam['newest_tenth']:.1f}%",
-            rule="held if the oldest square outweighs the newest in AdaX and not in Adam",
-            held=adax["oldest_over_newest"] > 1 > adam["oldest_over_newest"],
+            rule="supported if the oldest square outweighs the newest in AdaX and not in Adam",
+            holds=adax["oldest_over_newest"] > 1 > adam["oldest_over_newest"],
         ),
         claim(
             "S4.4",
@@ -117,8 +117,8 @@ def _moments(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="adaptivity decreases gradually",
             ours=f"k_t falls from 1 to {g(adax['gain'][-1])} at step {steps:,} (Adam: {g(adam['gain'][-1])})",
             n=len(adax["gain"]),
-            rule="held if k_t falls at every recorded step and ends below Adam's",
-            held=falls and adax["gain"][-1] < adam["gain"][-1],
+            rule="supported if k_t falls at every recorded step and ends below Adam's",
+            holds=falls and adax["gain"][-1] < adam["gain"][-1],
         ),
         claim(
             "S4.5",
@@ -128,8 +128,8 @@ def _moments(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"relative standard deviation over the last 10,000 of {still['steps']:,} steps of standard normal "
             f"gradients: AdaX {still['adax']['relative_sd']:.1e}, Adam {still['adam']['relative_sd']:.1e}",
             n=10_000,
-            rule="held if AdaX's is below a tenth of Adam's",
-            held=still["adax"]["relative_sd"] < 0.1 * still["adam"]["relative_sd"],
+            rule="supported if AdaX's is below a tenth of Adam's",
+            holds=still["adax"]["relative_sd"] < 0.1 * still["adam"]["relative_sd"],
         ),
         claim(
             "S4.6",
@@ -139,8 +139,8 @@ def _moments(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"after 20,000 steps with gradients of size 0.01 and {still['steps'] - 20_000:,} of size 1, v-hat "
             f"is {still['adax']['v_over_square_after_small_start']:.3f} E g^2 (Adam "
             f"{still['adam']['v_over_square_after_small_start']:.2f})",
-            rule="held if v-hat is at least half of E g^2 there",
-            held=still["adax"]["v_over_square_after_small_start"] >= 0.5,
+            rule="supported if v-hat is at least half of E g^2 there",
+            holds=still["adax"]["v_over_square_after_small_start"] >= 0.5,
             note="v-hat is as large as the early squares. Gradients that grow later meet a small denominator and "
             "take large steps: the reason for `wake` and `clip_update`.",
         ),
@@ -160,8 +160,8 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="(ours)",
             ours=f"largest relative difference {facts['ratio_recursion']:.1e}",
             n=4 * 2000,
-            rule="held to 1e-9",
-            held=facts["ratio_recursion"] < EXACT,
+            rule="supported if equal to 1e-9",
+            holds=facts["ratio_recursion"] < EXACT,
         ),
         claim(
             "D2",
@@ -170,8 +170,8 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="(ours)",
             ours=f"largest relative difference of the gains {facts['adax_is_nosadam']:.1e}",
             n=2000,
-            rule="held to 1e-9",
-            held=facts["adax_is_nosadam"] < EXACT,
+            rule="supported if equal to 1e-9",
+            holds=facts["adax_is_nosadam"] < EXACT,
         ),
         claim(
             "D3",
@@ -180,8 +180,8 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="(ours)",
             ours=f"v is inf at step {steps[last]:,} with b2 = {last} and unit gradients (formula: "
             f"{formula[last]:,.0f})",
-            rule="held if within 1% of log(largest float32)/log(1+b2)",
-            held=abs(steps[last] / formula[last] - 1) < 0.01,
+            rule="supported if within 1% of log(largest float32)/log(1+b2)",
+            holds=abs(steps[last] / formula[last] - 1) < 0.01,
             note="Updates are then zero, silently.",
         ),
         claim(
@@ -192,8 +192,8 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"its denominator is {real['bf16_raw']:.3f} of the true one, updates {1 / real['bf16_raw']:.1f} "
             f"times too large, after {real['bf16_steps']:,} steps; the normalised form in float32: "
             f"{real['bf16_normalised']:.3f}",
-            rule="held if it is off by more than 2 and the normalised form by less than 1%",
-            held=real["bf16_raw"] < 0.5 and abs(real["bf16_normalised"] - 1) < 0.01,
+            rule="supported if it is off by more than 2 and the normalised form by less than 1%",
+            holds=real["bf16_raw"] < 0.5 and abs(real["bf16_normalised"] - 1) < 0.01,
             note="1 + 1e-4 is 1 in bfloat16: the past does not grow.",
         ),
         claim(
@@ -202,8 +202,8 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
             "In float16 it fails at step 1.",
             paper="(ours)",
             ours=f"with g = 0.01 the denominator is {real['fp16_step_1']:g}, the update infinite",
-            rule="held if the denominator is 0",
-            held=real["fp16_step_1"] == 0,
+            rule="supported if the denominator is 0",
+            holds=real["fp16_step_1"] == 0,
         ),
         claim(
             "D6",
@@ -212,8 +212,8 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="(ours)",
             ours=", ".join(f"{g(v)} at step {int(t):,}" for t, v in wakes.items()),
             n=len(wakes),
-            rule="held if above 100 at 50,000 steps",
-            held=wakes["50000"] > 100,
+            rule="supported if above 100 at 50,000 steps",
+            holds=wakes["50000"] > 100,
             note="`wake=True` and per-row steps keep it at 1-b1 or less.",
         ),
     ]
@@ -232,8 +232,8 @@ def _errata(body: dict[str, Any]) -> list[dict[str, Any]]:
             "Algorithm 3's decay, with its plus sign, shrinks the parameters.",
             paper="x <- ... + alpha lambda x",
             ours=f"with zero gradients x grows by the factor {g(grown)} in 100,000 steps (lr 5e-3, lambda 5e-2)",
-            rule="held if |x| shrinks",
-            held=grown < 1,
+            rule="supported if |x| shrinks",
+            holds=grown < 1,
         ),
         claim(
             "E2",
@@ -242,8 +242,8 @@ def _errata(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="Algorithm 3",
             ours=f"eps_t/eps is {first:.0f} at step 1 and {g(math.exp(-0.5 * growing_log_norm(100_000, 1e-4)))} at "
             "step 100,000",
-            rule="held if it is above 1 at the first step and below 1 at 100,000",
-            held=first > 1 > math.exp(-0.5 * growing_log_norm(100_000, 1e-4)),
+            rule="supported if it is above 1 at the first step and below 1 at 100,000",
+            holds=first > 1 > math.exp(-0.5 * growing_log_norm(100_000, 1e-4)),
         ),
         claim(
             "E3",
@@ -253,8 +253,8 @@ def _errata(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours="operations of five steps on one parameter: "
             + ", ".join(f"{v} (b2 = {k})" for k, v in cost.items()),
             n=len(cost),
-            rule="held if the count falls with b2",
-            held=cost["1e-05"] < cost["0.001"],
+            rule="supported if the count falls with b2",
+            holds=cost["1e-05"] < cost["0.001"],
             note="What b2 moves is the step at which the raw recursion overflows in float32: "
             + ", ".join(f"{v:,.0f} (b2 = {k})" for k, v in formula.items())
             + ".",
@@ -268,8 +268,8 @@ def _errata(body: dict[str, Any]) -> list[dict[str, Any]]:
             + ", ".join(f"{g(100 * _last_tenth(T), 2)}%" for T in (20_000, 71_000, 500_000))
             + " of the memory",
             n=3,
-            rule="held if these shares differ by more than a factor 2",
-            held=_last_tenth(20_000) > 2 * _last_tenth(500_000),
+            rule="supported if these shares differ by more than a factor 2",
+            holds=_last_tenth(20_000) > 2 * _last_tenth(500_000),
         ),
     ]
 

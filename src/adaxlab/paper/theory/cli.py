@@ -136,7 +136,7 @@ def _show(record: dict[str, Any]) -> None:
     ):
         shown.add_column(name, **how)  # type: ignore[arg-type]
     shown.add_column("verdict", no_wrap=True)
-    colour = {"held": "green", "not held": "red", "undecided": "yellow"}
+    colour = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
     for row in record["claims"]:
         verdict = f"[{colour[row['verdict']]}]{row['verdict']}"
         shown.add_row(row["id"], _plain(row["claim"]), _plain(row["ours"]), _count(row["n"]), verdict)

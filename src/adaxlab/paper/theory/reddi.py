@@ -139,8 +139,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="stated for every C > 2",
             ours=f"three consecutive losses add up to {loss['minus_1']:+.0f} at -1 and {loss['plus_1']:+.0f} at +1 "
             "(C = 3)",
-            rule="held if the summed loss at -1 is below that at +1 (it is linear in x)",
-            held=loss["minus_1"] < loss["plus_1"],
+            rule="supported if the summed loss at -1 is below that at +1 (it is linear in x)",
+            holds=loss["minus_1"] < loss["plus_1"],
         ),
         claim(
             "S2.5",
@@ -148,8 +148,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             "On problem (3) SGD goes to the best point.",
             paper="x -> -1",
             ours=f"x = {three['sgdm']['x_end']:.4f}, average regret {g(three['sgdm']['average_regret'])} ({where})",
-            rule="held if x ends within 0.01 of -1",
-            held=abs(three["sgdm"]["x_end"] + 1) < 0.01,
+            rule="supported if x ends within 0.01 of -1",
+            holds=abs(three["sgdm"]["x_end"] + 1) < 0.01,
         ),
         claim(
             "S2.6",
@@ -158,8 +158,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="x = 1 every third step",
             ours=f"x = {low['x_end']:+.4f}, average regret {g(low['average_regret'])} at b2 = 0.1 = 1/(1+C^2) "
             f"({where})",
-            rule="held if x ends within 0.01 of +1 at Reddi et al.'s b2 = 1/(1+C^2)",
-            held=abs(low["x_end"] - 1) < 0.01,
+            rule="supported if x ends within 0.01 of +1 at Reddi et al.'s b2 = 1/(1+C^2)",
+            holds=abs(low["x_end"] - 1) < 0.01,
             note="At this b2 only: see S2.7.",
         ),
         claim(
@@ -170,9 +170,9 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours="x = "
             + ", ".join(f"{r['x_end']:+.4f}" for r in usual)
             + f" at b2 = .9, .99, .999 ({where})",
-            rule="held if x ends within 0.01 of +1 at b2 = .9, .99 and .999",
+            rule="supported if x ends within 0.01 of +1 at b2 = .9, .99 and .999",
             n=3,
-            held=all(abs(r["x_end"] - 1) < 0.01 for r in usual),
+            holds=all(abs(r["x_end"] - 1) < 0.01 for r in usual),
             note="With C = 3 Adam finds -1 at each of them. For a larger b2 the failure needs rarer gradients: S2.8.",
         ),
         claim(
@@ -182,8 +182,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="Reddi et al., whom the section follows: x -> +1 at b2 = .99",
             ours=f"mean x over the last tenth {span(adam)}; at b2 = .999 {span(chance['adam, b2=0.999'])}",
             n=seeds,
-            rule="held if the 95% t interval over seeds is above 0, not held if below",
-            held=side(adam, 1),
+            rule="supported if the 95% t interval over seeds is above 0, contradicted if below",
+            holds=side(adam, 1),
         ),
         claim(
             "S2.9",
@@ -193,8 +193,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"smallest Gamma_t on problem (3): {g(low['smallest_gamma'])} (Adam, b2 = .1), "
             f"{g(three['adam, b2=0.999']['smallest_gamma'])} (Adam, b2 = .999)",
             n=steps - 1,
-            rule="held if it is below 0 for Adam at both b2",
-            held=max(low["smallest_gamma"], three["adam, b2=0.999"]["smallest_gamma"]) < 0,
+            rule="supported if it is below 0 for Adam at both b2",
+            holds=max(low["smallest_gamma"], three["adam, b2=0.999"]["smallest_gamma"]) < 0,
         ),
         claim(
             "S4.7",
@@ -203,9 +203,9 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="Gamma_t stays positive, so AdaX converges",
             ours=f"x = {three['adax']['x_end']:.4f}, average regret {g(three['adax']['average_regret'])}, smallest "
             f"Gamma_t {g(three['adax']['smallest_gamma'])} ({where})",
-            rule="held if x ends within 0.01 of -1 and no Gamma_t is negative",
+            rule="supported if x ends within 0.01 of -1 and no Gamma_t is negative",
             n=steps - 1,
-            held=abs(three["adax"]["x_end"] + 1) < 0.01 and three["adax"]["smallest_gamma"] >= 0,
+            holds=abs(three["adax"]["x_end"] + 1) < 0.01 and three["adax"]["smallest_gamma"] >= 0,
         ),
         claim(
             "S4.8",
@@ -215,8 +215,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"mean x over the last tenth: AdaX {span(adax)}, AMSGrad {span(ams)}, SGD {span(sgd)}, Adam "
             f"{span(adam)}",
             n=seeds,
-            rule="held if AdaX's 95% t interval over seeds is below 0, not held if above",
-            held=side(adax, -1),
+            rule="supported if AdaX's 95% t interval over seeds is below 0, contradicted if above",
+            holds=side(adax, -1),
             note="alpha_t = 0.5/sqrt(t) for methods that divide by sqrt(v), scaled to the same first step for the "
             f"others; {body['rare']['steps']:,} steps.",
         ),

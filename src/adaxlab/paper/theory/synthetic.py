@@ -149,8 +149,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="stated",
             ours=f"the summed loss is smallest at {figure['optimum']:.4g}",
             n=4001,
-            rule="held if the smallest of 4,001 points in [-2, 2] is 0",
-            held=abs(figure["optimum"]) < 1e-9,
+            rule="supported if the smallest of 4,001 points in [-2, 2] is 0",
+            holds=abs(figure["optimum"]) < 1e-9,
             note="The statement asks for C > 1, the experiment uses C = 1e-3; each f_t is convex, so 'local "
             "minimum' is not meant literally.",
         ),
@@ -162,8 +162,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"{sum(r['came_back'] for r in crossed)} of the {len(crossed)} settings that crossed came back in "
             f"{steps:,} steps",
             n=len(crossed),
-            rule="held if none came back",
-            held=not any(r["came_back"] for r in crossed),
+            rule="supported if none came back",
+            holds=not any(r["came_back"] for r in crossed),
         ),
         claim(
             "S3.3",
@@ -171,8 +171,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             "For every x0 there is a step size with which SGD converges to 0.",
             paper="the gradients have a finite sum",
             ours=f"with alpha = x0 (1-lambda)/C = {g(stop['sgd_alpha'])} SGD ends at {stop['sgd_x_end']:.1e}",
-            rule="held if SGD ends in [0, 1e-6] with that step",
-            held=-1e-9 <= stop["sgd_x_end"] <= 1e-6,
+            rule="supported if SGD ends in [0, 1e-6] with that step",
+            holds=-1e-9 <= stop["sgd_x_end"] <= 1e-6,
         ),
         claim(
             "T3.1",
@@ -182,9 +182,9 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="for all x0 > 0 and alpha > 0",
             ours=f"{t31['crossed']} of {t31['cells']} cells crossed, the latest at step {t31['latest_crossing']:,}",
             n=t31["cells"],
-            rule="held if every cell of a grid b2 x lambda x x0 x alpha x schedule crosses, eps = 0; cells that "
+            rule="supported if every cell of a grid b2 x lambda x x0 x alpha x schedule crosses, eps = 0; cells that "
             "need more steps than float64 lasts are counted apart",
-            held=t31["crossed"] == t31["cells"],
+            holds=t31["crossed"] == t31["cells"],
             note=f"{t31['beyond_horizon']} further cells need more steps than were run. It needs eps = 0: T3.1e.",
         ),
         claim(
@@ -195,7 +195,7 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"{t31m['crossed']} of {t31m['cells']} cells crossed",
             n=t31m["cells"],
             rule="as T3.1, with b1 = 0.9 sqrt(b2)",
-            held=t31m["crossed"] == t31m["cells"],
+            holds=t31m["crossed"] == t31m["cells"],
         ),
         claim(
             "T3.1e",
@@ -204,8 +204,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="eps is not mentioned",
             ours=f"from x0 = {t31e['x0']:g} with alpha = 1e-5 Adam stays at {t31e['x_end']:+.2f} "
             f"({t31e['x_end_eps_0']:+.2f} with eps = 0) after {t31e['steps']:,} steps",
-            rule="not held if one setting with eps = 1e-8 stays above zero after its gradients are below 1e-3 eps",
-            held=t31e["x_end"] < 0,
+            rule="contradicted if one setting with eps = 1e-8 stays above zero after its gradients are below 1e-3 eps",
+            holds=t31e["x_end"] < 0,
             note="Once the gradients are below eps, the updates fade with them and add up to a finite sum.",
         ),
         claim(
@@ -215,8 +215,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="sqrt((lambda^2-b2)/(lambda^2 (1-b2))), and its counterpart with b1",
             ours=f"smallest quotient of the two: {forms['adam_over_floor']:.6f}",
             n=forms["checked"],
-            rule="held if no step is below the constant (to 1e-9) in four settings",
-            held=forms["adam_over_floor"] >= 1 - 1e-9,
+            rule="supported if no step is below the constant (to 1e-9) in four settings",
+            holds=forms["adam_over_floor"] >= 1 - 1e-9,
         ),
         claim(
             "S3.5",
@@ -225,8 +225,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="five formulas",
             ours=f"largest relative difference from the rule: {worst_form:.1e}",
             n=forms["checked"],
-            rule="held if the rule and the formulas agree to 1e-9 in four settings",
-            held=worst_form < 1e-9,
+            rule="supported if the rule and the formulas agree to 1e-9 in four settings",
+            holds=worst_form < 1e-9,
         ),
         claim(
             "T3.2",
@@ -239,9 +239,9 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             f"AMSGrad's whole way at alpha = 1 is finite for each of {len(reaches)} pairs (b2, lambda): "
             f"{min(reaches):,.0f} to {max(reaches):,.0f}",
             n=len(reaches),
-            rule="not held if for each lambda tried some x0 and alpha stay above zero for ever (the closed form's "
+            rule="contradicted if for each lambda tried some x0 and alpha stay above zero for ever (the closed form's "
             "sum is finite)",
-            held=not (stated["all_finite"] and t32["x_end_corrected"] > 0),
+            holds=not (stated["all_finite"] and t32["x_end_corrected"] > 0),
             note="True in the other order: T3.2c.",
         ),
         claim(
@@ -251,8 +251,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="(ours)",
             ours=f"{fixed['crossed']} of {fixed['cells']} cells",
             n=fixed["cells"],
-            rule="held if for every cell of a grid b2 x x0 x alpha the lambda that the closed form names crosses",
-            held=fixed["crossed"] == fixed["cells"],
+            rule="supported if for every cell of a grid b2 x x0 x alpha the lambda that the closed form names crosses",
+            holds=fixed["crossed"] == fixed["cells"],
         ),
         claim(
             "S3.6",
@@ -263,8 +263,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             + ", ".join(f"{peak:,.0f} at lambda = {fade}" for fade, peak in forms["amsgrad_peaks"].items())
             + f" (b2 = .999); AMSGrad's closed form, Adam's up to there, is off by {forms['errors']['amsgrad']:.1e}",
             n=forms["checked"],
-            rule="held if the closed form with that switch agrees with the rule to 1e-9",
-            held=forms["errors"]["amsgrad"] < 1e-9,
+            rule="supported if the closed form with that switch agrees with the rule to 1e-9",
+            holds=forms["errors"]["amsgrad"] < 1e-9,
         ),
         claim(
             "S3.7",
@@ -273,8 +273,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="stated",
             ours=f"its update keeps {kept['adashift']:.4f} of the gradient's decay (Adam {kept['adam']:.4f})",
             rule="share = d log|update| / d log|gradient| over the last fifth of the steps, 1: fades with the "
-            "gradient, 0: never fades; held below 0.1",
-            held=kept["adashift"] < 0.1,
+            "gradient, 0: never fades; supported below 0.1",
+            holds=kept["adashift"] < 0.1,
         ),
         claim(
             "S3.8",
@@ -284,7 +284,7 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"NosAdam's update keeps {kept['nosadam']:.2f} of the gradient's decay, AdaGrad's "
             f"{kept['adagrad']:.2f}",
             rule="as S3.7",
-            held=kept["nosadam"] < 0.1,
+            holds=kept["nosadam"] < 0.1,
             note="NosAdam's weights fall slower than any exponential, so its v cannot follow the gradient down.",
         ),
         claim(
@@ -295,8 +295,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"largest quotient of the two sides {forms['adax_over_ceiling']:.6f}; the update keeps "
             f"{kept['adax']:.3f} of the gradient's decay",
             n=forms["checked"],
-            rule="held if the bound is never exceeded (to 1e-9) and the share is above 0.9",
-            held=forms["adax_over_ceiling"] <= 1 + 1e-9 and kept["adax"] > 0.9,
+            rule="supported if the bound is never exceeded (to 1e-9) and the share is above 0.9",
+            holds=forms["adax_over_ceiling"] <= 1 + 1e-9 and kept["adax"] > 0.9,
         ),
         claim(
             "S4.10",
@@ -305,8 +305,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="stated",
             ours=f"alpha = {g(stop['rows'][0]['alpha'])} ends at {stop['rows'][0]['x_end']:.1e}; twice that crosses "
             f"at step {stop['rows'][1]['crossing']:,}",
-            rule="held if the step that the closed form names ends in [-1e-9, 1e-6]",
-            held=-1e-9 <= stop["rows"][0]["x_end"] <= 1e-6,
+            rule="supported if the step that the closed form names ends in [-1e-9, 1e-6]",
+            holds=-1e-9 <= stop["rows"][0]["x_end"] <= 1e-6,
             note="So it does for SGD, AMSGrad, AdaGrad and NosAdam: each has a finite sum of updates.",
         ),
         claim(
@@ -317,8 +317,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"first step below zero: AdaX {order[0]}, Adam {order[1]}, SGDM {order[2]}; SGD without momentum "
             f"stays above ({plain['x_end']:+.4f} at {steps:,})",
             n=3,
-            rule="held if Adam crosses and SGDM and AdaX do not",
-            held=order[1] is not None and order[0] is None and order[2] is None,
+            rule="supported if Adam crosses and SGDM and AdaX do not",
+            holds=order[1] is not None and order[0] is None and order[2] is None,
             note="AdaX crosses first: its step is five times Adam's and its updates have not faded by then.",
         ),
         claim(
@@ -329,7 +329,7 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"at step {steps:,}: SGDM {g(sizes['sgdm'], 2)}, AMSGrad {g(sizes['amsgrad'], 2)}, AdaX "
             f"{g(sizes['adax'], 2)}, Adam {g(sizes['adam'], 2)}",
             n=4,
-            rule="held if SGDM's and AdaX's updates are below a tenth of Adam's at the last step",
-            held=max(sizes["sgdm"], sizes["adax"]) < 0.1 * sizes["adam"],
+            rule="supported if SGDM's and AdaX's updates are below a tenth of Adam's at the last step",
+            holds=max(sizes["sgdm"], sizes["adax"]) < 0.1 * sizes["adam"],
         ),
     ]
