@@ -54,57 +54,58 @@ def claim(rule="better", measure="accuracy", margin=0.0, b="b", **more):
     return Claim("x", "a is so", "Section 5", "s/x", rule, measure, "a", b, margin, **more)
 
 
+YES, NO, OPEN = "supported", "contradicted", "inconclusive"
 A, LOW, SAME = [92.5, 92.4, 92.6], [91.5, 91.6, 91.55], [92.45, 92.45, 92.6]
 PAPER = {"b": "", "paper": (92.5, 0.1)}
 CASES = {
-    "better": (claim(), rows(a=A, b=LOW), "supported", 3, "92.50 - 91.55 = +0.95 ["),
-    "worse": (claim(), rows(a=LOW, b=A), "contradicted", 3, "-0.95"),
-    "open": (claim(), rows(a=A, b=SAME), "inconclusive", 3, ""),
-    "by a margin": (claim(margin=0.9), rows(a=A, b=LOW), "inconclusive", 3, "+0.95"),
+    "better": (claim(), rows(a=A, b=LOW), YES, 3, "92.50 - 91.55 = +0.95 ["),
+    "worse": (claim(), rows(a=LOW, b=A), NO, 3, "-0.95"),
+    "open": (claim(), rows(a=A, b=SAME), OPEN, 3, ""),
+    "by a margin": (claim(margin=0.9), rows(a=A, b=LOW), OPEN, 3, "+0.95"),
     "two seeds decide nothing": (
-        claim(), rows(a=A[:2], b=LOW[:2]), "inconclusive", 2, "92.45 - 91.55 = +0.90; fewer than 3 seeds decide nothing",
+        claim(), rows(a=A[:2], b=LOW[:2]), OPEN, 2, "92.45 - 91.55 = +0.90; fewer than 3 seeds decide nothing",
     ),
-    "one seed": (claim(), rows(a=A[:1], b=LOW[:1]), "inconclusive", 1, "+1.00; fewer than 3"),
+    "one seed": (claim(), rows(a=A[:1], b=LOW[:1]), OPEN, 1, "+1.00; fewer than 3"),
     "b was not run": (claim(), rows(a=A), "not run", 0, "study s/x"),
     "a was not run": (claim(), rows(b=A), "not run", 0, "study s/x"),
     "no common seed": (
-        claim(), rows(a=A)[:1] + rows(b=LOW)[1:], "inconclusive", 0, "no seed whose runs both ended",
+        claim(), rows(a=A)[:1] + rows(b=LOW)[1:], OPEN, 0, "no seed whose runs both ended",
     ),
-    "a diverged": (claim(), rows(a=[*A, None], b=[*LOW, 91]), "contradicted", 3, "; 1 of 4 runs of a diverged"),
-    "a diverged, too few pairs": (claim(), rows(a=[92.5, 92.4, None], b=LOW), "contradicted", 2, "1 of 3 runs of a"),
-    "a diverged always": (claim(), rows(a=[None] * 3, b=LOW), "contradicted", 0, "no seed whose runs both ended; 3 of 3"),
-    "of ImageNet one is not enough": (claim(measure="top-1"), rows(a=[*A[:2], None], b=LOW), "inconclusive", 2, "1 of 3"),
-    "of ImageNet three are": (claim(measure="top-1"), rows(a=[None] * 3, b=LOW), "contradicted", 0, "3 of 3"),
-    "of CamVid they decide nothing": (claim(measure="IoU"), rows(a=[None] * 3, b=LOW), "inconclusive", 0, "3 of 3"),
-    "of CamVid one of four": (claim(measure="IoU"), rows(a=[*A, None], b=[*LOW, 91]), "contradicted", 3, "1 of 4"),
-    "a diverged, of two": (claim(), rows(a=[None, 92.5], b=LOW[:2]), "inconclusive", 1, "1 of 2"),
-    "b diverged": (claim(), rows(a=[*A, 92], b=[*LOW, None]), "supported", 3, "; 1 of 4 runs of b diverged"),
-    "b diverged always": (claim(), rows(a=A, b=[None] * 3), "inconclusive", 0, "3 of 3 runs of b diverged"),
-    "similar": (claim("similar", margin=0.3), rows(a=A, b=SAME), "supported", 3, ""),
-    "not similar": (claim("similar", margin=0.3), rows(a=A, b=LOW), "contradicted", 3, ""),
-    "similar, open": (claim("similar", margin=0.05), rows(a=A, b=SAME), "inconclusive", 3, ""),
-    "not worse": (claim("not_worse", margin=0.3), rows(a=SAME, b=A), "supported", 3, ""),
-    "not worse, for it is better": (claim("not_worse", margin=0.3), rows(a=A, b=LOW), "supported", 3, ""),
-    "worse by more": (claim("not_worse", margin=0.3), rows(a=LOW, b=A), "contradicted", 3, ""),
-    "not worse, open": (claim("not_worse", margin=0.05), rows(a=SAME, b=A), "inconclusive", 3, ""),
-    "the paper's value": (claim("equals_paper", **PAPER), rows(a=A), "supported", 3, "92.50 [92.25, 92.75]"),
-    "another value": (claim("equals_paper", **PAPER), rows(a=LOW), "contradicted", 3, ""),
-    "a value, diverged": (claim("equals_paper", **PAPER), rows(a=[*A, None]), "contradicted", 3, "1 of 4"),
+    "a diverged": (claim(), rows(a=[*A, None], b=[*LOW, 91]), NO, 3, "; 1 of 4 runs of a diverged"),
+    "a diverged, too few pairs": (claim(), rows(a=[92.5, 92.4, None], b=LOW), NO, 2, "1 of 3 runs of a"),
+    "a diverged always": (claim(), rows(a=[None] * 3, b=LOW), NO, 0, "no seed whose runs both ended; 3 of 3"),
+    "of ImageNet one is not enough": (claim(measure="top-1"), rows(a=[*A[:2], None], b=LOW), OPEN, 2, "1 of 3"),
+    "of ImageNet three are": (claim(measure="top-1"), rows(a=[None] * 3, b=LOW), NO, 0, "3 of 3"),
+    "of CamVid they decide nothing": (claim(measure="IoU"), rows(a=[None] * 3, b=LOW), OPEN, 0, "3 of 3"),
+    "of CamVid one of four": (claim(measure="IoU"), rows(a=[*A, None], b=[*LOW, 91]), NO, 3, "1 of 4"),
+    "a diverged, of two": (claim(), rows(a=[None, 92.5], b=LOW[:2]), OPEN, 1, "1 of 2"),
+    "b diverged": (claim(), rows(a=[*A, 92], b=[*LOW, None]), YES, 3, "; 1 of 4 runs of b diverged"),
+    "b diverged always": (claim(), rows(a=A, b=[None] * 3), OPEN, 0, "3 of 3 runs of b diverged"),
+    "similar": (claim("similar", margin=0.3), rows(a=A, b=SAME), YES, 3, ""),
+    "not similar": (claim("similar", margin=0.3), rows(a=A, b=LOW), NO, 3, ""),
+    "similar, open": (claim("similar", margin=0.05), rows(a=A, b=SAME), OPEN, 3, ""),
+    "not worse": (claim("not_worse", margin=0.3), rows(a=SAME, b=A), YES, 3, ""),
+    "not worse, for it is better": (claim("not_worse", margin=0.3), rows(a=A, b=LOW), YES, 3, ""),
+    "worse by more": (claim("not_worse", margin=0.3), rows(a=LOW, b=A), NO, 3, ""),
+    "not worse, open": (claim("not_worse", margin=0.05), rows(a=SAME, b=A), OPEN, 3, ""),
+    "the paper's value": (claim("equals_paper", **PAPER), rows(a=A), YES, 3, "92.50 [92.25, 92.75]"),
+    "another value": (claim("equals_paper", **PAPER), rows(a=LOW), NO, 3, ""),
+    "a value, diverged": (claim("equals_paper", **PAPER), rows(a=[*A, None]), NO, 3, "1 of 4"),
     "a value, diverged always": (
-        claim("equals_paper", **PAPER), rows(a=[None] * 3), "contradicted", 0, "no run that ended",
+        claim("equals_paper", **PAPER), rows(a=[None] * 3), NO, 0, "no run that ended",
     ),
-    "a value of two": (claim("equals_paper", **PAPER), rows(a=A[:2]), "inconclusive", 2, "92.50, 92.40; fewer"),
+    "a value of two": (claim("equals_paper", **PAPER), rows(a=A[:2]), OPEN, 2, "92.50, 92.40; fewer"),
     "a loss is better when lower": (
         claim(measure="early loss"),
         [run(r, s, curve=[(0, x + s / 10, 0)] * 4) for r, x in (("a", 0.301), ("b", 0.305)) for s in range(3)],
-        "supported", 3, "0.401 and 0.405; better by +0.004 [+0.004, +0.004]; without pairing by seed [-0.22",
+        YES, 3, "0.401 and 0.405; better by +0.004 [+0.004, +0.004]; without pairing by seed [-0.22",
     ),
     "nats": (
         claim(measure="test loss"), rows(a=[450, 451, 452], b=[460, 461.1, 461.9]),
-        "supported", 3, "test +0.1000 [+0.0975, +0.1025] (perplexities 90.9 and 100.5)",
+        YES, 3, "test +0.1000 [+0.0975, +0.1025] (perplexities 90.9 and 100.5)",
     ),
-    "an unknown seed does not count": (claim(), [*rows(a=A, b=LOW), run("a", 9, 10.0)], "supported", 3, ""),
-    "tuning runs do not count": (claim(), [*rows(a=A, b=LOW), run("a", 0, 1.0, purpose="tune")], "supported", 3, "92.50 -"),
+    "an unknown seed does not count": (claim(), [*rows(a=A, b=LOW), run("a", 9, 10.0)], YES, 3, ""),
+    "tuning runs do not count": (claim(), [*rows(a=A, b=LOW), run("a", 0, 1.0, purpose="tune")], YES, 3, "92.50 -"),
 }  # fmt: skip
 
 
@@ -169,7 +170,7 @@ def test_where_pairs_alone_decide_the_other_interval_stands_beside(rule, margin,
 def test_a_claim_may_name_a_row_of_another_study():
     found = [run("adamw", s, v, study=f"s/{x}") for x, vs in (("y", LOW), ("x", A)) for s, v in enumerate(vs)]
     row = judge(Claim("x", "", "", "s/x", "better", "accuracy", "y: adamw", "adamw"), found)
-    assert (row["verdict"], row["n"]) == ("contradicted", 3)
+    assert (row["verdict"], row["n"]) == (NO, 3)
     assert row["ours"].startswith("91.55 - 92.50 = -0.95")
 
 
@@ -222,25 +223,25 @@ def traced(early, late):
 BOTH = claim("larger", ("trace", "last trace"))
 AS_FAST = claim("ratio", "epoch seconds", 0.05)
 RATIOS = {
-    "as fast": (AS_FAST, ratios(seconds(100), seconds(101)), "supported", 3, "seconds: a/b = 0.99"),
-    "slower": (AS_FAST, ratios(seconds(120), seconds(100)), "contradicted", 3, ""),
+    "as fast": (AS_FAST, ratios(seconds(100), seconds(101)), YES, 3, "seconds: a/b = 0.99"),
+    "slower": (AS_FAST, ratios(seconds(120), seconds(100)), NO, 3, ""),
     "by the epoch": (
-        AS_FAST, ratios(seconds(130, epoch_seconds=1.0), lambda s: {"epoch_seconds": 1 + s / 99}), "supported", 3, "",
+        AS_FAST, ratios(seconds(130, epoch_seconds=1.0), lambda s: {"epoch_seconds": 1 + s / 99}), YES, 3, "",
     ),
     "runs that trained together have one time": (
-        AS_FAST, ratios(*[lambda s: {"seconds": 100.0, "together": 3}] * 2), "inconclusive", 1, "seconds: a/b = 1",
+        AS_FAST, ratios(*[lambda s: {"seconds": 100.0, "together": 3}] * 2), OPEN, 1, "seconds: a/b = 1",
     ),
     "two stacks of three seeds": (
-        AS_FAST, ratios(*[lambda s: {"seconds": 100.0 + s // 3, "together": 3}] * 2, n=6), "inconclusive", 2, "",
+        AS_FAST, ratios(*[lambda s: {"seconds": 100.0 + s // 3, "together": 3}] * 2, n=6), OPEN, 2, "",
     ),
     "larger at both times": (
-        BOTH, ratios(traced(9e-4, 5e-4), traced(2e-4, 2e-4)), "supported", 3, "iteration 1000: a/b = 4.5 [4.5, 4.5]; ",
+        BOTH, ratios(traced(9e-4, 5e-4), traced(2e-4, 2e-4)), YES, 3, "iteration 1000: a/b = 4.5 [4.5, 4.5]; ",
     ),
-    "smaller at the last": (BOTH, ratios(traced(9e-4, 1e-4), traced(2e-4, 2e-4)), "contradicted", 3, ""),
+    "smaller at the last": (BOTH, ratios(traced(9e-4, 1e-4), traced(2e-4, 2e-4)), NO, 3, ""),
     "below": (
-        claim("below", "trace", 4e-4, b=""), ratios(traced(2e-4, 1), traced(1, 1)), "supported", 3, "2.04e-04 [",
+        claim("below", "trace", 4e-4, b=""), ratios(traced(2e-4, 1), traced(1, 1)), YES, 3, "2.04e-04 [",
     ),
-    "not below": (claim("below", "trace", 4e-4, b=""), ratios(traced(5e-4, 1), traced(1, 1)), "contradicted", 3, ""),
+    "not below": (claim("below", "trace", 4e-4, b=""), ratios(traced(5e-4, 1), traced(1, 1)), NO, 3, ""),
 }  # fmt: skip
 
 
@@ -255,11 +256,11 @@ def test_verdicts_on_ratios_and_times(case):
 @pytest.mark.parametrize(
     ("a", "b", "verdict", "n", "ours"),
     [
-        ([3.09] * 3, [3.0] * 3, "supported", 3, "mean 3.09 ms / 3.00 ms; a/b of a round 1.030 [1.030, 1.030], rounds"),
-        ([3.6, 7.2, 3.6], [3.0, 6.0, 3.0], "contradicted", 3, "a round 1.200 [1.200, 1.200]"),
-        ([3.0, 3.3, 3.0, 3.3], [3.0] * 4, "inconclusive", 4, "a round 1.050 ["),
-        ([3.09, 3.09, 3.09, 9.0], [3.0, 3.0, 3.0], "supported", 3, "mean 3.09 ms / 3.00 ms"),
-        ([3.0, 3.0], [3.0, 3.0], "inconclusive", 2, "fewer than 3"),
+        ([3.09] * 3, [3.0] * 3, YES, 3, "mean 3.09 ms / 3.00 ms; a/b of a round 1.030 [1.030, 1.030], rounds"),
+        ([3.6, 7.2, 3.6], [3.0, 6.0, 3.0], NO, 3, "a round 1.200 [1.200, 1.200]"),
+        ([3.0, 3.3, 3.0, 3.3], [3.0] * 4, OPEN, 4, "a round 1.050 ["),
+        ([3.09, 3.09, 3.09, 9.0], [3.0, 3.0, 3.0], YES, 3, "mean 3.09 ms / 3.00 ms"),
+        ([3.0, 3.0], [3.0, 3.0], OPEN, 2, "fewer than 3"),
         ([3.0] * 9, [], "not run", 0, "study voc/speed"),
     ],
 )  # fmt: skip

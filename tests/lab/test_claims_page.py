@@ -59,7 +59,10 @@ def test_what_was_not_run_is_not_called_inconclusive(tmp_path):
     ("rows", "message"),
     [
         ([{"id": "X1"}], "claim 'X1' lacks section, claim"),
-        ([a_claim(verdict="maybe")], "verdict='maybe'; allowed are supported, contradicted, inconclusive, not run"),
+        (
+            [a_claim(verdict="maybe")],
+            "verdict='maybe'; allowed are supported, contradicted, inconclusive, not run",
+        ),
         ([a_claim(), a_claim()], "the ids X1 occur twice"),
     ],
 )
