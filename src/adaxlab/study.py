@@ -31,6 +31,7 @@ WORDS = (
     "where",
     "note",
     "stand_in",
+    "figures",
 )  # for people: a change of them is no change of the study
 
 
@@ -128,6 +129,8 @@ class Study:
     stand_in: str = ""
     """The paper's own data, where this study uses other data."""
     note: str = ""
+    figures: tuple[str, ...] = ()
+    """Which figures the documentation shows (`paper.drawn.WORDS`)."""
 
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]
@@ -185,7 +188,10 @@ class Study:
         """What `data` gave, back."""
         rows = tuple(Row(**{**row, "rates": tuple(row["rates"])}) for row in data["rows"])
         tuning = Tuning(**data["tuning"]) if data["tuning"] else None
-        return cls(**{**data, "rows": rows, "tuning": tuning, "rule": Rule(**data["rule"])})
+        figures = tuple(data["figures"])
+        return cls(
+            **{**data, "rows": rows, "tuning": tuning, "rule": Rule(**data["rule"]), "figures": figures}
+        )
 
     # -- specifications of runs -----------------------------------------------------------------------------------
 

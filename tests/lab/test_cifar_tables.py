@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,23 @@ import numpy as np
 import pytest
 
 from adaxlab import store
+from adaxlab.paper import pages
 from adaxlab.paper.cifar10_claims import CLAIMS
-from adaxlab.paper.cifar10_runs import STUDIES, accuracy, label, labels, load, not_run
+from adaxlab.paper.cifar10_runs import STUDIES, accuracy, load, not_run
 from adaxlab.paper.tables import cifar10 as tables
 from adaxlab.paper.tables import cifar10_guide as guide
+from adaxlab.paper.tables.study import caption, table
 
 RECORDS = Path(__file__).parents[2] / "records"
+
+
+def shown(name, runs=None):
+    found = load(name, RECORDS) if runs is None else runs
+    return table(STUDIES[name], found, tables.layout(STUDIES[name], found))
+
+
+def said(name, runs):
+    return caption(STUDIES[name], runs, tables.layout(STUDIES[name], runs))
 
 
 def test_the_main_table_is_complete():
@@ -30,11 +42,11 @@ def test_the_main_table_is_complete():
 
 
 def test_table_from_records(tmp_path):
-    text = tables.table("table2", RECORDS)
+    text = shown("table2")
     values = [accuracy(r) for r in load("table2", RECORDS) if r.row == "adaxw"]
-    assert f"| AdaX-W | 5 | {sum(values) / 5:.2f} |" in text
+    assert f"| AdaX-W | 0.005 | 0.0001 (7.12) | 5 | {sum(values) / 5:.2f} (" in text
     assert "92.32 ± 0.04" in text
-    assert tables.table("zoo", tmp_path) == "*CIFAR-10, zoo: not run yet (`adax reproduce cifar10/zoo`).*"
+    assert pages.study("cifar10/zoo")(tmp_path) == "*Not run yet (`adax reproduce cifar10/zoo`).*"
     assert set(not_run(tmp_path)) == set(STUDIES)
     assert "table2" not in not_run(RECORDS)
 
@@ -61,23 +73,24 @@ def test_the_documentation_shows_every_study_that_was_run():
     """Its question, every row's mean as computed here, its claims by links that lead somewhere; the rest by name."""
     page = (RECORDS.parent / "docs" / "cifar10.md").read_text()
     linked = (RECORDS.parent / "docs" / "claims.md").read_text()
-    for name, study in STUDIES.items():
+    for name, asked in STUDIES.items():
         found = load(name, RECORDS)
         if not found:
-            assert f"- `cifar10/{name}`: {study.title}\n" in page
+            assert f"- `cifar10/{name}`: {asked.title}\n" in page
             continue
         (part,) = (p for p in page.split("### ")[1:] if p.startswith(f"{name}\n"))
-        assert study.title in part
-        for row in labels(study):
-            values = [accuracy(r) for r in found if label(r) == row]
-            (shown,) = (text for text in part.splitlines() if text.startswith(f"| {tables.title(row)} "))
-            cells = [cell.strip(" *") for cell in shown.split("|")]
-            assert cells[2] == str(len(values))
-            assert float(cells[3]) == pytest.approx(sum(values) / len(values), abs=0.00501)
-            losses = [r.done["train_loss"] for r in found if label(r) == row]
-            assert float(cells[-2 if study.share else -3]) == pytest.approx(
-                sum(losses) / len(losses), abs=6e-5
-            )
+        assert asked.title in part
+        for row in asked.rows:
+            mine = [r for r in found if r.row == row.name]
+            (line,) = (text for text in part.splitlines() if text.startswith(f"| {tables.title(row.name)} |"))
+            if asked.tuning:
+                assert all(f"{r.spec['options']['lr']:g}: {accuracy(r):.2f}" in line for r in mine)
+                continue
+            found_n, found_mean = re.search(r"\| (\d+) \| (\d\d\.\d\d)", line).groups()
+            assert int(found_n) == len(mine)
+            assert float(found_mean) == pytest.approx(sum(map(accuracy, mine)) / len(mine), abs=0.00501)
+            found_loss = re.search(r"\| (\d\.\d{4}) \|", line)[1]
+            assert float(found_loss) == pytest.approx(np.mean([r.done["train_loss"] for r in mine]), abs=6e-5)
         for claim in (c for c in CLAIMS if c.study == f"cifar10/{name}"):
             anchor = "claim-" + claim.id.replace(".", "-")
             assert f"[{claim.id}](claims.md#{anchor})" in part
@@ -85,9 +98,8 @@ def test_the_documentation_shows_every_study_that_was_run():
 
 
 def test_the_best_of_each_method_stands_out():
-    text = tables.show(STUDIES["tuning"], load("tuning", RECORDS))
-    bold = [row.split("|")[1].strip() for row in text.splitlines() if "**" in row]
-    assert bold == ["SGDM, lr 0.1", "AdamW, lr 0.003", "AMSGrad(W), lr 0.003", "AdaX-W, lr 0.005"]
+    bold = [cell.strip(" *") for cell in shown("tuning").split("|") if "**" in cell]
+    assert [cell.partition(":")[0] for cell in bold] == ["0.1", "0.003", "0.003", "0.005"]
 
 
 def test_the_table_at_the_papers_rates_says_what_tuned_ones_give(tmp_path):
@@ -136,21 +148,21 @@ def timed(run, together, seconds):
 
 
 @pytest.mark.parametrize(
-    ("stacks", "said"),
+    ("stacks", "words"),
     [
-        ([(25, 558.0)] * 25, "25 networks at once in 9.3 minutes. "),
+        ([(25, 558.0)] * 25, "25 networks at once in 9.3 minutes; "),
         (
             [(5, 8.1)] * 5 + [(5, 8.0)] * 5,
-            "5 networks at once in 8.1 seconds and 5 networks at once in 8.0 seconds. ",
+            "5 networks at once in 8.1 seconds and 5 networks at once in 8.0 seconds; ",
         ),
-        ([(1, 8.0)] * 10, "one network at a time, 1.3 minutes in all. "),
+        ([(1, 8.0)] * 10, "one network at a time, 1.3 minutes in all; "),
     ],
 )
-def test_the_caption_says_what_trained_together(stacks, said):
+def test_the_caption_says_what_trained_together(stacks, words):
     found = load("runtime", RECORDS)[:1]
     found = [timed(found[0], n, seconds) for n, seconds in stacks]
-    text = tables.caption(STUDIES["runtime"], found)
-    assert said in text
+    text = said("runtime", found)
+    assert words in text
     assert ("earlier version" in text) == (stacks[0][0] > 1)
 
 
@@ -158,29 +170,15 @@ def test_a_time_of_a_stack_counts_once():
     found = load("runtime", RECORDS)
     alone = [timed(r, 1, 8.0 + r.spec["seed"]) for r in found]
     apart = {True: alone, False: [timed(r, 5, 8.0) for r in found]}
-    for single, shown in ((True, "10.0 (n = 5)"), (False, "8.0 (n = 1)")):
-        rows = [
-            row
-            for row in tables.show(STUDIES["runtime"], apart[single]).splitlines()
-            if row.startswith("| Ada")
-        ]
-        assert [row.split("|")[-2].strip() for row in rows] == [shown] * 2
+    for single, seconds in ((True, "10.0 (n = 5)"), (False, "8.0 (n = 1)")):
+        lines = [line for line in shown("runtime", apart[single]).splitlines() if line.startswith("| Ada")]
+        assert [line.split("|")[-2].strip() for line in lines] == [seconds] * 2
 
 
-def test_a_study_with_fewer_seeds_than_planned_says_so():
-    found = load("epsilon", RECORDS)
-    assert "seeds." not in tables.caption(STUDIES["epsilon"], found)
-    less = [r for r in found if r.spec["seed"] < 2]
-    assert tables.caption(STUDIES["epsilon"], less).endswith("2 of 3 seeds have been run so far.")
-
-
-def test_a_study_cut_short_says_what_is_missing():
-    found = [r for r in load("epsilon", RECORDS) if "eps 1e-5" not in r.row]
-    found = [replace(r, done={**r.done, "metric": 0.1}) if r.row == "adaxw eps 1e-8" else r for r in found]
-    text = tables.show(STUDIES["epsilon"], found)
-    assert "| AdamW, eps 1e-5 | 0 | not run | | | |\n" in text
-    assert "| AdaX-W, eps 1e-8 | 0 | all 3 failed | | | |\n" in text
-    assert "| AdaX-W, eps 1e-12 (table2's runs) | 3 |" in text
+def test_runs_of_another_study_say_whose_they_are():
+    lines = {line.split("|")[1].strip(): line for line in shown("epsilon").splitlines()}
+    assert lines["AdaX-W, eps 1e-12"].endswith("| table2 |")
+    assert lines["AdaX-W, eps 1e-8"].endswith("|  |")
 
 
 def test_the_page_is_built_from_the_committed_records(tmp_path):

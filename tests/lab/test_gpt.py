@@ -22,6 +22,7 @@ from adaxlab.muon import MuonAdamW
 from adaxlab.paper import gpt
 from adaxlab.paper.gpt import GPT
 from adaxlab.paper.tables import language as tables
+from adaxlab.paper.tables.study import table
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
 from adaxlab.summary import summarise
@@ -366,12 +367,12 @@ def test_rates_from_end_to_end(book, tmp_path):
     adamw, adaxw = found.rows
     assert adaxw.options["betas"] == [0.9, 0.0075]
     assert adamw.verdict is None
-    lines = tables.transformer(found).splitlines()
+    lines = table(found.study, found.records, tables.transformer(found.study, found.records)).splitlines()
     words = {"held": "better", "not held": "worse", "undecided": "undecided"}
     seen = adaxw.estimate
     shown = f"{seen.mean:.4f} ({seen.low:.4f} to {seen.high:.4f})"
     assert f"| 3 | {shown} | {words[adaxw.verdict.outcome]}" in lines[3]
-    assert "0.003 (edge), b2 0.0075" in lines[3]
+    assert "| 0.003 (edge) | 0.0075 (3) |" in lines[3]
     assert f"{sum(adaxw.steps_to) / 3:.0f} (3 of 3)" in lines[3]
     assert tables.gpt_guide(tmp_path).startswith("*Not run yet (`adax reproduce gpt`).*")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from made_records import KNOWN, put_speed, run, speed_record
 
-from adaxlab.paper.imagenet import RATES, STUDIES, TUNED, TUNING
+from adaxlab.paper.imagenet import RATES, STUDIES, TINY, TUNED, TUNING
 from adaxlab.paper.tables import imagenet as tables
-from adaxlab.store import export
+from adaxlab.paper.tables.study import caption, table
 from adaxlab.study import TUNE_SEED
 
 
@@ -40,62 +40,33 @@ def tuning(best, seed=TUNE_SEED):
     ]
 
 
-def commit(root, *runs):
-    for study in {made.spec["study"] for made in runs}:
-        export([r for r in runs if r.spec["study"] == study], root / "records" / f"{study}.jsonl")
-
-
-HIGH, LOW = (0.600, 0.602, 0.599), (None, 0.573, 0.568)
-
-
-def test_a_table_from_records(tmp_path):
-    assert tables.table("tiny", tmp_path) == "*Not run yet (`adax reproduce imagenet/tiny`).*"
-    commit(
-        tmp_path,
-        *ended_all("adaxw", *HIGH),
-        *ended_all("adamw", *LOW, lr=1e-3),
-        ended("sgdm", 0, None, lr=0.1),
-    )
-    text = tables.table("tiny", tmp_path)
-    assert "| AdaX-W | 0.005 | 0.391 | 3 | 60.03 | 59.65 to 60.41 | 80.00 | 69.87 ± 0.05 |" in text
-    assert "| AdamW | 0.001 |  | 2 (1 failed) | 57.05 |" in text
-    assert "| SGDM | 0.1 |  | 0 | all 1 failed |  |  | 69.90 ± 0.04 |" in text
-    assert "| AMSGrad(W) | 0.001 |  | 0 | not run |  |  | 66.64 ± 0.03 |" in text
-    assert "200 classes, 100,000 images" in text
-    assert "validation images; a device. `adax reproduce imagenet/tiny`." in text
-
-
-def sgdm_row(text):
-    return next(one for one in text.splitlines() if one.startswith("| SGDM |"))
+def test_a_table_from_records():
+    found = [*ended_all("adaxw", 0.600, 0.602, 0.599), *ended_all("adamw", None, 0.573, 0.568, lr=1e-3)]
+    layout = tables.layout(TINY, found)
+    text = table(TINY, found, layout)
+    assert "| AdaX-W | 0.005 | 0.0001 (0.391) | 3 | 60.03 (59.65 to 60.41) | 80.00 | 69.87 ± 0.05 |" in text
+    assert "| 2 (1 failed) | 57.05 (" in text
+    assert "200 classes, 100,000 images" in caption(TINY, found, layout)
+    assert "validation images;" in caption(TINY, found, layout)
 
 
 def test_what_tuning_tried():
-    runs = tuning({"sgdm": 0.1})
-    failed = [ended("sgdm", TUNE_SEED, None, "imagenet/tuning", lr=3.0, purpose="tune")]
-    runs = [*failed, *(r for r in runs if (r.row, r.spec["options"]["lr"]) != ("sgdm", 3.0))]
-    text = tables.show(TUNING, runs)
-    assert sgdm_row(text) == (
-        "| SGDM |  | 3: failed | 1: 40.00 | 0.3: 40.00 | 0.1: **41.00** | 0.03: 40.00 | 0.01: 40.00 |"
-    )
-    assert text.endswith(" 1 runs failed.")
-    assert "held-out images" in text
-    cut = tables.show(TUNING, runs[1:])  # none is the best before all have ended
-    assert sgdm_row(cut).startswith("| SGDM |  | 3: – | 1: 40.00 |")
-    assert "**" not in cut
-    assert cut.endswith(" 1 of 30 runs have not been made yet.")
+    found = tuning({"sgdm": 0.1})
+    lost = [ended("sgdm", TUNE_SEED, None, "imagenet/tuning", lr=3.0, purpose="tune")]
+    found = [*lost, *(r for r in found if (r.row, r.spec["options"]["lr"]) != ("sgdm", 3.0))]
+    layout = tables.layout(TUNING, found)
+    text = table(TUNING, found, layout)
+    row = next(one for one in text.splitlines() if one.startswith("| SGDM |"))
+    assert row.endswith("| 0.01: 40.00 | 0.03: 40.00 | **0.1: 41.00** | 0.3: 40.00 | 1: 40.00 | 3: failed |")
+    assert "held-out images" in caption(TUNING, found, layout)
+    assert "1 of 30 runs have not been made yet." in caption(TUNING, found[1:], layout)
 
 
-def test_a_best_rate_at_the_edge_is_said(tmp_path):
-    made = [
-        ended(row, 0, 0.5, TUNED.name, lr=lr)
-        for row, lr in {"adamw": 1e-4, "adaxw": 0.15, "sgdm": 0.1}.items()
-    ]
-    commit(tmp_path, *made, *ended_all("adaxw", *HIGH))
-    # a row without runs is shown at the paper's lr
-    assert tables.table("tuned", tmp_path).endswith(
-        "Best at the edge of the tried learning rates: AdamW, AdaX-W."
-    )
-    assert "edge" not in tables.table("tiny", tmp_path)
+def test_a_best_rate_at_the_edge_of_the_study_it_follows_is_marked():
+    found = [ended(row, 0, 0.5, TUNED.name, lr=lr) for row, lr in {"adamw": 1e-4, "sgdm": 0.1}.items()]
+    text = table(TUNED, found, tables.layout(TUNED, found))
+    assert "| AdamW | 0.0001 (edge) |" in text
+    assert "| SGDM | 0.1 |" in text
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda s: s.name)

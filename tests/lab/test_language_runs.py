@@ -292,22 +292,6 @@ def test_steps_to_a_loss(losses, target, expected):
     assert summary.steps_to(lines, target) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "second", "expected"),
-    [
-        ("sgdm", 0.0, "0.1 (edge)"),
-        ("nosadam", 0.1, "0.1 (edge), c 0.1"),
-        ("adaxw@b2T=1", 5e-4, "0.1 (edge), b2 0.0005"),
-        ("adaxlab.muon:MuonAdamW", 0.95, "0.1 (edge), b2 0.95"),
-    ],
-)
-def test_a_rows_settings_in_the_methods_own_words(name, second, expected):
-    row = summary.RowResult(
-        name, {"lr": 0.1, "betas": [0.9, second]}, 0.1, {0.01: 1.0, 0.1: 0.5}, {}, None, None, None, 0.0, 0.0
-    )
-    assert tables._lr(row) == expected
-
-
 def test_enwik8_is_measured_as_its_page_says():
     given = ENWIK8
     measure = {key: given.task_options[key] for key in ("eval_state", "eval_words", "parts", "limit")}

@@ -91,7 +91,12 @@ def test_a_picture_compares_with_what_its_study_does(tmp_path, monkeypatch):
     store.export(named, tmp_path / "gpt.jsonl")
     for baseline in labels:
         asked = Study(
-            "gpt", (Row(baseline), Row("rmsprop")), "gpt", baseline=baseline, rule=Rule(confidence=0.8)
+            "gpt",
+            (Row(baseline), Row("rmsprop")),
+            "gpt",
+            baseline=baseline,
+            rule=Rule(confidence=0.8),
+            figures=("difference",),
         )
         monkeypatch.setattr(catalogue, "studies", lambda asked=asked: {"gpt": asked})
         assert figures.main(["--records", str(tmp_path), "--out", str(tmp_path / "images")]) == 0

@@ -20,6 +20,7 @@ from adaxlab.errors import Interrupted, LabError
 from adaxlab.execute import process
 from adaxlab.loop import fingerprint
 from adaxlab.paper.tables import voc as tables
+from adaxlab.paper.tables.study import table
 from adaxlab.paper.voc import ADAMW, ADAXW, AMSGRADW, SGDM, STUDIES
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
@@ -271,6 +272,7 @@ def test_a_study_from_its_data_to_its_table(tmp_path):
         tried = {r.spec["options"]["lr"]: r.done["metric"] for r in mine if r.spec["purpose"] == "tune"}
         (final,) = {r.spec["options"]["lr"] for r in mine if r.spec["purpose"] == "final"}
         assert tried[final] == max(tried.values())
-    shown = tables.show(small, store.read_export(path))
+    found = store.read_export(path)
+    shown = table(small, found, tables.layout(small, found))
     for rate in (2.5e-5, 7.9e-5):
         assert f"{rate:g}: " in shown.splitlines()[2]

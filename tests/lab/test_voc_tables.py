@@ -14,6 +14,7 @@ from adaxlab import data
 from adaxlab.data import camvid, resnet50
 from adaxlab.errors import LabError
 from adaxlab.paper.tables import voc as tables
+from adaxlab.paper.tables.study import table
 from adaxlab.paper.voc import ADAXW, SGDM, STUDIES
 from adaxlab.store import RunRecord
 
@@ -25,6 +26,7 @@ def fake(row, seed, iou, losses=(1.0, 1.0, 1.0, 1.0), purpose="final", lr=1.0):
         for i, loss in enumerate(losses)
     ]
     done = {"status": status, "metric": None if iou is None else iou / 100, "seconds": 100.0}
+    done |= {"steps": 2000, "metric_name": "IoU", "higher_is_better": True}
     spec = {
         "study": "s",
         "row": row,
@@ -42,20 +44,17 @@ def runs(a, b, **more):
     return [fake(row, seed, iou, **more) for row, values in rows for seed, iou in enumerate(values)]
 
 
-def test_the_table_has_every_row_and_the_papers_numbers(tmp_path):
-    assert tables.camvid(tmp_path) == "*Not run yet (`adax reproduce voc/camvid`).*"
+def test_the_table_has_the_quarters_of_a_run():
     found = [*runs([50, 60, 70], [None, 40, 42]), fake(ADAXW, 10000, 33, purpose="tune", lr=0.5)]
-    lines = tables.show(STUDIES[1], found).splitlines()
-    assert "at 500 / 1,000 / 1,500 / 2,000 steps" in lines[0]
-    assert lines[2].startswith("| SGDM | 1 |  | 2 (1 diverged) | 41.00 (")
+    lines = table(STUDIES[1], found, tables.layout(STUDIES[1], found)).splitlines()
+    assert "| mean IoU, % (95%) | at 500 / 1,000 / 1,500 / 2,000 steps |" in lines[0]
+    assert lines[2].startswith("| SGDM | 1 |")
+    assert "| 2 (1 failed) | 41.00 (" in lines[2]
     assert lines[2].endswith("| 76.28 ± 0.15 |")
-    assert lines[3].startswith("| AdamW | not run |")
-    assert (
-        "| AdaX-W | 1 | 0.5: 33.0 | 3 | 60.00 (35.16 to 84.84) | 60.0 / 60.0 / 60.0 / 60.0 | 1.000 (1.000) | "
-        in lines[5]
-    )
+    assert "| not run |" in lines[3]
+    assert "| 3 | 60.00 (35.16 to 84.84) | 60.0 / 60.0 / 60.0 / 60.0 | 1.000 (1.000) | " in lines[5]
     found = [fake(SGDM, seed, 50, (1.0, 0.5, 0.3, 0.1)) for seed in range(3)]
-    lines = tables.show(STUDIES[0], found).splitlines()
+    lines = table(STUDIES[0], found, tables.layout(STUDIES[0], found)).splitlines()
     assert "| training loss, mean over the first three quarters (first quarter) |" in lines[0]
     assert "| 0.600 (1.000) |" in lines[2]
 

@@ -73,6 +73,7 @@ TABLE2 = _study(
     "the "
     "paper's single row.",
     seeds=5,
+    figures=("seeds", "metric", "train-loss"),
 )
 
 _METHODS = (sgdm(), adamw(), adamw("amsgradw", amsgrad=True), adaxw())
@@ -95,6 +96,7 @@ TUNING = _study(
     seeds=0,
     tuning=Tuning(5, first_seed=0),
     task_options={"holdout": HOLDOUT},
+    figures=("lr",),
 )
 
 TUNED = _study(
@@ -108,6 +110,7 @@ TUNED = _study(
     "the runs of table2.",
     seeds=5,
     follows="cifar10/tuning",
+    figures=("seeds", "difference"),
 )
 
 FRESH = _study(
@@ -121,6 +124,7 @@ FRESH = _study(
     seeds=10,
     first_seed=100,
     follows="cifar10/tuning",
+    figures=("seeds", "difference"),
 )
 
 TRACE = _study(
@@ -133,6 +137,7 @@ TRACE = _study(
     "the paper's text refers to the average of the second moments. AdaX-W's kernel changed between table2 and this "
     "study: its tests show the same rule, with different rounding.",
     task_options={"trace": True},
+    figures=("second-moment",),
 )
 
 TRACE_LR = _study(
@@ -149,6 +154,7 @@ TRACE_LR = _study(
     epochs=20,
     schedule="constant",
     task_options={"trace": True},
+    figures=("second-moment",),
 )
 
 EPSILON = _study(
@@ -161,6 +167,7 @@ EPSILON = _study(
     ),
     "Does eps matter to AdamW, and to AdaX-W?",
     "The paper's three values, and AdaX-W's default.",
+    figures=("sweep",),
 )
 
 PADAX = _study(
@@ -175,6 +182,7 @@ PADAX = _study(
     ),
     "What is the effect of the power 1/8 instead of the square root, in Adam and in AdaX?",
     "p = 1/8, L2 5e-4. The paper does not state Padax's lr, so both ran at four; claims are judged at Padam's, 0.1.",
+    figures=("seeds", "sweep"),
 )
 
 DECAY = _study(
@@ -191,6 +199,7 @@ DECAY = _study(
     "ResNet-18. The paper does not state the lr of the L2 rows: AdaX uses the default of the released class, Adam "
     "1e-3.",
     task_options={"model": "resnet18"},
+    figures=("seeds", "metric"),
 )
 
 LR = _study(
@@ -202,6 +211,7 @@ LR = _study(
     ),
     "How sensitive is AdaX-W to its learning rate?",
     "The nine learning rates that the paper tried, with the paper's weight decay.",
+    figures=("sweep",),
 )
 
 BETA1 = _study(
@@ -211,6 +221,7 @@ BETA1 = _study(
     tuple(adaxw(f"adaxw b1 {b1:g}", betas=(b1, 1e-4)) for b1 in (0.0, 0.5, 0.9, 0.99)),
     "Which b1 is best for AdaX-W?",
     "The paper's values appear only in a missing figure; these are ours.",
+    figures=("sweep",),
 )
 
 BETA2 = _study(
@@ -220,6 +231,7 @@ BETA2 = _study(
     tuple(adaxw(f"adaxw b2 {b2:g}", betas=(0.9, b2)) for b2 in (1e-3, 1e-4, 1e-5)),
     "Does b2 matter to AdaX-W?",
     "The paper's three values: b2*T is 71, 7 and 0.7.",
+    figures=("sweep",),
 )
 
 RUNTIME = _study(
@@ -253,6 +265,7 @@ ZOO = _study(
     "What accuracy do the other methods of the paper's Table 1 reach?",
     "Every method of Table 1 that is not in table2, in its L2 form (5e-4), at its documented lr (RMSProp 1e-3).",
     seeds=1,
+    figures=("seeds",),
 )
 
 TITLE = "CIFAR-10 (adax data get cifar10), a GPU"

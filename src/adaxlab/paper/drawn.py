@@ -1,26 +1,25 @@
-"""Which figures the pages show for each study, and the markup of a figure in light and dark."""
+"""The figures of a study on the pages, and the markup of a figure in light and dark."""
 
 from __future__ import annotations
 
-PICTURES = {
-    "language-ptb": ("difference", "metric", "lr"),
-    "language-enwik8": ("difference", "metric", "lr"),
-    "gpt": ("difference", "lr", "metric"),
-    "voc-camvid": ("difference", "metric", "train-loss"),
-    "voc-tuning": ("difference", "metric", "lr"),
-    "imagenet-tiny": ("difference", "metric", "train-loss"),
-    "imagenet-tuning": ("lr",),
-    "imagenet-tuned": ("difference", "metric"),
-    "imagenet-tiny-resnet50": ("metric",),
-}
-"""Of a study whose runs are in records/; `adaxlab.report.charts` draws them."""
+from adaxlab import spec
+from adaxlab.study import Study
+
 WORDS = {
-    "metric": "Test metric during training, mean over seeds with its interval",
-    "train-loss": "Training loss, mean over seeds with its interval",
+    "seeds": "Final metric of every run",
+    "metric": "Test metric during training",
+    "train-loss": "Training loss",
     "lr": "Score of each learning rate tried",
-    "difference": "Paired differences from the baseline with their intervals",
+    "sweep": "Final metric against the varied setting",
+    "difference": "Paired differences with their intervals",
+    "second-moment": "Mean of sqrt(v) during training",
 }
-NAMES = frozenset(f"{study}-{kind}" for study, kinds in PICTURES.items() for kind in kinds)
+"""The kinds of figures that `Study.figures` may name, and what they show."""
+
+
+def names(study: Study) -> list[str]:
+    """The files of the study's figures, without endings."""
+    return [f"{spec.folder(study.name)}-{kind}" for kind in study.figures]
 
 
 def picture(name: str, alt: str, folder: str = "docs/images") -> str:
@@ -30,8 +29,7 @@ def picture(name: str, alt: str, folder: str = "docs/images") -> str:
     )
 
 
-def shown(study: str) -> str:
+def shown(study: Study) -> str:
     """The study's figures, for a page in docs/."""
-    return "\n\n".join(
-        picture(f"{study}-{kind}", f"{WORDS[kind]}: {study}", "images") for kind in PICTURES[study]
-    )
+    pairs = zip(names(study), study.figures, strict=True)
+    return "\n\n".join(picture(name, f"{WORDS[kind]}: {study.name}", "images") for name, kind in pairs)

@@ -1,13 +1,12 @@
-"""Every picture of the documentation from the committed records: `python -m adaxlab.paper.figures`.
+"""Every figure of the documentation from the committed records: `python -m adaxlab.paper.figures`.
 
-    records/**/*.jsonl       exported runs of whole studies: <study>-metric.svg and others of `adaxlab.paper.drawn`
-    records/cifar10/*.jsonl  cifar10-<study>-*.svg: those that docs/cifar10.md shows
+    records/**/*.jsonl       exported runs of whole studies: <study>-metric.svg and the others of `Study.figures`
     records/gpu_step.json    gpu-step.svg
     records/theory/*.json    theory-*.svg
     records/language/*.json  late-wakers.svg
 
-Each picture has a twin for dark paper, `<name>-dark.svg`. Nothing is computed here but what the charts need, so the
-same records give the same bytes, on any machine; `--check` says which pictures are not those of the records.
+Each figure has a twin for dark pages, `<name>-dark.svg`. Nothing is computed here but what the charts need, so the
+same records give the same bytes, on any machine; `--check` says which figures are not those of the records.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from pathlib import Path
 
 from adaxlab import stats
 from adaxlab.errors import LabError
-from adaxlab.paper import catalogue
-from adaxlab.paper.drawn import NAMES
+from adaxlab.paper import catalogue, drawn
 from adaxlab.paper.tables import gpu_step
 from adaxlab.provenance import UNFINISHED
 from adaxlab.report.embed import as_dict, entitle, labels_in
@@ -32,29 +30,30 @@ from adaxlab.store import EXPORT, RunRecord, read_export
 from adaxlab.study import Study
 
 OWN = "adaxw"
-"""What the tasks with pictures compare the others with, as their claims do."""
+"""What the tasks with images compare the others with, as their claims do."""
 
 
 def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> list[Path]:
-    """Draw every record under `records` into `folder` and return the pictures."""
+    """Draw every record under `records` into `folder` and return the figures."""
     if not records.is_dir():
         raise LabError(
             f"{records}: no such folder; run this from the root of the repository or give --records"
         )
     out: list[Path] = []
+    studies = [study for study in catalogue.studies().values() if isinstance(study, Study)]
+    wanted = frozenset(name for study in studies for name in drawn.names(study))
     for file in sorted(records.rglob("*.jsonl")):
         if file.parent.name not in (UNFINISHED, "cifar10") and EXPORT in file.read_text().partition("\n")[0]:
             runs = read_export(file)
-            out += save_charts(runs, folder, formats, ("light", "dark"), *_judged(runs), only=NAMES)
+            out += save_charts(runs, folder, formats, ("light", "dark"), *_judged(runs), only=wanted)
     if (records / "cifar10").is_dir():
         from adaxlab.paper.cifar10_report import load
-        from adaxlab.paper.tables.cifar10_sections import PICTURES
 
         runs = load(records)
-        shown = {f"cifar10-{study}-{kind}" for study, kinds in PICTURES.items() for kind in kinds}
-        out += save_charts(runs, folder, formats, ("light", "dark"), OWN, only=shown) if runs else []
-        for study in (study for study, kinds in PICTURES.items() if "second-moment" in kinds):
-            out += _trace(study, records, folder, formats)
+        out += save_charts(runs, folder, formats, ("light", "dark"), OWN, only=wanted) if runs else []
+        for study in studies:
+            if "second-moment" in study.figures:
+                out += _trace(study.name.partition("/")[2], records, folder, formats)
     record = gpu_step.read(records)
     if record is not None:
         from adaxlab.report import speed
@@ -94,7 +93,7 @@ def _trace(study: str, records: Path, folder: Path, formats: tuple[str, ...]) ->
 
 
 def stale(records: Path, folder: Path) -> list[str]:
-    """The names of pictures in `folder` that are missing or are not those of the records."""
+    """The names of figures in `folder` that are missing or are not those of the records."""
     with tempfile.TemporaryDirectory() as fresh:
         made = draw(records, Path(fresh))
         return [p.name for p in made if not _same(p, folder / p.name)]

@@ -54,6 +54,7 @@ GPT = Study(
     asks="a transformer, with AdamW and Muon",
     title="Bytes of enwik8, 21 million parameters, 2,000 steps",
     note="adaxw@clipped, at b2*T = 1, clips each coordinate's update to [-1, 1]*lr.",
+    figures=("difference", "lr", "metric"),
 )
 
 TITLE = "A transformer (adax data get enwik8), a GPU"

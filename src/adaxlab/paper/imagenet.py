@@ -114,6 +114,7 @@ TINY = _study(
     title="Tiny-ImageNet at the paper's settings, a stand-in for ImageNet",
     note="The paper's settings. b2 = 1e-4 gives b2*T = 0.78 in 7,820 steps and 50 in the paper's 500,000; AdaX-W ran "
     "with both values of b2*T.",
+    figures=("difference", "metric", "train-loss"),
 )
 TUNING = _study(
     "tuning",
@@ -127,6 +128,7 @@ TUNING = _study(
     note="6 learning rates each (the largest was added for all methods after three of them were best at the upper edge "
     "of five), a third of the full length, evaluated on a held-out tenth of the training set. AdaX-W's b2*T is that of "
     "the full length: 0.78 and 50.",
+    figures=("lr",),
 )
 TUNED = _study(
     "tuned",
@@ -136,6 +138,7 @@ TUNED = _study(
     asks="each method at its best lr, 3 seeds",
     title="Tiny-ImageNet, each method at its best learning rate, a stand-in for ImageNet",
     note="Each method at the best of its learning rates (study tuning), on seeds that tuning did not use.",
+    figures=("difference", "metric"),
 )
 TINY_R50 = _study(
     "tiny-resnet50",
@@ -146,6 +149,7 @@ TINY_R50 = _study(
     asks="ResNet-50, cosine",
     title="Tiny-ImageNet with ResNet-50, a stand-in for ImageNet",
     note="The paper's settings for ResNet-50: cosine to 1e-6. b2*T = 0.78 (paper: 50).",
+    figures=("metric",),
 )
 RESNET18 = _study(
     "resnet18",

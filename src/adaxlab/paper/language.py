@@ -69,6 +69,7 @@ PTB = Study(
     stand_in="One Billion Word",
     title="Penn Treebank, a stand-in for One Billion Word",
     note="The paper's model and recipe on 0.93 million words: 364 steps per epoch.",
+    figures=("difference", "metric", "lr"),
 )
 
 ENWIK8 = replace(

@@ -16,17 +16,24 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from adaxlab import stats
+from adaxlab import records, spec, stats
 from adaxlab.claim import NOT_RUN, OURS, anchor
 from adaxlab.markdown import read, table
+from adaxlab.paper import catalogue
+from adaxlab.paper.cifar10 import STUDIES as CIFAR
+from adaxlab.paper.cifar10 import TABLE2
 from adaxlab.paper.drawn import picture
-from adaxlab.paper.tables import gpu_step, memories, sparse_step
+from adaxlab.paper.tables import best_lr, cifar10_guide, cifar10_speed, gpu_step, memories, sparse_step
+from adaxlab.paper.tables import cifar10 as cifar_tables
 from adaxlab.paper.tables import imagenet as image_tables
 from adaxlab.paper.tables import language as text_tables
+from adaxlab.paper.tables import study as studies
 from adaxlab.paper.tables import voc as voc_tables
+from adaxlab.study import Study
 from adaxopt.zoo import METHODS, Method
 
-Row = Iterable[Any]
+Cells = Iterable[Any]
+Section = Callable[[Path], str]
 
 
 # -- from the code ----------------------------------------------------------------------------------------------
@@ -42,7 +49,7 @@ GAINS = {
 DECAYS = {"l2": "L2", "decoupled": "decoupled"}
 
 
-def _method(row: Method) -> Row:
+def _method(row: Method) -> Cells:
     rule, o = row.rule, row.defaults
     kind = rule.memory.kind if rule.memory else None
     gain = GAINS[kind] + (", running maximum" if rule.maximum else "")
@@ -146,8 +153,8 @@ def claims(root: Path) -> str:
     return f"{text}\n\n{table(('', 'claim', 'found here', 'verdict'), _headlines(by_id))}"
 
 
-def _headlines(by_id: dict[str, dict[str, Any]]) -> list[Row]:
-    rows: list[Row] = []
+def _headlines(by_id: dict[str, dict[str, Any]]) -> list[Cells]:
+    rows: list[Cells] = []
     for key, about in HEADLINES.items():
         claim = by_id.get(key)
         if claim is None or claim["verdict"] == NOT_RUN:
@@ -261,52 +268,65 @@ HEADS = ("frozen memory (t = 150k)", "bf16 state", "graph replay")
 
 
 def cifar(root: Path) -> str:
-    from adaxlab.paper import cifar10_runs as runs
-    from adaxlab.paper.tables import cifar10 as tables
-
-    records = root / "records"
-    if not (records / "cifar10" / "table2.jsonl").exists():
+    runs = records.load(root / "records", TABLE2.name)
+    if not runs:
         return "*CIFAR-10: not run yet (`adax reproduce cifar10/table2`).*"
-    waiting = runs.not_run(records)
-    best = tables.at_best(records)
-    rest = f"\n\n{best}" if best else ""
+    layout = cifar_tables.layout(TABLE2, runs)
+    waiting = [study.name for study in CIFAR if not records.load(root / "records", study.name)]
+    rest = f"\n\n{best}" if (best := cifar_tables.at_best(root / "records")) else ""
     rest += "\n\nAll studies: [docs/cifar10.md](docs/cifar10.md)."
-    rest += f" Not run yet: {', '.join(f'`cifar10/{name}`' for name in waiting)}." if waiting else ""
+    rest += f" Not run yet: {', '.join(f'`{name}`' for name in waiting)}." if waiting else ""
     return (
         "The paper's main table, reproduced on CIFAR-10 with each method at the paper's settings. SGDM, AdamW and "
         "AMSGrad(W) are PyTorch's implementations; AdaX-W is this library's.\n\n"
         + picture("cifar10-table2-seeds", "Final test accuracy of every run and the paper's means")
-        + "\n\n"
-        + tables.table("table2", records)
-        + rest
+        + f"\n\n{studies.table(TABLE2, runs, layout)}\n\n{studies.caption(TABLE2, runs, layout)}{rest}"
     )
 
 
-def cifar_studies(root: Path) -> str:
-    from adaxlab.paper.tables import cifar10_sections as sections
-
-    return sections.studies(root / "records", lambda name, alt: picture(name, alt, "images"))
-
-
-def cifar_speed(root: Path) -> str:
-    from adaxlab.paper.tables import cifar10_sections as sections
-
-    return sections.speed(root / "records")
+LAYOUTS: dict[str, studies.LayoutOf] = {
+    "cifar10": cifar_tables.layout,
+    "imagenet": image_tables.layout,
+    "voc": voc_tables.layout,
+    "language": text_tables.words,
+    "gpt": text_tables.transformer,
+}
+"""How the tables of each family look."""
 
 
-def cifar_settings(root: Path) -> str:
-    from adaxlab.paper.tables import cifar10_guide as guide
-
-    return guide.settings(root / "records")
-
-
-def best_lr(root: Path) -> str:
-    from adaxlab.paper.tables import best_lr
-
-    return best_lr.table(root / "records")
+def study(name: str) -> Section:
+    """The part of a page about one study."""
+    found = catalogue.study(name)
+    family = name.partition("/")[0]
+    extra = cifar_tables.again if family == "cifar10" else None
+    return lambda root: studies.section(found, root, LAYOUTS[family], extra)
 
 
-Section = Callable[[Path], str]
+def others(family: str) -> Section:
+    """The studies of a family without a mark of their own on its page: those with records, then the rest by name."""
+
+    def section(root: Path) -> str:
+        page = root / "docs" / f"{family}.md"
+        text = page.read_text() if page.is_file() else ""
+        found = [s for s in OF_FAMILY[family] if f"<!-- {spec.folder(s.name)}: begin -->" not in text]
+        ran = [s for s in found if records.load(root / "records", s.name)]
+        parts = [f"### {s.name.partition('/')[2] or s.name}\n{study(s.name)(root)}" for s in ran]
+        if waiting := [s for s in found if s not in ran]:
+            parts.append(
+                "### Not run yet\n" + "\n".join(f"- `{s.name}`: {s.title or s.asks}" for s in waiting)
+            )
+        return "\n\n".join(parts) or "None: this page shows every study of the family."
+
+    return section
+
+
+OF_FAMILY = {
+    name: [s for s in module.STUDIES if isinstance(s, Study)]
+    for name, module in catalogue.modules()
+    if name in LAYOUTS
+}
+
+
 SECTIONS: dict[str, Section] = {
     "methods": methods,
     "cpu": cpu,
@@ -315,14 +335,15 @@ SECTIONS: dict[str, Section] = {
     "gpu": gpu,
     "gpu-sparse": sparse_step.section,
     "cifar": cifar,
-    "cifar-studies": cifar_studies,
-    "cifar-speed": cifar_speed,
-    "cifar-settings": cifar_settings,
-    "best-lr": best_lr,
+    "cifar-speed": cifar10_speed.section,
+    "cifar-settings": cifar10_guide.section,
+    "best-lr": best_lr.section,
     "memories": memories.table,
     **text_tables.SECTIONS,
     **image_tables.SECTIONS,
     **voc_tables.SECTIONS,
+    **{f"{family}-studies": others(family) for family in OF_FAMILY},
+    **{spec.folder(s.name): study(s.name) for family in OF_FAMILY.values() for s in family},
 }
 
 
@@ -335,7 +356,9 @@ def filled(text: str, root: Path) -> str:
             raise ValueError(f"mark {name!r}: unknown; known are {', '.join(SECTIONS)}")
         return f"<!-- {name}: begin -->\n{SECTIONS[name](root)}\n<!-- {name}: end -->"
 
-    return re.sub(r"<!-- (?P<name>[a-z-]+): begin -->.*?<!-- (?P=name): end -->", fill, text, flags=re.DOTALL)
+    return re.sub(
+        r"<!-- (?P<name>[a-z0-9-]+): begin -->.*?<!-- (?P=name): end -->", fill, text, flags=re.DOTALL
+    )
 
 
 def main(arguments: list[str] | None = None, root: Path | None = None) -> int:

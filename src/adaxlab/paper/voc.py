@@ -101,6 +101,7 @@ STUDIES = (
         "camvid",
         tuple(_row(name, False) for name in OPTIONS),
         asks="segmentation at the paper's settings",
+        figures=("difference", "metric", "train-loss"),
         title="CamVid at the paper's settings, a stand-in for PASCAL VOC2012",
         note="T = 2,000; b2*T = 2 for AdaX-W, as in the paper, and 0.2 in the row with b2 = 1e-4. At the "
         "paper's lr of 1e-6, AdamW and AMSGrad(W) end with a higher training loss than the others; `voc/tuning` tunes "
@@ -111,6 +112,7 @@ STUDIES = (
         tuple(_row(name, True) for name in RATES),
         tuning=Tuning(5),
         asks="five learning rates for each method",
+        figures=("difference", "metric", "lr"),
         title="CamVid with five learning rates each, a stand-in for PASCAL VOC2012",
         note="T = 2,000; b2*T = 2 for AdaX-W.",
     ),

@@ -44,6 +44,11 @@ def best(scores: Scores, higher: bool) -> tuple[float | None, bool]:
     return found, found in (min(scores), max(scores))
 
 
+def section(root: Path) -> str:
+    """The marked part."""
+    return table(root / "records")
+
+
 def table(root: Path) -> str:
     """One row a task, AdaX's best lr over Adam's in the last column."""
     found = [line for line in _all(root) if line.adam and line.adax]

@@ -1,19 +1,19 @@
-"""Tables of the CIFAR-10 studies in Markdown, from the records."""
+"""What is particular about the tables of the CIFAR-10 studies, and sentences beside them, from the records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from adaxlab import records, spec, stats
 from adaxlab.measures import failed, percent
 from adaxlab.paper.cifar10 import FRESH, TUNING
-from adaxlab.paper.cifar10_runs import STUDIES, accuracy, borrowed, label, labels, load, short
+from adaxlab.paper.cifar10_runs import accuracy, borrowed, label, load, short
+from adaxlab.paper.tables.study import Column, Layout, Line, Runs, best
 from adaxlab.report import names
 from adaxlab.store import RunRecord
-from adaxlab.study import Row, Study
+from adaxlab.study import Study
 
-Runs = Sequence[RunRecord]
 UNTIL = 99
 """Epochs before the first drop of the learning rate."""
 TITLES = {
@@ -23,42 +23,33 @@ TITLES = {
 }
 
 
-def table(name: str, root: Path = records.FOLDER) -> str:
-    """A study's table from the committed records; what was not run says so."""
-    found = load(name, root)
-    if not found:
-        return f"*CIFAR-10, {name}: not run yet (`adax reproduce cifar10/{name}`).*"
-    return show(STUDIES[name], found)
-
-
-def show(study: Study, found: Runs) -> str:
-    """A study's rows: ours with n and interval, the paper's beside it where it has one."""
-    epoch = min(UNTIL, found[0].spec["epochs"])
+def layout(study: Study, runs: Runs) -> Layout:
+    """Accuracy in percent, and how training went."""
+    epoch = min(UNTIL, runs[0].spec["epochs"])
+    columns = [
+        Column(f"training accuracy at epoch {epoch}, %", _early),
+        Column("training loss at the end", _loss),
+        *([] if study.share else [Column("seconds", _seconds)]),
+        Column("runs of", _whose),
+    ]
     judged = "held-out" if study.tuning else "test"
-    paper = any(row.paper for row in study.rows)
-    head = ["", "n", f"{judged} accuracy, %", "95% interval", *(["paper"] if paper else [])]
-    head += [f"training accuracy at epoch {epoch}, %", "training loss at the end"]
-    head += [] if study.share else ["seconds"]
-    lines = [_line(head), "|" + "---|" * len(head)]
-    for name in labels(study):
-        row = None if study.tuning else study.row(name)
-        cells = _cells(name, row, [r for r in found if label(r) == name], paper, not study.share)
-        if study.tuning and name in best(found):
-            cells[2] = f"**{cells[2]}**"
-        lines.append(_line(cells + [""] * (len(head) - len(cells))))
-    return "\n".join(lines) + "\n\n" + caption(study, found)
+    return Layout(
+        f"{judged} accuracy, %", columns=tuple(columns), title=title, setting=_setting, notes=_notes
+    )
 
 
-def _line(cells: Sequence[str]) -> str:
-    return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
+def _early(line: Line) -> str:
+    values = [percent(run.metrics[:UNTIL][-1]["train_metric"]) for run in line.good]
+    return f"{stats.mean(values):.1f}" if values else ""
 
 
-def best(found: Runs) -> list[str]:
-    """The line of each method that is best: what tuning is for."""
-    rows: dict[str, RunRecord] = {}
-    for run in found:
-        rows[run.row] = max(rows.get(run.row, run), run, key=accuracy)
-    return [label(run) for run in rows.values()]
+def _loss(line: Line) -> str:
+    return f"{stats.mean([run.metrics[-1]['train_loss'] for run in line.good]):.4f}" if line.good else ""
+
+
+def _whose(line: Line) -> str:
+    """The studies that the runs were made for, where that is not this one."""
+    return ", ".join(sorted({study for run in line.result.runs if (study := borrowed(run))}))
 
 
 def at_best(root: Path = records.FOLDER) -> str:
@@ -66,13 +57,15 @@ def at_best(root: Path = records.FOLDER) -> str:
     found = load(short(TUNING), root)
     if not found:
         return ""
-    rows = {label(r): f"{accuracy(r):.2f}" for r in found}
-    said = ", ".join(f"{rows[row]} ({title(row)})" for row in best(found))
-    tries = len(rows) // len(best(found))
+    score = Layout()
+    tops = {row.name: best(found, row, score) for row in TUNING.rows}
+    said = ", ".join(
+        f"{max(accuracy(r) for r in found if r.row == row):.2f} ({title(row)}, lr {lr:g})"
+        for row, lr in tops.items()
+    )
     sentence = (
-        f"The table uses the paper's learning rates. With {tries} learning rates tried per method, one run each, the "
-        "best "
-        f"accuracies on held-out images are {said} ([tuning](docs/cifar10.md#tuning)). "
+        f"The table uses the paper's learning rates. With {TUNING.tuning.trials} learning rates tried per method, one "
+        f"run each, the best accuracies on held-out images are {said} ([tuning](docs/cifar10.md#tuning)). "
     )
     tested = [r for r in load(short(FRESH), root) if not failed(r)]
     runs = {row.name: [accuracy(r) for r in tested if r.row == row.name] for row in FRESH.rows}
@@ -82,9 +75,8 @@ def at_best(root: Path = records.FOLDER) -> str:
         f"{stats.mean(values):.2f} ({title(row)}, n = {len(values)})" for row, values in runs.items()
     )
     return sentence + (
-        f"At these rates, the test accuracies on ten new seeds are {means} ([fresh](docs/cifar10.md#fresh)): "
-        "AdaX-W's lead changes "
-        f"{_lead('adamw', runs, root)} and {_lead('amsgradw', runs, root)}."
+        f"At these rates, the test accuracies on ten new seeds are {means} ([fresh](docs/cifar10.md#fresh)): AdaX-W's "
+        f"lead changes {_lead('adamw', runs, root)} and {_lead('amsgradw', runs, root)}."
     )
 
 
@@ -96,34 +88,13 @@ def _lead(row: str, tuned: Mapping[str, list[float]], root: Path) -> str:
     return f"from {ends['adaxw'] - ends[row]:+.2f} to {after:+.2f} points over {title(row)}"
 
 
-def _cells(name: str, row: Row | None, mine: Runs, paper: bool, times: bool) -> list[str]:
-    good = [r for r in mine if not failed(r)]
-    theirs = [f"{row.paper[0]:.2f} ± {row.paper[1]:.2f}" if row and row.paper else ""] if paper else []
-    if not good:
-        return [title(name), "0", f"all {len(mine)} failed" if mine else "not run", "", *theirs]
-    seen = stats.t_interval([accuracy(r) for r in good])
-    early = stats.mean([percent(r.metrics[:UNTIL][-1]["train_metric"]) for r in good])
-    lost = f" ({len(mine) - len(good)} failed)" if len(mine) > len(good) else ""
-    whose = {borrowed(r) for r in mine if borrowed(r)}
-    return [
-        title(name) + (f" ({', '.join(sorted(whose))}'s runs)" if whose else ""),
-        f"{seen.n}{lost}",
-        f"{seen.mean:.2f}",
-        f"{seen.low:.2f} to {seen.high:.2f}" if seen.n > 1 else "–",
-        *theirs,
-        f"{early:.1f}",
-        f"{stats.mean([r.metrics[-1]['train_loss'] for r in good]):.4f}",
-        *([_seconds(good)] if times else []),
-    ]
-
-
-def _seconds(good: Runs) -> str:
+def _seconds(line: Line) -> str:
     """Mean seconds of a stack, with the number of stacks: runs that trained together have one time."""
-    stacks = _own(good)
-    return f"{stats.mean([seconds for _, seconds in stacks]):.1f} (n = {len(stacks)})"
+    stacks = _own(line.good)
+    return f"{stats.mean([seconds for _, seconds in stacks]):.1f} (n = {len(stacks)})" if stacks else ""
 
 
-def again(study: Study, found: Runs, root: Path = records.FOLDER) -> str:
+def again(study: Study, runs: Runs, root: Path = records.FOLDER) -> str:
     """How far runs that were trained a second time, with table2's settings and seeds, ended from table2's own."""
 
     def key(run: RunRecord) -> str:
@@ -132,7 +103,8 @@ def again(study: Study, found: Runs, root: Path = records.FOLDER) -> str:
 
     first = {key(r): r for r in load("table2", root)}
     rows: dict[str, list[float]] = {}
-    for r in found:
+    order = [row.name for row in study.rows]
+    for r in sorted(runs, key=lambda r: (order.index(r.row), r.spec["seed"])):
         if short(study) != "table2" and not borrowed(r) and key(r) in first:
             rows.setdefault(label(r), []).append(accuracy(r) - accuracy(first[key(r)]))
     if not rows:
@@ -157,47 +129,39 @@ def title(row: str) -> str:
     return TITLES.get(method, method) + (f", {rest}" if rest else "")
 
 
-def caption(study: Study, found: Runs) -> str:
-    """What was run, on what."""
-    record = next((r for r in found if not borrowed(r)), found[0])
-    device, given = record.env["hardware"]["device"], record.spec
+def _setting(study: Study, runs: Runs) -> str:
+    """What was trained, and how many networks at once."""
+    record = next((r for r in runs if not borrowed(r)), runs[0])
+    given = record.spec
     precision = {"bf16": "bfloat16 autocast", "tf32": "TF32", "fp32": "float32"}[record.env["precision"]]
     part = f" on {_held_out(study):,} held-out images" if study.tuning else ""
     return (
         f"CIFAR-10, {given['task_options']['model'].replace('resnet', 'ResNet-')}, {given['epochs']} epochs, "
-        f"batch {given['batch_size']}, {precision}, accuracy at the last epoch{part}; {device}, "
-        f"{_stacks(found)}. "
-        f"`adax reproduce {study.name}`. AdaX is run as published (`wake=False`). {study.note}"
-        f"{_limits(study, found)}"
-    ).rstrip()
+        f"batch {given['batch_size']}, {precision}, accuracy at the last epoch{part}; {_stacks(runs)}"
+    )
 
 
 def _held_out(study: Study) -> int:
     return study.task_options["holdout"]
 
 
-def _limits(study: Study, found: Runs) -> str:
-    """What was planned and not done, and how far a number can be trusted, where the records tell."""
-    said = []
-    seeds = len({r.spec["seed"] for r in found})
-    if seeds < study.seeds:
-        said.append(f"{seeds} of {study.seeds} seeds have been run so far.")
+def _notes(study: Study, runs: Runs) -> str:
+    """How far a number can be trusted, where the records tell."""
+    said = ["AdaX is run as published (`wake=False`)."]
     if study.tuning:
-        share = max(map(accuracy, found)) / 100
+        share = max(map(accuracy, runs)) / 100
         error = 100 * (share * (1 - share) / _held_out(study)) ** 0.5
         said.append(
             f"On {_held_out(study):,} images an accuracy has a standard error of {error:.1f} points, in addition to "
-            "the "
-            "variation between seeds."
+            "the variation between seeds."
         )
-    many = max(n for n, _ in _times(found))
+    many = max(n for n, _ in _times(runs))
     if not study.share and many > 1:
         said.append(
             f"This record is from an earlier version of the study: {many} networks of a method trained at once, one "
-            "method "
-            "after the other, and the seconds include a first epoch with compilation."
+            "method after the other, and the seconds include a first epoch with compilation."
         )
-    return "".join(f" {text}" for text in said)
+    return " ".join(said)
 
 
 def _times(found: Runs) -> list[tuple[int, float]]:

@@ -8,9 +8,15 @@ from adaxlab import stats
 from adaxlab.judge import LEAST
 from adaxlab.paper.cifar10_runs import STUDIES, accuracy, load
 from adaxlab.paper.tables import cifar10 as tables
+from adaxlab.paper.tables.study import Layout, best
 
 VARIED = {"lr": "lr", "beta1": "b1", "beta2": "b2", "epsilon": "eps"}
 """Studies that vary one setting of AdaX-W, and what it is called."""
+
+
+def section(root: Path) -> str:
+    """The marked part."""
+    return settings(root / "records")
 
 
 def settings(root: Path) -> str:
@@ -18,7 +24,8 @@ def settings(root: Path) -> str:
     lines = [line for line in (_varied(root, *pair) for pair in VARIED.items()) if line]
     tuning = load("tuning", root)
     if tuning:
-        said = ", ".join(tables.title(row).replace(", lr", "") for row in tables.best(tuning))
+        tops = {row.name: best(tuning, row, Layout()) for row in STUDIES["tuning"].rows}
+        said = ", ".join(f"{tables.title(row)} {lr:g}" for row, lr in tops.items())
         lines.append(
             f"- best of five learning rates on held-out images, one run each ([tuning](cifar10.md#tuning)): {said}"
         )

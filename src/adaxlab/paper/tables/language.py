@@ -3,88 +3,79 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab import records, spec
+from adaxlab import records
 from adaxlab.markdown import read, table
+from adaxlab.measures import ended, final
 from adaxlab.models.lstm import STATES
-from adaxlab.paper import drawn
-from adaxlab.paper import zero_state as beginnings
+from adaxlab.paper import zero_state as eval_state
 from adaxlab.paper.gpt import GPT
-from adaxlab.paper.language import ENWIK8, PTB
 from adaxlab.paper.tables import gpu_step
-from adaxlab.provenance import made_at, not_complete
+from adaxlab.paper.tables.study import Column, Layout, Line, Runs, best, tried
+from adaxlab.paper.tables.study import table as table_of
+from adaxlab.provenance import not_complete
 from adaxlab.study import Study
-from adaxlab.summary import Comparison, RowResult, summarise
-from adaxopt.zoo import METHODS
 
 Record = Mapping[str, Any]
 WORDS = {"held": "better", "not held": "worse"}
 """A row's verdict on "better than the baseline", as a table says it; any other is undecided."""
 
 
-def _range(mean: float, low: float | None, high: float | None, digits: int) -> str:
-    return f"{mean:.{digits}f}" + ("" if low is None else f" ({low:.{digits}f} to {high:.{digits}f})")
+def versus(study: Study, digits: int = 4) -> Column:
+    """How much better than the baseline a row is, with the interval that decides."""
+
+    def cell(line: Line) -> str:
+        judged, lost = line.result.verdict, line.result.diverged
+        if judged is None:
+            return "baseline"
+        verdict = f"not better ({lost} diverged)" if lost else WORDS.get(judged.outcome, "undecided")
+        seen = judged.difference
+        if seen is None:
+            return verdict
+        mean, low, high = (f"{value:+.{digits}f}" for value in (seen.mean, seen.low, seen.high))
+        return f"{verdict}: {mean} ({low} to {high})"
+
+    return Column(f"better than {study.baseline}, nats (95%)", cell)
 
 
-def _verdict(row: RowResult) -> str:
-    if row.verdict is None:
-        return "baseline"
-    verdict = WORDS.get(row.verdict.outcome, "undecided")
-    if row.diverged:
-        verdict = f"not better ({row.diverged} diverged)"
-    if row.verdict.difference is None:
-        return verdict
-    seen = row.verdict.difference
-    return f"{verdict}: {seen.mean:+.4f} ({seen.low:+.4f} to {seen.high:+.4f})"
-
-
-def _lr(row: RowResult) -> str:
-    """The lr and the second of betas, by the method's own word for it; none where there is no second moment."""
-    if not row.options:
-        return "not run"
-    mark = " (edge)" if row.edge else ""
-    method = METHODS.get(row.name.partition("@")[0])
-    if method and method.rule.memory is None:
-        return f"{row.lr:g}{mark}"
-    word = next((word for word, place in method.names.items() if place), "b2") if method else "b2"
-    return f"{row.lr:g}{mark}, {word} {row.options['betas'][1]:g}"
-
-
-def _n(row: RowResult) -> str:
-    return str(row.n - row.diverged)
-
-
-def words(found: Comparison) -> str:
+def words(study: Study, runs: Runs) -> Layout:
     """Perplexity with interval (the exponential of the mean in nats), and the verdict in nats."""
-    study, rows = found.study, []
-    for row in found.rows:
-        seen = row.estimate
-        ends = [math.exp(x) for x in (seen.mean, seen.low, seen.high)] if seen else []
-        perplexity = _range(ends[0], ends[1], ends[2], 1) if ends else "diverged"
-        rows.append((f"`{row.name}`", _lr(row), _n(row), perplexity, _verdict(row)))
-    head = ("", "lr, b2", "n", "perplexity (95%)", f"better than {study.baseline}, nats (95%)")
-    return table(head, rows) + f"\n\n{study.title}. {study.note}{_papers_own(found)}"
+    return Layout(
+        "perplexity", ended(final), _perplexity, (versus(study),), title="`{}`".format, notes=_papers_own
+    )
 
 
-def _papers_own(found: Comparison) -> str:
+def _perplexity(nats: float) -> str:
+    return f"{math.exp(nats):.1f}" if nats < 10 else f"e^{nats:.0f}"
+
+
+def _papers_own(study: Study, runs: Runs) -> str:
     """What became of the trials at the paper's own lr: validation perplexities, with the best where that is another."""
-    said = []
-    for row in found.rows:
-        lr = found.study.row(row.name).options.get("lr")
-        if row.options and lr is not None and lr in row.trials:
-            best = "the best" if row.lr == lr else f"{_perplexity(row.trials[row.lr])} at {row.lr:g}"
-            said.append(f"`{row.name}` {_perplexity(row.trials[lr])} at {lr:g}, {best}")
+    said, layout = [], Layout(value=ended(final))
+    for row in study.rows:
+        scores, lr = tried(runs, row, layout), row.options.get("lr")
+        top = best(runs, row, layout)
+        if lr is not None and lr in scores:
+            more = (
+                "the best"
+                if top == lr
+                else f"{_shown(scores.get(top))} at {top:g}"
+                if top
+                else "none finished"
+            )
+            said.append(f"`{row.name}` {_shown(scores[lr])} at {lr:g}, {more}")
     return (
-        f" Validation perplexity at the paper's lr and at the best lr tried: {'; '.join(said)}."
+        f"Validation perplexity at the paper's lr and at the best lr tried: {'; '.join(said)}."
         if said
         else ""
     )
 
 
-def _perplexity(nats: float | None) -> str:
+def _shown(nats: float | None) -> str:
     return "diverged" if nats is None else f"{math.exp(nats):.0f}" if nats < 10 else f"e^{nats:.0f}"
 
 
@@ -107,34 +98,27 @@ def speeds(record: Record) -> str:
     )
 
 
-def _loss(row: RowResult) -> str:
-    seen = row.estimate
-    return _range(seen.mean, seen.low, seen.high, 4) if seen else "diverged"
-
-
-def _largest(row: RowResult, study: Study) -> str:
-    found = row.largest_lr(study.broken)
-    return "none" if found is None else f"{found:g}"
-
-
-def transformer(found: Comparison) -> str:
-    """Loss with interval, verdict, steps to the target, the largest lr that did not break."""
-    study, rows = found.study, []
-    for row in found.rows:
-        steps = [s for s in row.steps_to if s is not None]
-        reached = f"{sum(steps) / len(steps):.0f} ({len(steps)} of {len(row.steps_to)})" if steps else "never"
-        name = f"`{row.name.rpartition(':')[2]}`"
-        rows.append((name, _lr(row), _n(row), _loss(row), _verdict(row), reached, _largest(row, study)))
-    head = (
-        "",
-        "lr, b2",
-        "n",
-        "nats per byte (95%)",
-        f"better than {study.baseline} (95%)",
-        f"steps to {study.target:g}",
-        "largest lr",
+def transformer(study: Study, runs: Runs) -> Layout:
+    """Loss in nats per byte, verdict, steps to the target, the largest lr that did not break."""
+    columns = (
+        versus(study),
+        Column(f"steps to {study.target:g}", _steps),
+        Column("largest lr", lambda line: _largest(line, study)),
     )
-    return table(head, rows) + f"\n\n{study.title}. {study.note}"
+    title = lambda row: f"`{row.rpartition(':')[2]}`"  # noqa: E731
+    return Layout("nats per byte", ended(final), "{:.4f}".format, columns, title)
+
+
+def _steps(line: Line) -> str:
+    steps = [s for s in line.result.steps_to if s is not None]
+    return (
+        f"{sum(steps) / len(steps):.0f} ({len(steps)} of {len(line.result.steps_to)})" if steps else "never"
+    )
+
+
+def _largest(line: Line, study: Study) -> str:
+    found = line.result.largest_lr(study.broken)
+    return "none" if found is None else f"{found:g}"
 
 
 def late(record: Record) -> str:
@@ -152,22 +136,6 @@ def late(record: Record) -> str:
         + f"\n\nMedian over words of max |change of the embedding|/lr. {record['title']}; b2*T = 35 for AdaX. "
         "The last column is the training loss over the last span."
     )
-
-
-def _study(root: Path, study: Study, show: Callable[[Comparison], str]) -> str:
-    """The table, where the runs were made, and the figures."""
-    runs = records.load(root / "records", study.name)
-    if not runs:
-        return not_complete(study, root)
-    return f"{show(summarise(study, runs))} {made_at(runs)}.\n\n{drawn.shown(spec.folder(study.name))}"
-
-
-def ptb(root: Path) -> str:
-    return _study(root, PTB, words)
-
-
-def enwik8(root: Path) -> str:
-    return _study(root, ENWIK8, words)
 
 
 def speed(root: Path) -> str:
@@ -188,11 +156,11 @@ def begun(record: Record) -> str:
         for state in STATES:
             read = net["rows"][state]
             ends = [row["loss"] for row in read]
-            mean, worst = beginnings.mean(read), None if None in ends else max(ends)
-            cells += [_nats(mean, 3), _nats(worst, 1), str(beginnings.fallen(read))]
+            mean, worst = eval_state.mean(read), None if None in ends else max(ends)
+            cells += [_nats(mean, 3), _nats(worst, 1), str(eval_state.fallen(read))]
         rows.append(cells)
     said = [f"{what}, {state}" for state in STATES for what in ("nats per word", "worst row", "failed rows")]
-    net, options, far = record["nets"][0], record["task_options"], f"{beginnings.FAR:g}"
+    net, options, far = record["nets"][0], record["task_options"], f"{eval_state.FAR:g}"
     return (
         table(("seed", *said), rows)
         + f"\n\nThe test text ({options['text']}) in {len(net['rows']['zero'])} rows after {net['steps']} steps of "
@@ -211,30 +179,20 @@ def zero_state(root: Path) -> str:
     return begun(record) if record else "*Not run yet (`adax reproduce language/zero-state`).*"
 
 
-def gpt(root: Path) -> str:
-    return _study(root, GPT, transformer)
-
-
 def gpt_guide(root: Path) -> str:
     """The transformer study for users of AdamW: best lr, loss and largest lr of the rows of AdamW and AdaX-W."""
     runs = records.load(root / "records", GPT.name)
     if not runs:
         return not_complete(GPT, root)
-    rows = [
-        (f"`{row.name}`", _lr(row), _largest(row, GPT), _n(row), _loss(row))
-        for row in summarise(GPT, runs).rows
-        if row.name.startswith(("adamw", "adaxw"))
-    ]
-    head = ("", "best lr of six, b2", "largest lr within 0.25 nats of it", "n", "nats per byte (95%)")
-    return table(head, rows)
+    rows = tuple(row for row in GPT.rows if row.name.startswith(("adamw", "adaxw")))
+    shown = replace(GPT, rows=tuple(replace(row, rates=()) for row in rows), tuning=None)
+    largest = Column("largest lr within 0.25 nats of the best", lambda line: _largest(line, GPT))
+    return table_of(shown, runs, replace(transformer(shown, runs), columns=(largest,)))
 
 
 SECTIONS = {
-    "language-ptb": ptb,
-    "language-words": enwik8,
     "language-speed": speed,
     "late-wakers": late_wakers,
     "zero-state": zero_state,
-    "gpt": gpt,
     "gpt-guide": gpt_guide,
 }

@@ -1,0 +1,229 @@
+"""The part of a page about one study: question, table, how it was run, figures, verdicts; for every family.
+
+A family says in a `Layout` how its score is written, which columns it adds and what was trained; everything else
+follows from the study and its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from adaxlab import markdown, records, spec, stats
+from adaxlab.claim import OURS, anchor
+from adaxlab.judge import judge_files
+from adaxlab.measures import Of, ended, final_percent
+from adaxlab.paper import catalogue, drawn
+from adaxlab.paper.claims import claims_of
+from adaxlab.provenance import made_at, not_complete
+from adaxlab.report import names
+from adaxlab.store import RunRecord
+from adaxlab.study import Row, Study
+from adaxlab.summary import RowResult, summarise
+from adaxopt.zoo import METHODS
+
+Runs = Sequence[RunRecord]
+PERCENT = ended(final_percent)
+
+
+class Line(NamedTuple):
+    """One line of the table: a row of the study with its final runs, and those of them that did not fail."""
+
+    row: Row
+    result: RowResult
+    good: list[RunRecord]
+
+
+class Column(NamedTuple):
+    head: str
+    cell: Callable[[Line], str]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is particular about a family's tables."""
+
+    score: str = "test accuracy, %"
+    value: Of = PERCENT
+    """A run's score; None for a run that failed."""
+    write: Callable[[float], str] = "{:.2f}".format
+    columns: tuple[Column, ...] = ()
+    title: Callable[[str], str] = names.title
+    """A row's name in words."""
+    setting: Callable[[Study, Runs], str] = lambda study, runs: ""
+    """What was trained, in a few words."""
+    notes: Callable[[Study, Runs], str] = lambda study, runs: ""
+    """Further sentences below the table."""
+
+
+LayoutOf = Callable[[Study, Runs], Layout]
+
+
+def table(study: Study, runs: Runs, layout: Layout) -> str:
+    """The rows of a study: settings, n, score with interval, the family's columns, the paper's value."""
+    lines = _lines(study, runs, layout)
+    if not study.seeds:
+        return _trials_table(lines, runs, layout)
+    data = f", on {study.stand_in}" if study.stand_in else ""
+    columns = [
+        Column("", lambda line: layout.title(line.row.name)),
+        Column("lr", lambda line: _lr(study, line)),
+        Column("b2 (b2·T)", lambda line: memory(line.result.runs)),
+    ]
+    if study.tuning:
+        columns.append(Column("learning rates tried", lambda line: _trials(runs, line.row, layout)))
+    columns += [
+        Column("n", _n),
+        Column(f"{layout.score} (95%)", lambda line: score(line, layout)),
+        *layout.columns,
+        Column(f"paper{data}", lambda line: published(line.row)),
+    ]
+    cells = [[column.cell(line) for column in columns] for line in lines]
+    kept = [i for i in range(len(columns)) if not i or any(row[i] for row in cells)]
+    return markdown.table([columns[i].head for i in kept], [[row[i] for i in kept] for row in cells])
+
+
+def _lines(study: Study, runs: Runs, layout: Layout) -> list[Line]:
+    found = summarise(study, runs)
+    made = [(row, found.row(row.name)) for row in study.rows]
+    return [Line(row, mine, [r for r in mine.runs if layout.value(r) is not None]) for row, mine in made]
+
+
+def score(line: Line, layout: Layout) -> str:
+    """Mean and interval; the mean alone of one run."""
+    if not line.good:
+        return f"all {line.result.n} failed" if line.result.n else "not run"
+    seen = stats.t_interval([value for run in line.good if (value := layout.value(run)) is not None])
+    write = layout.write
+    return write(seen.mean) + (f" ({write(seen.low)} to {write(seen.high)})" if seen.n > 1 else "")
+
+
+def _n(line: Line) -> str:
+    lost = line.result.n - len(line.good)
+    return f"{len(line.good)}" + (f" ({lost} failed)" if lost else "")
+
+
+def _lr(study: Study, line: Line) -> str:
+    """The lr of the final runs, marked where it was the smallest or the largest of those tried."""
+    if not line.result.n:
+        return ""
+    tried = set(line.result.trials)
+    if study.follows:
+        tried = set(catalogue.study(study.follows).row(line.row.name).rates)
+    edge = len(tried) > 1 and line.result.lr in (min(tried), max(tried))
+    return f"{line.result.lr:g}{' (edge)' if edge else ''}"
+
+
+def memory(runs: Runs) -> str:
+    """The second of betas, by the method's own word where that is not b2; with b2*T where b2 is AdaX's."""
+    for run in runs:
+        betas = run.spec["options"].get("betas")
+        method = METHODS.get(run.spec["optimizer"].partition("@")[0])
+        memory = method.rule.memory if method else None
+        if betas is None or (method and memory is None):
+            continue
+        if method and memory and memory.kind == "growing" and run.done:
+            return f"{betas[1]:.3g} ({betas[1] * run.done['steps']:.3g})"
+        word = next((word for word, place in method.names.items() if place), "") if method else ""
+        return f"{word} {betas[1]:g}".strip()
+    return ""
+
+
+def published(row: Row) -> str:
+    """The paper's value and margin."""
+    return f"{row.paper[0]:.2f} ± {row.paper[1]:.2f}" if row.paper else ""
+
+
+def tried(runs: Runs, row: Row, layout: Layout) -> dict[float, float | None]:
+    """The score of every learning rate tried, smallest first, over the tuning seeds; None where a run failed."""
+    scores: dict[float, list[float | None]] = {}
+    for run in runs:
+        if run.row == row.name and run.spec["purpose"] == "tune" and run.done:
+            scores.setdefault(run.spec["options"]["lr"], []).append(layout.value(run))
+    good = {lr: [v for v in values if v is not None] for lr, values in scores.items()}
+    return {lr: stats.mean(good[lr]) if len(good[lr]) == len(scores[lr]) else None for lr in sorted(scores)}
+
+
+def best(runs: Runs, row: Row, layout: Layout) -> float | None:
+    """The learning rate with the best score, by the direction that the runs record."""
+    ended = {lr: value for lr, value in tried(runs, row, layout).items() if value is not None}
+    higher = all(run.done["higher_is_better"] for run in runs if run.done)
+    return (max if higher else min)(ended, key=lambda lr: ended[lr]) if ended else None
+
+
+def _trials(runs: Runs, row: Row, layout: Layout) -> str:
+    top = best(runs, row, layout)
+    return ", ".join(_trial(lr, v, layout, lr == top) for lr, v in tried(runs, row, layout).items())
+
+
+def _trial(lr: float, value: float | None, layout: Layout, bold: bool) -> str:
+    text = f"{lr:g}: {'failed' if value is None else layout.write(value)}"
+    return f"**{text}**" if bold else text
+
+
+def _trials_table(lines: Sequence[Line], runs: Runs, layout: Layout) -> str:
+    """A study that only tunes: a row a method, its learning rates from the smallest, the best in bold."""
+    rows = []
+    for line in lines:
+        scores, top = tried(runs, line.row, layout), best(runs, line.row, layout)
+        mine = [run for run in runs if run.row == line.row.name]
+        cells = [
+            _trial(lr, scores[lr], layout, lr == top) if lr in scores else f"{lr:g}: not run"
+            for lr in sorted(line.row.rates or scores)
+        ]
+        rows.append([layout.title(line.row.name), memory(mine), *cells])
+    most = max(len(row) for row in rows)
+    head = ["", "b2 (b2·T)", *[f"lr: {layout.score}"] * (most - 2)]
+    return markdown.table(head, [row + [""] * (most - len(row)) for row in rows])
+
+
+def caption(study: Study, runs: Runs, layout: Layout) -> str:
+    """What was trained, where, by which command; what is missing of the study."""
+    setting = layout.setting(study, runs)
+    parts = [f"{setting}; {made_at(runs)}." if setting else f"{made_at(runs)}."]
+    parts += [f"`adax reproduce {study.name}`.", study.note, missing(study, runs), layout.notes(study, runs)]
+    return " ".join(part for part in parts if part)
+
+
+def missing(study: Study, runs: Runs) -> str:
+    """How many runs are still to be made."""
+    left = study.runs() - len([run for run in runs if run.done])
+    return f"{left} of {study.runs()} runs have not been made yet." if left > 0 else ""
+
+
+def claims(study: Study, root: Path) -> str:
+    """The verdict on each claim that rests on the study, with links to the rules."""
+    rows = judge_files(
+        [claim for claim in claims_of(study.name) if claim.study == study.name], root / "records"
+    )
+    return "\n".join(
+        f"- [{row['id']}](claims.md#{anchor(row['id'])}): {row['claim']}{_note(row)}: "
+        f"**{row['verdict']}**, {row['ours']} (n = {row['n']})"
+        for row in rows
+    )
+
+
+def _note(row: dict[str, object]) -> str:
+    """The claim's note; comparisons of our own are marked."""
+    notes = ["ours"] * (row["paper"] == OURS) + [str(row["note"])] * bool(row["note"])
+    return f" ({'; '.join(notes)})" if notes else ""
+
+
+def section(
+    study: Study, root: Path, layout_of: LayoutOf, extra: Callable[[Study, Runs], str] | None = None
+) -> str:
+    """The whole part of a page; a study without records says so."""
+    runs = records.load(root / "records", study.name)
+    if not runs:
+        return not_complete(study, root)
+    layout = layout_of(study, runs)
+    parts = [study.title, table(study, runs, layout), caption(study, runs, layout)]
+    parts += [extra(study, runs) if extra else "", drawn.shown(study), claims(study, root)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def mark(study: Study) -> str:
+    """The name of the study's mark on a page."""
+    return spec.folder(study.name)

@@ -1,0 +1,194 @@
+"""The one renderer of study tables, from records made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_records import run
+
+from adaxlab import store
+from adaxlab.measures import ended, final
+from adaxlab.paper import catalogue, drawn, pages
+from adaxlab.paper.tables import language
+from adaxlab.paper.tables.study import Column, Layout, best, caption, memory, section, table, tried
+from adaxlab.study import Row, Study, Tuning
+
+LAYOUT = Layout(columns=(Column("seconds", lambda line: f"{len(line.good)} s"),))
+
+
+def study(**given):
+    rows = tuple(Row(name, options={"lr": 0.1}) for name in ("adamw", "adaxw"))
+    return Study(**{"task": "digits", "rows": rows, "name": "s", "title": "Title", "note": "Note.", **given})
+
+
+def runs(row, *metrics, **more):
+    made = [run("s", row, metric, seed=seed, **more) for seed, metric in enumerate(metrics)]
+    for one in made:
+        one.env.update(hardware={"device": "a device"}, versions={"torch": "2"})
+    return made
+
+
+def cells(text, row):
+    (found,) = (line for line in text.splitlines() if line.startswith(f"| {row} |"))
+    return [cell.strip() for cell in found.split("|")[1:-1]]
+
+
+def test_a_row_has_its_settings_n_and_interval():
+    found = [*runs("adaxw", 0.600, 0.602, 0.599, lr=0.005), *runs("adamw", None, 0.573, 0.568)]
+    for one in found[:3]:
+        one.spec["options"]["betas"] = [0.9, 1e-3]
+        one.done["steps"] = 2000
+    text = table(study(), found, LAYOUT)
+    assert text.splitlines()[0] == "|  | lr | b2 (b2·T) | n | test accuracy, % (95%) | seconds |"
+    assert cells(text, "AdaX-W") == ["AdaX-W", "0.005", "0.001 (2)", "3", "60.03 (59.65 to 60.41)", "3 s"]
+    assert cells(text, "AdamW")[3:] == ["2 (1 failed)", "57.05 (53.87 to 60.23)", "2 s"]
+
+
+def test_a_row_without_runs_and_one_that_failed_say_so():
+    text = table(study(), runs("adamw", None, None), LAYOUT)
+    assert cells(text, "AdamW")[-3:] == ["0 (2 failed)", "all 2 failed", "0 s"]
+    assert cells(text, "AdaX-W")[-3:] == ["0", "not run", "0 s"]
+    assert "(" not in cells(table(study(), runs("adamw", 0.5), LAYOUT), "AdamW")[-2]  # one run: no interval
+
+
+def test_the_papers_values_say_on_which_data():
+    rows = (Row("adamw", paper=(69.9, 0.04)), Row("adaxw"))
+    text = table(study(rows=rows, stand_in="ImageNet"), runs("adamw", 0.5), LAYOUT)
+    assert text.splitlines()[0].endswith("| paper, on ImageNet |")
+    assert cells(text, "AdamW")[-1] == "69.90 ± 0.04"
+    assert table(study(rows=rows), runs("adamw", 0.5), LAYOUT).splitlines()[0].endswith("| paper |")
+
+
+TRIALS = ((0.01, 0.3), (0.1, 0.5), (1.0, None))
+
+
+def tuning(higher=True):
+    return [one for lr, v in TRIALS for one in runs("adamw", v, lr=lr, purpose="tune", higher=higher)]
+
+
+def test_the_learning_rates_tried_are_shown_and_the_best_is_marked():
+    rows = (Row("adamw", options={"lr": 0.1}, rates=tuple(lr for lr, _ in TRIALS)),)
+    asked = study(rows=rows, tuning=Tuning(3), seeds=1)
+    text = table(asked, [*tuning(), *runs("adamw", 0.5, lr=0.1)], LAYOUT)
+    assert "0.01: 30.00, **0.1: 50.00**, 1: failed" in text
+    assert cells(text, "AdamW")[1] == "0.1"
+    edge = table(asked, [*tuning(), *runs("adamw", 0.5, lr=0.01)], LAYOUT)
+    assert cells(edge, "AdamW")[1] == "0.01 (edge)"
+    losses = Layout(value=ended(final))
+    assert best(tuning(higher=False), rows[0], losses) == 0.01
+    assert tried(tuning(), rows[0], losses) == {0.01: 0.3, 0.1: 0.5, 1.0: None}
+
+
+def test_a_study_that_only_tunes_has_a_cell_for_each_learning_rate():
+    rows = (Row("adamw", rates=(0.01, 0.1, 1.0)), Row("adaxw", rates=(0.01, 0.1, 1.0)))
+    text = table(study(rows=rows, tuning=Tuning(3), seeds=0), tuning()[:2], LAYOUT)
+    assert cells(text, "AdamW")[2:] == ["0.01: 30.00", "**0.1: 50.00**", "1: not run"]
+    assert cells(text, "AdaX-W")[2:] == ["0.01: not run", "0.1: not run", "1: not run"]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "second", "expected"),
+    [
+        ("sgdm", 0.0, ""),
+        ("nosadam", 0.1, "c 0.1"),
+        ("adaxw@b2T=1", 5e-4, "0.0005 (1)"),
+        ("adaxlab.muon:MuonAdamW", 0.95, "0.95"),
+        ("torch:AdamW", 0.999, "0.999"),
+    ],
+)
+def test_the_memory_in_the_methods_own_words(optimizer, second, expected):
+    (one,) = runs(optimizer, 0.5)
+    one.spec["options"]["betas"] = [0.9, second]
+    one.done["steps"] = 2000
+    assert memory([one]) == expected
+
+
+def test_the_caption_says_where_and_what_is_missing():
+    found = [*runs("adamw", 0.5, 0.5), *runs("adaxw", 0.5)]
+    text = caption(study(), found, Layout(setting=lambda *_: "A net", notes=lambda *_: "More."))
+    assert text == (
+        "A net; 3 runs on a device, torch 2. `adax reproduce s`. Note. 3 of 6 runs have not been made yet. More."
+    )
+    assert "yet" not in caption(study(seeds=1), [*runs("adamw", 0.5), *runs("adaxw", 0.5)], LAYOUT)
+
+
+def test_a_section_has_title_table_figures_and_verdicts(tmp_path):
+    asked = catalogue.study("voc/camvid")
+    assert pages.study(asked.name)(tmp_path) == "*Not run yet (`adax reproduce voc/camvid`).*"
+    lines = [{"step": 500 * q, "train_loss": 1.0, "metric": 0.5} for q in (1, 2, 3, 4)]
+    found = [
+        run(asked.name, row.name, 0.5 + 0.1 * (row.name == "adaxw") + seed / 1000, seed=seed, metrics=lines)
+        for row in asked.rows
+        for seed in range(3)
+    ]
+    store.export(found, tmp_path / "records" / "voc" / "camvid.jsonl")
+    text = pages.study(asked.name)(tmp_path)
+    assert text.startswith(f"{asked.title}\n\n|")
+    assert all(f"images/{name}.svg" in text for name in drawn.names(asked))
+    assert "[voc.adaxw-over-sgdm](claims.md#claim-voc-adaxw-over-sgdm)" in text
+    assert "+10.00" in text
+    assert section(asked, tmp_path, lambda *_: LAYOUT, lambda *_: "Beside it.").count("Beside it.") == 1
+
+
+def test_every_study_of_runs_is_on_its_page():
+    """By a mark of its own or in the list of the others, so that a new study needs no other file."""
+    root = Path(pages.__file__).parents[3]
+    for family, found in pages.OF_FAMILY.items():
+        text = (root / "docs" / f"{family}.md").read_text()
+        for one in found:
+            marked = f"<!-- {one.name.replace('/', '-')}: begin -->" in text
+            assert marked or f"<!-- {family}-studies: begin -->" in text, one.name
+        for one in found:
+            assert set(one.figures) <= set(drawn.WORDS)
+
+
+def test_studies_without_a_mark_of_their_own_are_listed(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "voc.md").write_text("<!-- voc-camvid: begin --><!-- voc-camvid: end -->")
+    text = pages.SECTIONS["voc-studies"](tmp_path)
+    assert "`voc/tuning`" in text
+    assert "camvid`" not in text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "by", "lost", "cell"),
+    [
+        ("", None, 0, "baseline"),
+        ("held", (0.1, 0.05, 0.15), 0, "better: +0.1000 (+0.0500 to +0.1500)"),
+        ("not held", (-0.1, -0.15, -0.05), 0, "worse: -0.1000 (-0.1500 to -0.0500)"),
+        ("undecided", (0.1, -0.15, 0.35), 0, "undecided: +0.1000 (-0.1500 to +0.3500)"),
+        ("not held", (0.1, 0.0, 0.2), 1, "not better (1 diverged): +0.1000 (+0.0000 to +0.2000)"),
+        ("not held", None, 3, "not better (3 diverged)"),
+        ("undecided", None, 0, "undecided"),
+    ],
+)
+def test_a_verdict_in_words(outcome, by, lost, cell):
+    from adaxlab import stats, summary
+    from adaxlab.paper.tables.study import Line
+
+    difference = stats.Estimate(3, by[0], 0.0, by[1], by[2]) if by else None
+    judged = stats.Verdict(outcome, 3, difference, None, stats.Rule()) if outcome else None
+    values = dict.fromkeys(range(3), 3.0) | dict.fromkeys(range(3, 3 + lost))
+    result = summary.RowResult("x", {"lr": 0.1}, 0.1, {}, values, None, judged, None, 0.0, 0.0)
+    assert language.versus(study(baseline="adamw")).cell(Line(Row("x"), result, [])) == cell
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [
+        (((5e-4, 4.0), (1e-3, 3.0)), " `adam` 55 at 0.0005, 20 at 0.001."),
+        (((5e-4, 53.5), (1e-3, 3.0)), " `adam` e^54 at 0.0005, 20 at 0.001."),
+        (((5e-4, None), (1e-3, 900.0)), " `adam` diverged at 0.0005, e^900 at 0.001."),
+        (((5e-4, None), (1e-3, None)), " `adam` diverged at 0.0005, none finished."),
+        (((5e-4, 3.0), (1e-3, 4.0)), " `adam` 20 at 0.0005, the best."),
+        (((2e-3, 3.0), (1e-3, 4.0)), ""),
+    ],
+)
+def test_what_the_papers_own_lr_came_to(trials, said):
+    found = [one for lr, v in trials for one in runs("adam", v, lr=lr, purpose="tune", higher=False)]
+    asked = replace(study(rows=(Row("adam", options={"lr": 5e-4}),)), tuning=Tuning(2))
+    text = language.words(asked, found).notes(asked, found)
+    head = "Validation perplexity at the paper's lr and at the best lr tried:" if said else ""
+    assert text == f"{head}{said}"
