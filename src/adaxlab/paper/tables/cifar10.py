@@ -55,7 +55,7 @@ def _whose(line: Line) -> str:
 def at_best(root: Path = records.FOLDER) -> str:
     """A sentence beside the table at the paper's rates: what each method reaches at the best of the rates tried."""
     found = load(short(TUNING), root)
-    if not found:
+    if not found or TUNING.tuning is None:
         return ""
     score = Layout()
     tops = {row.name: best(found, row, score) for row in TUNING.rows}
