@@ -6,7 +6,7 @@ PIP     = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-integrations test-ray test-robust test-newest test-oldest test-oldest-torch test-oldest-extras check bench docs bench-gpu test-gpu sanitize-gpu clean
+.PHONY: help setup demo test test-integrations test-ray test-robust test-newest test-oldest test-oldest-torch test-oldest-extras check bench docs site bench-gpu test-gpu sanitize-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':[^#]*## *' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -16,7 +16,7 @@ setup: $(VENV)/.ready  ## create the virtual environment (.venv) with everything
 $(VENV)/.ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) torch numpy
-	$(PIP) -e '.[torch,lab,dev]'
+	$(PIP) -e '.[torch,lab,dev,docs]'
 	touch $@
 
 demo: setup  ## compare optimizers on embedded data: about a minute, ends with a table and report.html
@@ -114,6 +114,11 @@ docs: setup  ## write the tables of README.md and docs/ anew from records/
 	$(BIN)/python -m adaxlab.paper.figures
 	$(BIN)/adax claims > /dev/null
 	$(BIN)/python -m adaxlab.paper.pages
+
+site: setup  ## build the documentation site in build/html; a warning or a broken link is an error
+	PYTHONPATH=src $(BIN)/python tools/site_source.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python tools/site_links.py build/html
 
 # Only the files that have such tests: a GPU machine may have less installed than the others ask for.
 test-gpu:  ## the GPU part of the test suite (uses the python on the PATH when there is no .venv)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import shutil
 import statistics
+from functools import partial
 
 import pytest
 
@@ -16,22 +16,16 @@ from report_records import LEVELS, own_figure, record, study
 
 from adaxlab.report import embed, palette, write_report
 from adaxopt.zoo import METHODS
+from browser import Opened as Tab
+from browser import browsers, chromium
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-browsers = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH"
-)
 EVIL = '</script><img src=x onerror="alert(1)">&\'"'
 
 
 @pytest.fixture(scope="module")
 def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with sync_api.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield chromium
-        chromium.close()
+    with chromium() as process:
+        yield process
 
 
 CLAIMS = [
@@ -66,28 +60,8 @@ def report(tmp_path_factory):
     return out
 
 
-class Opened:
-    """A page in a tab of its own, with everything it said, asked for and failed at."""
-
-    def __init__(self, browser, path, width=1280, height=900, **options):
-        self.context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        self.page = self.context.new_page()
-        self.said, self.asked = [], []
-        self.page.on("console", lambda m: self.said.append(f"{m.type}: {m.text}"))
-        self.page.on("pageerror", lambda e: self.said.append(f"error: {e}"))
-        self.page.on("dialog", lambda d: (self.said.append(f"dialog: {d.message}"), d.dismiss()))
-        self.page.on("request", lambda r: self.asked.append(r.url))
-        self.page.goto(path.as_uri())
-        self.page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=300_000)
-
-    def __enter__(self):
-        return self.page
-
-    def __exit__(self, *error):
-        self.context.close()
-        if error[0] is None:
-            assert self.said == []
-            assert [u for u in self.asked if not u.startswith(("file:", "data:", "blob:"))] == []
+READY = "document.documentElement.dataset.ready === 'true'"
+Opened = partial(Tab, ready=READY)
 
 
 def redrawn(page):
