@@ -132,6 +132,19 @@ def _listeners(iterable: Any) -> list[Callable[[int], object]]:
 Source = Tensors | Examples | Batches
 
 
+class Split:
+    """The batches that `evaluate` of a task measures on, in order, on the run's device; can be read several times."""
+
+    def __init__(self, source: Source, name: str) -> None:
+        self.source, self.name = source, name
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (batch for batch, _ in self.source.batches(None))
+
+
 def rows_of(batch: Any) -> int:
     """How many examples a batch holds: the first dimension of its first tensor, else 1."""
     if isinstance(batch, torch.Tensor):

@@ -43,6 +43,7 @@ class Position:
     value: float = 0.0
     rows: int = 0
     first: float = 0.0  # the loss before any step
+    lone: bool = False  # whether `loss` returns no metric
     best: float | None = None
     last: dict[str, Any] | None = None
     metrics_bytes: int = 0
@@ -78,6 +79,7 @@ class Loop:
         self.total = spec["epochs"] * len(self.train_source)
         self.factor = schedule.factor(spec["schedule"], self.total)
         self.before_step: Callable[[Any], Any] | None = getattr(task, "before_step", None)
+        self.corpus: Callable[[Any, Any], Any] | None = getattr(task, "evaluate", None)
         self.at = Position()
         self.pending: list[tuple[torch.Tensor, torch.Tensor, int]] = []
         self.epoch_rng = randomness.state(device)
@@ -103,7 +105,7 @@ class Loop:
         """One epoch, or what is left of it; False when the run has diverged."""
         at, model, optimizer, task = self.at, self.model, self.optimizer, self.task
         on_cpu, clock = self.device.type == "cpu", time.perf_counter
-        model.train()
+        self.switch(training=True)
         pause = min(LOOK, self.settings.checkpoint_seconds)
         next_look = clock() + pause
         for batch, rows in self.batches():
@@ -181,7 +183,7 @@ class Loop:
                 raise RunError(
                     f"task {name}: the {what} is {number} on the first batch, before any step; see to its data"
                 )
-        self.at.first = first
+        self.at.first, self.at.lone = first, not isinstance(result, tuple)
 
     def flush(self) -> bool:
         """Add up the losses since the last time; False when one shows that the run has diverged.
@@ -203,28 +205,29 @@ class Loop:
         self.pending.clear()
         return fine
 
+    def switch(self, *, training: bool) -> None:
+        """Put the model, and an optimizer that averages its weights (schedule-free), into one mode.
+
+        Checkpoints are written in training mode: the way to the averaged weights and back would cost the last bits.
+        """
+        self.model.train(training)
+        if callable(mode := getattr(self.optimizer, "train" if training else "eval", None)):
+            mode()
+
     def evaluate(self) -> bool:
         """Measure on the held-out split and write a line of metrics; False when the loss there is no number."""
         at = self.at
-        loss_sum = value_sum = 0.0
-        rows_sum = 0
-        self.model.eval()
+        self.switch(training=False)
         with torch.no_grad():
-            for batch, rows in self.eval_source.batches(None):
-                begin = time.perf_counter()
-                result = self.task.loss(self.model, batch)
-                loss, values = result if isinstance(result, tuple) else (result, result)
-                loss_sum += loss.item() * rows
-                at.useful_seconds += time.perf_counter() - begin
-                value_sum += mean_of(values).item() * rows
-                rows_sum += rows
-        if not math.isfinite(loss_sum):
+            loss, metric = self.mean_loss()
+            found = self.corpus_metrics() if math.isfinite(loss) else {}
+        self.switch(training=True)
+        if not math.isfinite(loss):
             return False
-        metric = value_sum / rows_sum
-        if not math.isfinite(metric):
-            raise RunError(
-                f"task {self.spec['task']}: the {self.task.metric} is {metric} though the loss is a number"
-            )
+        metric = found.get(self.task.metric, metric)
+        for name, value in {self.task.metric: metric, **found}.items():
+            if not math.isfinite(value):
+                raise RunError(f"task {self.spec['task']}: the {name} is {value} though the loss is a number")
         better = max if self.task.higher_is_better else min
         at.best = metric if at.best is None else better(at.best, metric)
         at.epoch += 1
@@ -232,18 +235,43 @@ class Loop:
             "step": at.step,
             "epoch": at.epoch,
             "train_loss": at.loss / at.rows,
-            "train_metric": at.value / at.rows,
-            "valid_loss": loss_sum / rows_sum,
+            "train_metric": None if found and at.lone else at.value / at.rows,
+            "valid_loss": loss,
             "metric": metric,
             "lr": self.base[0] * self.factor(at.step - 1),
             "seconds": round(self.seconds(), 6),
         }
+        if found:
+            at.last["metrics"] = found
         self.metrics.add(at.last)
         at.batch, at.loss, at.value, at.rows, at.metrics_bytes = 0, 0.0, 0.0, 0, self.metrics.size
         self.epoch_rng = randomness.state(self.device)
         if at.epoch < self.spec["epochs"]:
             self.look()
         return True
+
+    def mean_loss(self) -> tuple[float, float]:
+        """Loss and metric on the held-out split: means over its examples."""
+        loss_sum = value_sum = 0.0
+        rows_sum = 0
+        for batch, rows in self.eval_source.batches(None):
+            begin = time.perf_counter()
+            result = self.task.loss(self.model, batch)
+            loss, values = result if isinstance(result, tuple) else (result, result)
+            loss_sum += loss.item() * rows
+            self.at.useful_seconds += time.perf_counter() - begin
+            value_sum += mean_of(values).item() * rows
+            rows_sum += rows
+        return loss_sum / rows_sum, value_sum / rows_sum
+
+    def corpus_metrics(self) -> dict[str, float]:
+        """What the task's `evaluate` measures on the whole held-out split, the judged metric first; {} without it."""
+        if self.corpus is None:
+            return {}
+        begin = time.perf_counter()
+        given = self.corpus(self.model, batches.Split(self.eval_source, self.split))
+        self.at.useful_seconds += time.perf_counter() - begin
+        return tasks.check_metrics(given, self.task, self.spec["task"])
 
     def look(self) -> None:
         """Now and then: tell the progress, write a checkpoint when it is time, stop when asked to."""
@@ -268,6 +296,7 @@ class Loop:
         """What done.json says. A run that diverged has no metric; `best` is what it reached before."""
         self.metrics.sync()
         self.tell(self.total)
+        self.switch(training=False)  # the weights that were evaluated
         at, last = self.at, self.at.last if status == "finished" else None
         seconds = self.seconds()
         return {
@@ -275,6 +304,7 @@ class Loop:
             "status": status,
             "metric": last["metric"] if last else None,
             "best": at.best,
+            **({"metrics": last["metrics"]} if last and "metrics" in last else {}),
             "train_loss": last["train_loss"] if last else None,
             "valid_loss": last["valid_loss"] if last else None,
             "seconds": round(seconds, 6),

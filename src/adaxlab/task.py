@@ -22,13 +22,20 @@
         def groups(self, model, options):   # optional: parameter groups; options["lr"] is the run's
             return [{"params": model.parameters(), "lr": options["lr"]}]
 
+        def evaluate(self, model, split):   # optional: metrics of the whole split, such as F1; the first is judged
+            out, y = zip(*((model(x).argmax(1), y) for x, y in split))
+            return {"accuracy": (torch.cat(out) == torch.cat(y)).float().mean()}
+
         def digest(self):                   # optional: which data these are; every run's environment has it
             return hashlib.sha256(x.numpy().tobytes()).hexdigest()
 
 A split is a tuple of tensors with one row per example (the runner shuffles, and keeps them on the device), a
 Dataset (`len` and `[i]`), or an iterable of batches with a length, such as a DataLoader. No base class is
-needed. With `metric = "loss"` the loss alone may be returned. `model.training` tells training from
+needed. With `metric = "loss"`, or with `evaluate`, the loss alone may be returned. `model.training` tells training from
 evaluation.
+
+The metric that `loss` returns is averaged over examples. That is right for accuracy and loss, and wrong for F1, AUC,
+mIoU, BLEU or perplexity: these need `evaluate`.
 """
 
 from __future__ import annotations
@@ -45,7 +52,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from adaxlab import kinds
-from adaxlab.errors import LabError, unknown
+from adaxlab.errors import LabError, RunError, unknown
 
 BUILT_IN = {
     "digits": "adaxlab.tasks.digits:Digits",
@@ -179,8 +186,8 @@ def check(task: Any, name: str) -> Task:
         raise LabError(
             f"task {name}: lacks {', '.join(missing)}; a task has {', '.join(PROTOCOL)} (adaxlab.task)"
         )
-    for key in ("data", "model", "loss"):
-        if not callable(getattr(task, key)):
+    for key in ("data", "model", "loss", "evaluate"):
+        if hasattr(task, key) and not callable(getattr(task, key)):
             raise LabError(f"task {name}: {key} must be a method, not {type(getattr(task, key)).__name__}")
     if not isinstance(task.metric, str) or not task.metric:
         raise LabError(f"task {name}: metric={task.metric!r}: must be the metric's name, such as 'accuracy'")
@@ -215,9 +222,10 @@ def check_model(model: Any, name: str) -> torch.nn.Module:
 
 def check_loss(result: Any, task: Task, name: str) -> None:
     """What `loss()` returned for the first batch, or an error; later batches are trusted to be alike."""
-    shape = "(loss, metric)" if task.metric != "loss" else "loss"
+    alone = task.metric == "loss" or hasattr(task, "evaluate")
+    shape = "loss" if alone else "(loss, metric)"
     pair = isinstance(result, tuple)
-    if (pair and len(result) != 2) or (not pair and task.metric != "loss"):
+    if (pair and len(result) != 2) or (not pair and not alone):
         given = f"{len(result)} values" if pair else type(result).__name__
         raise LabError(f"task {name}: loss() gave {given}; it must return {shape}")
     loss = result[0] if pair else result
@@ -228,6 +236,21 @@ def check_loss(result: Any, task: Task, name: str) -> None:
         raise LabError(
             f"task {name}: the loss does not depend on the model's parameters; return it undetached"
         )
+
+
+def check_metrics(given: Any, task: Task, name: str) -> dict[str, float]:
+    """What `evaluate()` returned, as numbers; an error that says what it should be."""
+    if not isinstance(given, Mapping) or not given or not all(isinstance(key, str) for key in given):
+        kind = "an empty dict" if isinstance(given, Mapping) and not given else type(given).__name__
+        raise RunError(f"task {name}: evaluate() gave {kind}; it must return a dict of named numbers")
+    if next(iter(given)) != task.metric:
+        raise RunError(
+            f"task {name}: evaluate() gave {', '.join(given)}; the first must be the task's metric, {task.metric}"
+        )
+    try:
+        return {key: float(value) for key, value in given.items()}
+    except (TypeError, ValueError) as error:
+        raise RunError(f"task {name}: evaluate() must give one number for each name: {error}") from error
 
 
 def data_digest(task: Any) -> dict[str, str]:

@@ -147,7 +147,7 @@ MUON = pytest.param(gpt.MUON, marks=needs_muon)
 
 def test_an_older_torch_is_named(monkeypatch):
     monkeypatch.delattr(torch.optim, "Muon", raising=False)
-    with pytest.raises(LabError, match=r"has no torch\.optim\.Muon: MuonAdamW needs torch 2\.9"):
+    with pytest.raises(LabError, match=r"has no torch\.optim\.Muon: Muon needs torch 2\.9"):
         MuonAdamW(small().parameters())
 
 
