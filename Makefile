@@ -43,7 +43,7 @@ check: setup  ## ruff, types, import rules
 
 # The tables are written after failures too (they name them): records and page never part.
 INTEGRATIONS = .venv-integrations
-FRAMEWORKS = torch numpy jax optax keras tensorflow-cpu transformers accelerate lightning peft ray triton tyro rich pillow pytest pytest-xdist build
+FRAMEWORKS = torch numpy jax optax keras tensorflow-cpu transformers accelerate lightning peft ray pytorch_optimizer schedulefree heavyball optuna tensorboard scikit-learn triton tyro rich pillow pytest pytest-xdist build
 
 $(INTEGRATIONS)/.ready: constraints-integrations.txt
 	test -x $(INTEGRATIONS)/bin/python || $(PYTHON) -m venv $(INTEGRATIONS)

@@ -118,7 +118,7 @@ class Joint(torch.optim.Optimizer):
         self._join()
 
 
-def muon() -> type[torch.optim.Optimizer]:
+def muon() -> Any:
     """torch.optim.Muon, or an error that says which torch has it."""
     if not hasattr(torch.optim, "Muon"):
         raise LabError(f"torch {torch.__version__} has no torch.optim.Muon: Muon needs torch 2.9 or newer")
