@@ -23,7 +23,15 @@ from adaxlab.paper import catalogue
 from adaxlab.paper.cifar10 import STUDIES as CIFAR
 from adaxlab.paper.cifar10 import TABLE2
 from adaxlab.paper.drawn import picture
-from adaxlab.paper.tables import best_lr, cifar10_guide, cifar10_speed, gpu_step, memories, sparse_step
+from adaxlab.paper.tables import (
+    best_lr,
+    cifar10_guide,
+    cifar10_speed,
+    decision,
+    gpu_step,
+    memories,
+    sparse_step,
+)
 from adaxlab.paper.tables import cifar10 as cifar_tables
 from adaxlab.paper.tables import imagenet as image_tables
 from adaxlab.paper.tables import language as text_tables
@@ -339,6 +347,7 @@ SECTIONS: dict[str, Section] = {
     "cifar-settings": cifar10_guide.section,
     "best-lr": best_lr.section,
     "memories": memories.table,
+    "decision": decision.section,
     **text_tables.SECTIONS,
     **image_tables.SECTIONS,
     **voc_tables.SECTIONS,

@@ -1,0 +1,33 @@
+"""The decision page's table follows from the judged claims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from adaxlab.paper.tables import decision
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "n", "use"),
+    [
+        ("supported", 5, "AdaX-W"),
+        ("supported", 4, "AdaX-W (provisional)"),
+        ("contradicted", 3, "Adam (provisional)"),
+        ("inconclusive", 3, "either; keep Adam"),
+        ("not run", 0, "not measured"),
+    ],
+)
+def test_the_advice_follows_the_verdict(verdict, n, use):
+    row = {"verdict": verdict, "n": n, "ours": "+0.1 [-0.1, +0.3]"}
+    line = decision._line(decision.Task("a task", "data", "a.claim", "Adam"), row)
+    assert line == ("a task", use, "+0.1 [-0.1, +0.3] ([rule](claims.md#claim-a-claim))", n, "data")
+
+
+def test_every_task_has_a_judged_claim_and_the_page_shows_it():
+    text = decision.section(ROOT)
+    assert text in (ROOT / "docs" / "should-i-use-adax.md").read_text()
+    assert len(text.splitlines()) == 2 + len(decision.TASKS) + 1
