@@ -83,7 +83,8 @@ def _transformer(root: Path) -> list[tuple[object, ...]]:
     if not runs:
         return []
     found = summarise(GPT, runs).row(TRANSFORMER).verdict
-    assert found is not None and found.difference is not None
+    assert found is not None
+    assert found.difference is not None
     seen = found.difference
     verdict = "supported" if seen.low > 0 else "contradicted" if seen.high < 0 else "inconclusive"
     words = f"{seen.mean:+.4f} [{seen.low:+.4f}, {seen.high:+.4f}] nats per byte ([study](gpt.md))"
