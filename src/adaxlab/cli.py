@@ -23,9 +23,8 @@ def main(arguments: list[str] | None = None) -> int:
             from adaxlab import commands
     except ModuleNotFoundError as error:
         return _say(f"the command line needs {error.name}; {LAB}", 2)
-    command = commands.parse(given)
     try:
-        command.run()
+        commands.parse(given).run()
     except Interrupted as error:
         return _say(f"{error}; resume with: adax {shlex.join(given)}", error.exit_code)
     except KeyboardInterrupt:
@@ -37,11 +36,17 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output went away, as `adax runs list | head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except Exception as error:
+        if os.environ.get("ADAX_DEBUG"):
+            raise
+        from adaxlab.failures import describe
+
+        return _say(f"unexpected {describe(error)}; ADAX_DEBUG=1 shows the traceback", 1)
     return 0
 
 
 def _say(text: str, code: int) -> int:
-    print(f"adax: {text}", file=sys.stderr)
+    print(f"adax: {' '.join(text.splitlines())}", file=sys.stderr)
     return code
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, arg, subcommand
 
-from adaxlab import options, progress, spec, store, table, workers
+from adaxlab import files, options, progress, spec, store, table, workers
 from adaxlab.compare import compare, rows
 from adaxlab.errors import LabError, RunError, StoreError, unknown
 from adaxlab.messages import passing
@@ -28,11 +28,20 @@ from adaxopt.extras import LAB
 
 
 def show(what: Any) -> None:
-    """Print to standard output; as wide as the terminal, or wide enough for a table elsewhere."""
+    """Print to standard output; as wide as the terminal, or wide enough for a table elsewhere. Text is shown as it is:
+    brackets in a name are no markup."""
     from rich.console import Console
 
     wide = None if sys.stdout.isatty() else 150
-    Console(width=wide, highlight=False, emoji=False).print(what)
+    Console(width=wide, highlight=False, emoji=False, markup=False).print(what)
+
+
+def show_place(text: str, out: str) -> None:
+    """Say where something was written: on standard output, unless it was written there."""
+    if files.is_stdout(Path(out)):
+        print(text, file=sys.stderr)
+    else:
+        show(text)
 
 
 def complain(problem: StoreError) -> None:
@@ -47,12 +56,9 @@ def write_report(records: list[store.RunRecord], out: str, **how: Any) -> None:
         raise LabError(f"the report needs {error.name}; {LAB}") from error
     if not records:
         raise LabError("no runs to report; create some with `adax compare` or `adax demo`")
-    try:
-        with passing("drawing the report"):
-            write(records, out, **how)
-    except OSError as error:
-        raise StoreError(f"cannot write {out}: {error.strerror}; give another --out") from error
-    show(f"report: {out}")
+    with passing("drawing the report"):
+        write(records, out, **how)
+    show_place(f"report: {out}", out)
 
 
 def run_and_show(
@@ -60,6 +66,8 @@ def run_and_show(
 ) -> None:
     """Run a study with progress, here or on a cluster, print its table, write its report."""
     study = study.complete()
+    if report:
+        files.check_place(Path(report))
     with progress.watcher(quiet) as watcher:
         if on:
             from adaxlab.execute import cluster
@@ -75,13 +83,19 @@ def run_and_show(
 
 
 def finish(result: Comparison, out: str, report: str = "") -> None:
-    """The table, where the runs are, and the report."""
+    """The table, where the runs are, and the report. Optimizers that failed are an error, once the rest is shown."""
     study = result.study
+    failed = [row for row in result.rows if row.error]
+    if failed and not any(record.done for record in result.records):
+        raise RunError(f"every optimizer failed; {failed[0].failure()}")
     show(table.comparison(result) if study.seeds else table.plain(result))
     show(f"runs: {Path(out) / spec.folder(study.name)}")
     if report:
         title = f"{study.task}: {', '.join(row.name for row in study.rows)}"
         write_report(result.records, report, title=title, baseline=study.baseline, rule=study.rule)
+    if failed:
+        why = "; ".join(row.failure() for row in failed)
+        raise RunError(f"{len(failed)} of {len(result.rows)} optimizers failed: {why}")
 
 
 @dataclass
@@ -191,7 +205,7 @@ class RunsList:
     """only this study"""
     optimizer: str | None = None
     """only this optimizer"""
-    status: Literal["finished", "diverged", "unfinished"] | None = None
+    status: Literal["finished", "diverged", "failed", "unfinished"] | None = None
     """only runs with this status"""
     purpose: Literal["tune", "final"] | None = None
     """only tuning or final runs"""
@@ -212,7 +226,8 @@ class RunsList:
         records = self.chosen()
         if self.json:
             for r in records:
-                print(json.dumps({"run": r.name, "status": r.status, "spec": r.spec, "done": r.done}))
+                why = {"error": r.error} if r.error else {}
+                print(json.dumps({"run": r.name, "status": r.status, "spec": r.spec, "done": r.done, **why}))
         else:
             show(table.runs(records))
 
@@ -235,6 +250,8 @@ class RunsShow:
         r = found[0]
         print(json.dumps({"path": str(r.path), "status": r.status, "spec": r.spec, "env": r.env}, indent=1))
         print(json.dumps({"metrics": r.metrics[-3:], "done": r.done}, indent=1))
+        if r.error:
+            print(files.read(r.path / store.ERROR).decode(errors="replace"), end="")
 
 
 @dataclass
@@ -253,7 +270,7 @@ class RunsExport:
         if not records:
             raise LabError(f"{self.path}: no run to export")
         store.export(records, self.out)
-        show(f"{len(records)} runs: {self.out}")
+        show_place(f"{len(records)} runs: {self.out}", self.out)
 
 
 @dataclass
@@ -283,8 +300,10 @@ class Report:
         own = {"cifar10": "adaxlab.paper.cifar10_page"}
         if path.name in own and not (path / "study.json").exists() and any(path.glob("*.jsonl")):
             page = importlib.import_module(own[path.name])
-            show(f"report: {page.write(path.parent, Path(self.out))}")
+            files.check_place(Path(self.out))
+            show_place(f"report: {page.write(path.parent, Path(self.out))}", self.out)
             return
+        files.check_place(Path(self.out))
         write_report(store.load_runs(self.path, complain), self.out)
 
 
@@ -411,6 +430,7 @@ Command = (
 
 def parse(arguments: list[str]) -> Any:
     """The command that the arguments ask for; help and wrong flags end the process as tyro does (0 and 2)."""
+    options.check_flags(arguments)
     return tyro.cli(
         Command,  # type: ignore[arg-type]
         prog="adax",

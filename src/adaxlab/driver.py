@@ -38,7 +38,8 @@ class Watcher(Protocol):
 
     def running(self, spec: Mapping[str, Any], step: int, total: int, metric: float | None) -> None: ...
 
-    def finished(self, record: RunRecord) -> None: ...
+    def finished(self, record: RunRecord) -> None:
+        """A run has ended, or failed: `record.status` says which."""
 
 
 class Silent:
@@ -52,8 +53,8 @@ class Silent:
 
 
 Executor = Callable[[Sequence[Spec], Path, Settings, Watcher, Stop], Iterator[RunRecord]]
-"""Yields the records of the runs as they end; runs that another process holds are left out. Raises Interrupted before
-a run, or at its next step, once `stop` asks for it."""
+"""Yields the records of the runs as they end or fail; runs that another process holds are left out. Raises Interrupted
+before a run, or at its next step, once `stop` asks for it."""
 
 
 def plan(study: Study, row: Row, chosen: float | None = None) -> Plan:
@@ -118,6 +119,7 @@ def carry_out(
 ) -> list[RunRecord] | None:
     """All runs of the study, those that were missing made now; None when `seconds` (0: no limit) were over before.
 
+    A row of which a run fails is ended there: its record says why (`status` is "failed"), and the others go on.
     `rates` are the learning rates that the study takes from another one; `first` is the row to begin with.
     """
     if stop is None:
@@ -168,7 +170,7 @@ def _drain(
     execute: Executor,
 ) -> list[RunRecord]:
     """Carry all plans to their end: the first runs of every plan before the second ones, so that a study that is cut
-    short is balanced over its rows."""
+    short is balanced over its rows. The first run that fails ends its plan."""
     everything: list[RunRecord] = []
     specs = dict(enumerate(asked))
     got: dict[int, dict[int, RunRecord]] = {i: {} for i in specs}
@@ -182,6 +184,10 @@ def _drain(
                 if j not in got[i] and specs[i][j] == record.spec:
                     got[i][j] = record
                     watcher.finished(record)
+            failed = [i for i in specs if any(r.status == "failed" for r in got[i].values())]
+            for i in failed:
+                everything += got[i].values()
+                del specs[i], got[i]
             through = [i for i in specs if len(got[i]) == len(specs[i])]
             for i in through:
                 records = [got[i][j] for j in range(len(specs[i]))]
@@ -190,7 +196,7 @@ def _drain(
                     specs[i], got[i] = plans[i].send(records), {}
                 except StopIteration:
                     del specs[i], got[i]
-            if through:
+            if through or failed:
                 break  # ask again: there may be new runs that come first
         if specs and not moved:
             time.sleep(0.2)

@@ -7,6 +7,7 @@ already written is removed when one of these is raised.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class LabError(Exception):
@@ -39,10 +40,37 @@ class Interrupted(LabError):
         self.exit_code = 128 + signum
 
 
-def unknown(kind: str, given: object, known: Iterable[str]) -> LabError:
-    """The error for a name that is not known, with those that are.
+def unknown(kind: str, given: object, known: Iterable[str], more: str = "") -> LabError:
+    """The error for a name that is not known, with those that are, and the nearest of them.
 
-    >>> str(unknown("optimizer", "adamx", ["adam", "adamw"]))
-    "unknown optimizer 'adamx'; known are adam, adamw"
+    >>> str(unknown("optimizer", "AdamX", ["adam", "adamw", "sgdm"]))
+    "unknown optimizer 'AdamX'; known are adam, adamw, sgdm; did you mean adam?"
     """
-    return LabError(f"unknown {kind} {given!r}; known are {', '.join(known)}")
+    names = list(known)
+    near = nearest(str(given), names)
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    return LabError(f"unknown {kind} {given!r}; known are {', '.join(names)}{more}{meant}")
+
+
+def nearest(given: str, known: Iterable[str]) -> list[str]:
+    """The names that were probably meant: the same letters, then those that begin so, then similar ones.
+
+    >>> nearest("AdamW", ["adam", "adamw"]), nearest("weightdecay", ["lr", "weight_decay"])
+    (['adamw'], ['weight_decay'])
+    >>> nearest("cifar10", ["cifar10/table2", "cifar10/beta1", "gpt"]), nearest("xyz", ["adam"])
+    (['cifar10/table2', 'cifar10/beta1'], [])
+    """
+    names = {name: _letters(name) for name in known}
+    wanted = _letters(given)
+    same = [name for name, letters in names.items() if letters == wanted]
+    if same:
+        return same
+    family = [name for name in names if given and name.lower().startswith(f"{given.lower().rstrip('/')}/")]
+    if family:
+        return family
+    close = get_close_matches(wanted, names.values(), n=1, cutoff=0.6)
+    return [name for name, letters in names.items() if letters in close]
+
+
+def _letters(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum()) or name

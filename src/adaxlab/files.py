@@ -6,6 +6,8 @@ import errno
 import fcntl
 import json
 import os
+import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +16,9 @@ from typing import Any
 from adaxlab.errors import Busy, StoreError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FIXED = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
+"""The folder cannot be changed, or the file is mounted: the file itself may still be written."""
+_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 TEMPORARY = ".tmp"
 
 
@@ -28,20 +33,123 @@ def failed(path: Path, error: OSError) -> StoreError:
 def write(path: Path, data: bytes) -> None:
     """Put `data` at `path` at once: temporary file, fsync, rename, fsync of the folder.
 
-    A reader sees the old content or the new, never a part; after an error the old content is still there.
+    A reader sees the old content or the new, never a part; after an error the old content is still there. A symbolic
+    link stays one, and its target gets the data. What cannot be renamed onto without breaking it (a device, a pipe, a
+    file with a second name) is opened and written to.
     """
+    try:
+        handle = _descriptor(path)
+        if handle is not None:
+            _pour(os.dup(handle), data)
+            return
+        found = path.stat() if path.exists() else None
+        if found is None:
+            _replace(Path(os.path.realpath(path)), data, None)
+        elif not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            _overwrite(path, data)
+        else:
+            try:
+                _replace(Path(os.path.realpath(path)), data, stat.S_IMODE(found.st_mode))
+            except OSError as error:
+                if error.errno not in _FIXED:
+                    raise
+                _overwrite(path, data)
+    except OSError as error:
+        raise failed(path, error) from error
+
+
+def put(path: Path, data: bytes) -> None:
+    """`write` for a place that the user has named: folders on the way to it are created."""
+    check_place(path)
+    if _descriptor(path) is None:
+        make_folder(path.parent if path.exists() else Path(os.path.realpath(path)).parent)
+    write(path, data)
+
+
+def make_folder(path: Path) -> None:
+    """Create the folder and those above it; a link to a folder that is not there yet gets its target."""
+    try:
+        Path(os.path.realpath(path)).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise failed(path, error) from error
+
+
+def check_place(path: Path) -> None:
+    """Whether a file can be written at `path`, as far as can be told before the work: a StoreError if not."""
+    try:
+        if path.is_dir():
+            raise StoreError(f"cannot write {path}: it is a folder; name a file in it")
+        real = Path(os.path.realpath(path))
+        if real.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        above = real.parent
+        while not above.exists():
+            above = above.parent
+        if not above.is_dir():
+            raise StoreError(f"cannot write {path}: {above} is not a folder; name another file")
+        if not path.exists() and not os.access(above, os.W_OK):
+            raise StoreError(f"cannot write {path}: no permission to write in {above}; name another file")
+    except OSError as error:  # a link to itself, a name that is too long
+        raise StoreError(f"cannot write {path}: {error.strerror}; name another file") from error
+    except ValueError as error:  # a name with a zero byte
+        raise StoreError(f"cannot write {str(path)!r}: {error}; name another file") from error
+
+
+def is_stdout(path: Path) -> bool:
+    """Whether what is written to `path` goes to the standard output, as `/dev/stdout` does."""
+    if _descriptor(path) == 1:
+        return True
+    try:
+        return os.path.samestat(path.stat(), os.fstat(1))
+    except OSError:
+        return False
+
+
+def _replace(path: Path, data: bytes, mode: int | None) -> None:
+    if path.is_symlink():  # to itself
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
     try:
         with open(temporary, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
         os.replace(temporary, path)
         sync_folder(path.parent)
-    except OSError as error:
+    except OSError:
         with suppress(OSError):
             temporary.unlink()
-        raise failed(path, error) from error
+        raise
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    """Write to what is there: a pipe's reader or a device gets the data."""
+    _pour(os.open(path, os.O_WRONLY | os.O_TRUNC), data)
+
+
+def _pour(handle: int, data: bytes) -> None:
+    with open(handle, "wb", buffering=0) as file:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) or 0 :]
+
+
+def _descriptor(path: Path) -> int | None:
+    """The number behind `/dev/stdout`, `/dev/fd/3` or a link to one: opened anew, a file would be written from its
+    start."""
+    place = os.path.abspath(path)
+    for _ in range(40):
+        if place in _STREAMS:
+            return _STREAMS[place]
+        found = re.fullmatch(rf"/(?:dev|proc/self|proc/{os.getpid()})/fd/(\d+)", place)
+        if found:
+            return int(found[1])
+        if not os.path.islink(place):
+            return None
+        place = os.path.normpath(os.path.join(os.path.dirname(place), os.readlink(place)))
+    return None
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -58,12 +166,27 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def read(path: Path) -> bytes:
+    """The content of the file; a StoreError with its path if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def loads(data: bytes | str) -> Any:
+    """JSON as we write it: NaN and infinity are no numbers of it (ValueError)."""
+    return json.loads(data, parse_constant=_no_number)
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
+
+
 def read_json(path: Path) -> Any:
     """The value in the file; a StoreError with its path if it is not whole."""
     try:
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+        return loads(read(path))
     except ValueError as error:
         raise StoreError(
             f"{path}: is not JSON (damaged?); left untouched, move it away to continue"

@@ -19,7 +19,7 @@ import torch
 
 from adaxlab import batches, files, optimizers, randomness, schedule, signals
 from adaxlab import task as tasks
-from adaxlab.errors import Interrupted, RunError, StoreError
+from adaxlab.errors import Interrupted, LabError, RunError, StoreError
 from adaxlab.settings import Settings
 from adaxlab.spec import SCHEMA
 from adaxlab.splits import sources
@@ -72,7 +72,10 @@ class Loop:
         self.model = tasks.check_model(task.model(), spec["task"]).to(device)
         groups = getattr(task, "groups", None)
         params = groups(self.model, spec["options"]) if groups else self.model.parameters()
-        self.optimizer = optimizers.build(spec["optimizer"], params, spec["options"])
+        try:
+            self.optimizer = optimizers.build(spec["optimizer"], params, spec["options"])
+        except LabError as error:  # the optimizer's own failure: the study's other rows go on
+            raise RunError(str(error)) from error
         for group in self.optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
         self.base = [float(group["lr"]) for group in self.optimizer.param_groups]
@@ -202,6 +205,11 @@ class Loop:
             at.value += value * rows
             at.rows += rows
             fine = fine and abs(loss) <= limit  # False for NaN as well
+            if fine and not math.isfinite(value):
+                raise RunError(
+                    f"task {self.spec['task']}: the {self.task.metric} is {value} on a training batch of epoch "
+                    f"{at.epoch + 1} though the loss is a number; return a number for every batch"
+                )
         self.pending.clear()
         return fine
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
+import adaxopt
+from adaxlab import task
 from adaxlab.errors import LabError, unknown
-from adaxlab.task import file_digest, find, first_line, import_module
+from adaxlab.failures import first_line, guarded
+from adaxopt.torch.optimizers import CLASSES
 from adaxopt.zoo import METHODS
 
 RECORDED = ("lr", "betas", "eps", "weight_decay")  # written into every specification, with what the user sets
@@ -25,44 +30,51 @@ def names() -> tuple[str, ...]:
 def base(name: str) -> str:
     """The optimizer behind a name: `adaxw@slow` is adaxw under a second name, for other options beside the first.
 
-    >>> base("adaxw@slow"), base("torch:AdamW")
-    ('adaxw', 'torch:AdamW')
+    A folder may have an @ in its name; the second name has neither `:` nor `/`.
+
+    >>> base("adaxw@slow"), base("me@corp/mine.py:Opt"), base("me@corp/mine.py:Opt@slow")
+    ('adaxw', 'me@corp/mine.py:Opt', 'me@corp/mine.py:Opt')
     """
-    return name.partition("@")[0]
+    first, _, second = name.partition("@")
+    if first in METHODS:
+        return first
+    first, sign, second = name.rpartition("@")
+    return first if sign and not set(second) & set(":/") else name
 
 
 def check_name(name: str) -> str:
     """The name itself, or an error that lists the known ones."""
-    if "@" in name and not name.partition("@")[2]:
+    if name.endswith("@"):
         raise LabError(f"optimizer {name!r}: a second name follows the @, such as adaxw@slow")
-    name = base(name)
-    if ":" not in name and name not in METHODS:
-        raise LabError(
-            f"unknown optimizer {name!r}; known are {', '.join(METHODS)}, or torch:AdamW, module:Class, "
-            "file.py:Class"
-        )
-    if ":" in name:
-        _class(name)
-    return name
+    kind = base(name)
+    parts = [part.strip() for part in kind.split(",") if part.strip()]
+    if len(parts) > 1 and not Path(kind.rpartition(":")[0]).is_file():
+        raise LabError(f"optimizer {name!r}: names are separated by spaces: --optimizers {' '.join(parts)}")
+    if ":" not in kind and kind not in METHODS:
+        if kind.endswith(".py") or Path(f"{kind}.py").is_file():
+            task.offer(kind, "optimizer", _is_optimizer)
+        raise unknown("optimizer", kind, METHODS, ", or torch:AdamW, module:Class, file.py:Class")
+    if ":" in kind:
+        _class(kind)
+    return kind
 
 
 def _class(name: str) -> Any:
     place, _, attribute = name.rpartition(":")
-    if place.endswith(".py"):
-        cls = find(name)
-    else:
-        module = torch.optim if place == "torch" else import_module(place, "optimizer")
-        if not hasattr(module, attribute):
-            known = [
-                k
-                for k, v in vars(module).items()
-                if inspect.isclass(v) and issubclass(v, torch.optim.Optimizer)
-            ]
-            raise unknown(f"optimizer in {place}", attribute, known or ["(none)"])
-        cls = getattr(module, attribute)
-    if not (inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)):
+    if not attribute:
+        task.offer(place, "optimizer", _is_optimizer)
+    module = torch.optim if place == "torch" else task.module(place, "optimizer")
+    if not hasattr(module, attribute):
+        known = [key for key, value in vars(module).items() if _is_optimizer(value)]
+        raise unknown(f"optimizer in {place}", attribute, known or ["(none)"])
+    cls = getattr(module, attribute)
+    if not _is_optimizer(cls):
         raise LabError(f"optimizer {name}: must be a subclass of torch.optim.Optimizer")
     return cls
+
+
+def _is_optimizer(value: Any) -> bool:
+    return inspect.isclass(value) and issubclass(value, torch.optim.Optimizer)
 
 
 def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -71,8 +83,7 @@ def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]
     >>> options("adaxw", {"weight_decay": 0.1})
     {'lr': 0.005, 'betas': [0.9, 0.0001], 'eps': 1e-12, 'weight_decay': 0.1}
     """
-    check_name(name)
-    kind = base(name)
+    kind = check_name(name)
     if kind in METHODS:
         defaults = {key: METHODS[kind].defaults[key] for key in RECORDED}
     else:
@@ -82,35 +93,52 @@ def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]
             for key in RECORDED
             if key in parameters and parameters[key].default is not inspect.Parameter.empty
         }
+    _check_given(name, kind, given or {})
     result = {**defaults, **(given or {})}
     if "lr" not in result:
         raise LabError(f"optimizer {name}: has no default lr; give one with --set {name}.lr=0.001")
-    if isinstance(result["lr"], (bool, str)) or not result["lr"] > 0:
-        raise LabError(f"optimizer {name}: lr={result['lr']!r}: must be > 0")
-    result["lr"] = float(result["lr"])
+    lr = result["lr"]
+    if isinstance(lr, bool) or not isinstance(lr, int | float):
+        raise LabError(f"optimizer {name}: lr={lr!r}: is not a number; give one, such as {name}.lr=0.001")
+    if not 0 < lr < math.inf:
+        raise LabError(f"optimizer {name}: lr={lr!r}: must be > 0 and finite")
+    result["lr"] = float(lr)
     return {key: list(value) if isinstance(value, tuple) else value for key, value in result.items()}
+
+
+def _check_given(name: str, kind: str, given: Mapping[str, Any]) -> None:
+    """Options that the optimizer does not have, or without a value, are an error of one line that lists its options."""
+    cls = CLASSES[kind] if kind in METHODS else _class(kind)
+    parameters = list(inspect.signature(cls).parameters.values())[
+        1:
+    ]  # the first takes the model's parameters
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for key in given:
+            if key not in (known := [p.name for p in parameters]):
+                raise unknown(f"option of {name}", key, known)
+    for key, value in given.items():
+        if value == "":
+            raise LabError(f"optimizer {name}: {key}= has no value; give one, such as {name}.{key}=0.1")
 
 
 def build(name: str, params: Iterable[Any], given: Mapping[str, Any]) -> torch.optim.Optimizer:
     """The optimizer over `params`; an option that it does not know or allow is an error of one line."""
-    import adaxopt
-
-    check_name(name)
-    kind = base(name)
+    kind = check_name(name)
     chosen = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
-    try:
-        if kind in METHODS:
-            return adaxopt.create(kind, params, **chosen)
-        return _class(kind)(params, **chosen)
-    except (TypeError, ValueError) as error:
-        raise LabError(f"optimizer {name}: {first_line(error)}") from error
+    with guarded(f"optimizer {name}"):
+        try:
+            if kind in METHODS:
+                return adaxopt.create(kind, params, **chosen)
+            return _class(kind)(params, **chosen)
+        except (TypeError, ValueError) as error:
+            raise LabError(f"optimizer {name}: {first_line(error)}") from error
 
 
 def source_digest(name: str) -> str | None:
-    """A digest of the file that holds a user's optimizer, so that an edited one is another run."""
+    """A digest of the files that hold a user's optimizer, so that an edited one is another run; None for those of
+    torch and of this package."""
     kind = base(name)
-    known = kind in METHODS or kind.startswith(("torch", "adaxlab."))
-    return None if known else file_digest(_class(kind))
+    return None if kind in METHODS else task.file_digest(_class(kind))
 
 
 @functools.cache

@@ -11,6 +11,20 @@ from adaxlab.errors import LabError
 
 REPEATED = ("--set", "--task-option", "--optimizers")
 """Flags that take several words, and may come again with more; `_` in one is `-`."""
+OPTIMIZER_OPTIONS = {
+    "lr": "lr=1e-3",
+    "learning_rate": "lr=1e-3",
+    "weight_decay": "weight_decay=0.1",
+    "wd": "weight_decay=0.1",
+    "betas": "betas=0.9,0.999",
+    "beta1": "betas=0.9,0.999",
+    "beta2": "betas=0.9,0.999",
+    "b1": "betas=0.9,0.999",
+    "b2": "betas=0.9,0.999",
+    "eps": "eps=1e-8",
+    "momentum": "momentum=0.9",
+}
+"""Options of optimizers that people look for among the flags, as --set takes them."""
 _WORDS = {"true": True, "false": False, "none": None}
 
 
@@ -48,6 +62,21 @@ def _put(given: dict[str, Any], word: str, name: str, number: Any) -> None:
     if name in given:
         raise LabError(f"{word}: {name} was given before, as {given[name]!r}; give it once")
     given[name] = number
+
+
+def check_flags(words: Sequence[str]) -> None:
+    """An error of one line for an option of an optimizer that is given as a flag of `adax compare`, such as --lr."""
+    for word in words if words[:1] == ["compare"] else ():
+        if word == "--":
+            return
+        flag = word.partition("=")[0]
+        name = flag.removeprefix("--").replace("-", "_")
+        if flag.startswith("--") and name in OPTIMIZER_OPTIONS:
+            example = OPTIMIZER_OPTIONS[name]
+            raise LabError(
+                f"{flag}: every optimizer has its own; use --set OPTIMIZER.{example.partition('=')[0]}=VALUE, such as "
+                f"--set adamw.{example}"
+            )
 
 
 def gathered(words: Sequence[str], flags: Sequence[str] = REPEATED) -> list[str]:

@@ -48,6 +48,9 @@ class Lines:
 
     def finished(self, record: RunRecord) -> None:
         self.count += 1
+        if record.status == "failed":
+            self._say(f"[{self.count}/{self.runs}] {label(record.spec)} failed: {record.error}")
+            return
         key = record.row, record.spec["purpose"]
         self.left[key] = self.left.get(key, 1) - 1
         if self.left[key] == 0:
@@ -67,11 +70,11 @@ class Bars:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         self.bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=Console(file=stream or sys.stderr),
+            TextColumn("{task.fields[note]}", markup=False),
+            console=Console(file=stream or sys.stderr, emoji=False, highlight=False),
             transient=True,
         )
         self.began, self.began_at = time.monotonic(), time.time()
@@ -98,7 +101,10 @@ class Bars:
 
     def finished(self, record: RunRecord) -> None:
         self.count += 1
-        self.fresh += (record.path / "done.json").stat().st_mtime >= self.began_at
+        if record.status == "failed":
+            self.bars.console.print(f"{label(record.spec)} failed: {record.error}", markup=False)
+        else:
+            self.fresh += (record.path / "done.json").stat().st_mtime >= self.began_at
         self.inside = 0.0
         self.bars.update(self.all, completed=self.count)
         self._time_left()

@@ -98,6 +98,9 @@ def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Compa
         made = driver.carry_out(study, request.out, settings, watcher, rates=rates, seconds=request.seconds)
     if made is None:
         return False
+    if failed := [r for r in made if r.status == "failed"]:
+        why = "; ".join(f"{r.row}: {r.error} (traceback: {r.path / store.ERROR})" for r in failed)
+        raise RunError(f"study {study.name}: {len(failed)} of {len(study.rows)} rows failed: {why}")
     if request.records and first:
         if study.name != found.name:
             raise LabError(

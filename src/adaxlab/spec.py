@@ -106,8 +106,29 @@ def folder(study: str) -> str:
 
 
 def canonical(value: Any) -> str:
-    """One text for equal data: keys sorted, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """One text for equal data: keys sorted, no spaces. What JSON cannot hold (NaN, infinity, a set) is wrong input."""
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise LabError(
+            f"{_strange(value)}: must be a finite number, a text, true, false, none or a list"
+        ) from error
+
+
+def _strange(value: Any, name: str = "setting") -> str:
+    """The part of a value that JSON cannot hold, by its name."""
+    if isinstance(value, Mapping):
+        parts = ((str(key), part) for key, part in value.items())
+    elif isinstance(value, list | tuple):
+        parts = ((name, part) for part in value)
+    else:
+        return f"{name}={value!r}"
+    for key, part in parts:
+        try:
+            json.dumps(part, allow_nan=False)
+        except (TypeError, ValueError):
+            return _strange(part, key)
+    return name
 
 
 def without_places(options: Mapping[str, Any]) -> dict[str, Any]:

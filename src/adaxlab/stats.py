@@ -227,6 +227,8 @@ class Rule:
 
     def __post_init__(self) -> None:
         _check_confidence(self.confidence)
+        if not math.isfinite(self.margin):
+            raise LabError(f"margin={self.margin!r}: must be a finite number, such as 0.01")
         if self.interval not in METHODS:
             raise LabError(f"interval={self.interval!r}: must be one of {', '.join(METHODS)}")
         if self.least < 2 or self.correct_for < 1:

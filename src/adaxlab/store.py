@@ -3,8 +3,8 @@ from it.
 
     spec.json      what was asked (its hash names the folder)     metrics.jsonl  one line per evaluation
     env.json       versions, hardware, commit, time               done.json      how it ended
-    checkpoint.pt  while it runs                                  .lock          held by the process that
-    writes
+    checkpoint.pt  while it runs                                  error.txt      why it failed: the reason in a
+    .lock          held by the process that writes                               line, then the traceback
 
 A folder that is damaged or not ours is reported by its path and left untouched.
 """
@@ -19,12 +19,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab import files
+from adaxlab import files, form
 from adaxlab.errors import StoreError
 from adaxlab.spec import SCHEMA, digest, folder, identity, without_places
 
 EXPORT = "adaxopt-runs"
-ENDS = ("finished", "diverged")
+ERROR = "error.txt"
 
 
 class StoreWarning(UserWarning):
@@ -41,6 +41,8 @@ class RunRecord:
     metrics: list[dict[str, Any]]
     done: dict[str, Any] | None
     path: Path = field(compare=False)
+    error: str = field(default="", compare=False)
+    """Why the run failed, in a line; the same command tries it again."""
 
     @property
     def name(self) -> str:
@@ -53,8 +55,10 @@ class RunRecord:
 
     @property
     def status(self) -> str:
-        """'finished', 'diverged' or 'unfinished'."""
-        return self.done["status"] if self.done else "unfinished"
+        """'finished', 'diverged', 'failed' (its task or optimizer raised) or 'unfinished'."""
+        if self.done:
+            return self.done["status"]
+        return "failed" if self.error else "unfinished"
 
 
 class RunFolder:
@@ -64,6 +68,7 @@ class RunFolder:
         self.spec = spec
         self.path = Path(root) / folder(spec["study"]) / digest(spec)
         self.checkpoint = self.path / "checkpoint.pt"
+        self.error = self.path / ERROR
 
     def finished(self) -> bool:
         return (self.path / "done.json").exists()
@@ -72,10 +77,7 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Own the run: create its folder if need be, check that it is this run's, clear what a killed write
         left."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise files.failed(self.path, error) from error
+        files.make_folder(self.path)
         self._check()
         with files.locked(self.path / ".lock"):
             self._check()
@@ -100,6 +102,7 @@ class RunFolder:
 
     def begin(self, env: dict[str, Any]) -> dict[str, Any]:
         """The environment that the run began in: what is on record when there is a checkpoint, else this one."""
+        self.error.unlink(missing_ok=True)
         path = self.path / "env.json"
         if path.exists() and self.checkpoint.exists():
             return files.read_json(path)
@@ -119,6 +122,11 @@ class RunFolder:
         """The last write: from here on the run is finished and its checkpoint of no use."""
         files.write_json(self.path / "done.json", done)
         self.checkpoint.unlink(missing_ok=True)
+        self.error.unlink(missing_ok=True)
+
+    def fail(self, reason: str, trace: str) -> None:
+        """Keep why the run failed; it is not finished, and the same command tries it again."""
+        files.write(self.error, f"{reason}\n\n{trace}".encode())
 
     def put(self, env: dict[str, Any], metrics: Iterable[dict[str, Any]], done: dict[str, Any]) -> bool:
         """Write a run that ended elsewhere; False where this store has it already."""
@@ -161,9 +169,15 @@ def read_spec(path: Path) -> dict[str, Any]:
             f"{path}: run folder of schema {version!r}, this version reads {SCHEMA}; left untouched, "
             "use the adaxopt that wrote it or another --out"
         )
+    if fault := form.spec_fault(spec):
+        raise _damaged(path / "spec.json", fault)
     if digest(spec) != path.name:
         raise StoreError(f"{path}: spec.json was changed (its hash is {digest(spec)}); left untouched")
     return spec
+
+
+def _damaged(path: Path, fault: str) -> StoreError:
+    return StoreError(f"{path}: {fault} (damaged?); left untouched, move the folder away to run it again")
 
 
 def read_run(path: Path) -> RunRecord:
@@ -173,25 +187,36 @@ def read_run(path: Path) -> RunRecord:
         raise StoreError(f"{path}: not a run folder (no spec.json); left untouched")
     spec = read_spec(path)
     env = files.read_json(path / "env.json") if (path / "env.json").exists() else {}
-    done = files.read_json(path / "done.json") if (path / "done.json").exists() else None
-    if done is not None and (not isinstance(done, dict) or "status" not in done):
-        raise StoreError(
-            f"{path / 'done.json'}: has no status (damaged?); left untouched, move the folder away"
-        )
-    metrics = _read_metrics(path / "metrics.jsonl", whole=done is not None)
-    return RunRecord(spec, env, metrics, done, path)
+    if not isinstance(env, dict):
+        raise _damaged(path / "env.json", "is not an object")
+    ended = (path / "done.json").exists()
+    done = files.read_json(path / "done.json") if ended else None
+    if ended and (fault := form.done_fault(done)):
+        raise _damaged(path / "done.json", fault)
+    metrics = _read_metrics(path / "metrics.jsonl", whole=ended)
+    if fault := form.metrics_fault(metrics) or form.whole_fault(metrics, done):
+        raise _damaged(path / "metrics.jsonl", fault)
+    return RunRecord(spec, env, metrics, done, path, "" if done else _reason(path / ERROR))
+
+
+def _reason(path: Path) -> str:
+    """The first line of a run's error file; empty where there is none."""
+    if not path.exists():
+        return ""
+    lines = files.read(path).decode(errors="replace").splitlines()
+    return lines[0] if lines else "unknown error"
 
 
 def _read_metrics(path: Path, whole: bool) -> list[dict[str, Any]]:
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")
+    lines = files.read(path).split(b"\n")
     if lines[-1] and whole:
-        raise StoreError(f"{path}: its last line is cut off (damaged?); left untouched")
+        raise _damaged(path, "its last line is cut off")
     try:
-        return [json.loads(line) for line in lines[:-1]]
+        return [files.loads(line) for line in lines[:-1]]
     except ValueError as error:
-        raise StoreError(f"{path}: has a line that is not JSON (damaged?); left untouched") from error
+        raise _damaged(path, "has a line that is not JSON") from error
 
 
 def _warn(problem: StoreError) -> None:
@@ -205,11 +230,18 @@ def load_runs(path: Path | str, on_problem: Callable[[StoreError], None] = _warn
     A damaged or foreign folder goes to `on_problem` (a StoreWarning by default) and is left as it is.
     """
     path = Path(path)
+    try:
+        return _load(path, on_problem)
+    except OSError as error:
+        raise StoreError(f"{error.filename or path}: cannot be read: {error.strerror}") from error
+
+
+def _load(path: Path, on_problem: Callable[[StoreError], None]) -> list[RunRecord]:
     if not path.exists():
         raise StoreError(
             f"{path}: no such file or folder; runs are written by `adax compare` and `adax demo`"
         )
-    if path.is_file():
+    if not path.is_dir():
         return read_export(path)
     if (path / "spec.json").exists():
         return [read_run(path)]
@@ -272,11 +304,7 @@ def export(records: Iterable[RunRecord], path: Path | str) -> Path:
         )
         for r in chosen
     ]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise files.failed(path, error) from error
-    files.write(path, ("\n".join(lines) + "\n").encode())
+    files.put(path, ("\n".join(lines) + "\n").encode())
     return path
 
 
@@ -310,21 +338,22 @@ def _portable(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_export(path: Path) -> bool:
+    if not path.is_file():
+        return False
     with open(path, "rb") as file:
         return EXPORT.encode() in file.readline()
 
 
 def _sound(run: RunRecord) -> bool:
     """Whether a run that was read has the form of one: its hash is right, and every part is of the right kind."""
-    spec, done = run.spec, run.done
     return (
-        spec["schema"] == SCHEMA
+        run.spec["schema"] == SCHEMA
+        and not form.spec_fault(run.spec)
         and run.name == run.path.name
-        and isinstance(spec["task_options"], dict)
         and isinstance(run.env, dict)
-        and isinstance(run.metrics, list)
-        and all(isinstance(line, dict) for line in run.metrics)
-        and (done is None or (isinstance(done, dict) and done.get("status") in ENDS and "metric" in done))
+        and not form.metrics_fault(run.metrics)
+        and (run.done is None or not form.done_fault(run.done))
+        and not form.whole_fault(run.metrics, run.done)
     )
 
 
@@ -333,7 +362,7 @@ def read_export(path: Path | str) -> list[RunRecord]:
     changed."""
     path = Path(path)
     try:
-        header, *rows = [json.loads(line) for line in path.read_text().splitlines()]
+        header, *rows = [files.loads(line) for line in files.read(path).splitlines()]
         if header.get("kind") != EXPORT:
             raise StoreError(f"{path}: not a file of exported runs")
         if header["schema"] != SCHEMA:

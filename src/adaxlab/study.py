@@ -21,6 +21,7 @@ import torch
 
 from adaxlab import files, optimizers, schedule, spec, splits, task
 from adaxlab.errors import LabError, StoreError, unknown
+from adaxlab.failures import guarded
 from adaxlab.stats import Rule
 
 TUNE_SEED = 10_000  # tuning runs take seeds from here on, final runs from 0: no seed is used for both
@@ -257,7 +258,7 @@ class Study:
         content = {"schema": spec.SCHEMA, **self.data()}
         if path.exists():
             before = files.read_json(path)
-            if not isinstance(before, dict) or before.get("schema") != spec.SCHEMA:
+            if not isinstance(before, dict) or before.get("schema") != spec.SCHEMA or not _has_rows(before):
                 raise StoreError(
                     f"{path}: study of another version; left untouched, choose another --study or --out"
                 )
@@ -275,12 +276,14 @@ class Study:
                     )
             if before == content:
                 return path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise files.failed(path, error) from error
+        files.make_folder(path.parent)
         files.write_json(path, content)
         return path
+
+
+def _has_rows(content: Mapping[str, Any]) -> bool:
+    rows = content.get("rows")
+    return isinstance(rows, list) and all(isinstance(row, dict) and "name" in row for row in rows)
 
 
 def changed(study: Study, **given: Any) -> Study:
@@ -330,4 +333,5 @@ def _data_digest(name: str, options: str) -> str | None:
 def _epoch_steps(name: str, options: str, batch_size: int, purpose: str) -> int:
     """Steps of an epoch."""
     asked = {"task": name, "batch_size": batch_size, "purpose": purpose}
-    return len(splits.sources(asked, _made(name, options), torch.device("cpu"))[0])
+    with guarded(f"task {name}: data()"):
+        return len(splits.sources(asked, _made(name, options), torch.device("cpu"))[0])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adaxlab import stats
-from adaxlab.store import RunRecord
+from adaxlab.store import ERROR, RunRecord
 from adaxlab.study import Row, Study
 
 
@@ -31,6 +31,14 @@ class RowResult:
     steps_to: tuple[float | None, ...] = ()
     """For each seed, the step at which the study's target was reached."""
     runs: tuple[RunRecord, ...] = field(default=(), repr=False)
+    error: str = ""
+    """Why a run of this row failed; there is then no verdict."""
+    error_file: str = ""
+    """The file with the traceback."""
+
+    def failure(self) -> str:
+        """The failure in a line, with the file of the traceback."""
+        return f"{self.name}: {self.error} (traceback: {self.error_file})" if self.error else ""
 
     @property
     def n(self) -> int:
@@ -110,8 +118,11 @@ def summarise(study: Study, records: Iterable[RunRecord]) -> Comparison:
             finals[row][seed] = r
         elif row in tried and r.spec["purpose"] == "tune":
             tried[row].setdefault(r.spec["options"]["lr"], []).append(r)
+    failed = {r.row: r for r in records if r.status == "failed"}
     values = {row: {seed: _metric(r) for seed, r in sorted(runs.items())} for row, runs in finals.items()}
-    rows = [_result(study, row, finals[row.name], tried[row.name], values, higher) for row in study.rows]
+    rows = [
+        _result(study, row, finals[row.name], tried[row.name], values, higher, failed) for row in study.rows
+    ]
     return Comparison(study, records, rows, name, higher)
 
 
@@ -127,13 +138,14 @@ def _result(
     tried: Mapping[float, list[RunRecord]],
     values: Mapping[str, Mapping[int, float | None]],
     higher: bool,
+    failed: Mapping[str, RunRecord],
 ) -> RowResult:
     runs = [finals[seed] for seed in sorted(finals)]
     done = [r.done for r in runs if r.done]
     ended = [value for value in values[row.name].values() if value is not None]
     losses = [d["train_loss"] for d in done if d.get("train_loss") is not None]
     verdict = None
-    if study.baseline and row.name != study.baseline:
+    if study.baseline and row.name != study.baseline and not {row.name, study.baseline} & set(failed):
         pairs = stats.paired(values[row.name], values[study.baseline], higher)
         verdict = stats.verdict(pairs, study.rule, len(done) - len(ended))
     options = runs[0].spec["options"] if runs else None
@@ -150,6 +162,8 @@ def _result(
         step_ms=1e3 * sum(d.get("step_seconds", 0.0) for d in done) / max(1, sum(d["steps"] for d in done)),
         steps_to=tuple(steps_to(r.metrics, study.target) for r in runs) if study.target is not None else (),
         runs=tuple(runs),
+        error=failed[row.name].error if row.name in failed else "",
+        error_file=str(failed[row.name].path / ERROR) if row.name in failed else "",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from adaxlab import markdown
 from adaxlab.stats import Estimate
 from adaxlab.store import RunRecord
-from adaxlab.summary import Comparison
+from adaxlab.summary import Comparison, RowResult
 from adaxopt.zoo import METHODS
 
 SHORT = 8
@@ -70,8 +70,7 @@ def comparison(result: Comparison) -> Any:
             f"{row.lr:.3g}" + ("*" if row.edge else ""),
             spread(row.estimate),
             str(row.n) + (f" ({row.diverged} diverged)" if row.diverged else ""),
-            spread(row.verdict.difference, "+") if row.verdict else "baseline",
-            row.verdict.outcome if row.verdict else "",
+            *_verdict(result, row),
             number(row.step_ms, 3),
             style="green" if leads else None,
         )
@@ -95,14 +94,20 @@ def plain(result: Comparison) -> str:
             f"{row.lr:g}",
             spread(row.estimate),
             f"{row.n}" + (f" ({row.diverged} diverged)" if row.diverged else ""),
-            spread(row.verdict.difference, "+") if row.verdict else "baseline",
-            row.verdict.outcome if row.verdict else "",
+            *_verdict(result, row),
         )
         for row in result.rows
     ]
     percent = f"{100 * result.study.rule.confidence:g}%"
     head = ("row", "lr", f"{result.metric_name}, {percent}", "n", f"better than {result.study.baseline}?", "")
     return f"{name}\n\n{markdown.table(head, rows)}"
+
+
+def _verdict(result: Comparison, row: RowResult) -> tuple[str, str]:
+    """The difference from the baseline, and what it says; a row that failed has neither."""
+    if row.verdict:
+        return spread(row.verdict.difference, "+"), row.verdict.outcome
+    return "baseline" if row.name == result.study.baseline else "-", "failed" if row.error else ""
 
 
 def _header(baseline: str, width: int = 16) -> str:
@@ -140,6 +145,8 @@ def _caption(result: Comparison, percent: str) -> str:
         row.edge for row in result.rows
     )
     for row in result.rows:
+        if row.error:
+            edge += f" {row.name} failed: {row.error}; the traceback is in {row.error_file}."
         if row.verdict and (row.verdict.outcome == "undecided" or row.verdict.note):
             edge += f" {row.name}: {row.verdict.sentence()}."
         elif row.verdict and row.verdict.difference and _equal(row.verdict.difference):

@@ -45,7 +45,8 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -53,6 +54,7 @@ import torch
 
 from adaxlab import kinds
 from adaxlab.errors import LabError, RunError, unknown
+from adaxlab.failures import guarded
 
 BUILT_IN = {
     "digits": "adaxlab.tasks.digits:Digits",
@@ -63,6 +65,8 @@ BUILT_IN = {
     "voc": "adaxlab.tasks.voc:Voc",
     "imagenet": "adaxlab.tasks.imagenet:ImageNet",
 }
+VERSIONED = {"torch", "adaxopt", "adaxlab", *sys.stdlib_module_names}
+"""Packages whose version a run's environment names."""
 PROTOCOL = ("metric", "higher_is_better", "data", "model", "loss")
 
 
@@ -87,15 +91,17 @@ def load(name: str, options: Mapping[str, Any] | None = None) -> Task:
     'accuracy'
     """
     cls, given = find(name), dict(options or {})
-    known = list(inspect.signature(cls).parameters)
     if name in BUILT_IN:
         kinds.check(cls.__init__, given, "--task-option")
-    try:
-        task = cls(**given)
-    except TypeError as error:
-        has = f"its options are {', '.join(known)}" if known else "it has no options"
-        raise LabError(f"task {name}: cannot be made with options {given}: {error}; {has}") from error
-    return check(task, name)
+    with guarded(f"task {name}"):
+        parameters = inspect.signature(cls)
+        try:
+            parameters.bind(**given)
+        except TypeError as error:
+            known = list(parameters.parameters)
+            has = f"its options are {', '.join(known)}" if known else "it has no options"
+            raise LabError(f"task {name}: cannot be made with options {given}: {error}; {has}") from error
+        return check(cls(**given), name)
 
 
 def find(name: str) -> Any:
@@ -104,14 +110,16 @@ def find(name: str) -> Any:
         name = BUILT_IN[name]
     place, _, attribute = name.rpartition(":")
     if not place:
-        raise LabError(
-            f"unknown task {name!r}; known are {', '.join(BUILT_IN)}, or your own as file.py:Class, module:Class"
-        )
-    module = _from_file(Path(place)) if place.endswith(".py") else import_module(place, "task")
-    if not hasattr(module, attribute):
-        here = [k for k, v in vars(module).items() if inspect.isclass(v) and v.__module__ == module.__name__]
-        raise unknown(f"class in {place}", attribute, here or ["(no class at all)"])
-    made = getattr(module, attribute)
+        if name.endswith(".py") or Path(f"{name}.py").is_file():
+            offer(name, "task", _like_a_task)
+        raise unknown("task", name, BUILT_IN, ", or your own as file.py:Class, module:Class")
+    if not attribute:
+        offer(place, "task", _like_a_task)
+    found = module(place, "task")
+    if not hasattr(found, attribute):
+        own = _own(found, inspect.isclass)
+        raise unknown(f"class in {place}", attribute, own or ["(no class at all)"])
+    made = getattr(found, attribute)
     if not callable(made):
         raise LabError(
             f"task {name}: is a {type(made).__name__} object; name its class, or a function that makes a task"
@@ -128,18 +136,55 @@ def source_digest(name: str) -> str | None:
 
 
 def file_digest(what: Any) -> str | None:
-    """A digest of the file in which a class or function is defined; files that it imports are not looked at."""
-    try:
-        file = inspect.getsourcefile(inspect.unwrap(what))
-    except TypeError:
-        return None
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] if file else None
+    """A digest of the files in which a class (and the classes it inherits from) or a function is defined; None where
+    all of them belong to torch, the standard library or this package. Files that they import are not looked at."""
+    contents = b"".join(Path(file).read_bytes() for file in _files(what))
+    return hashlib.sha256(contents).hexdigest()[:16] if contents else None
 
 
-def _from_file(path: Path) -> Any:
+def _files(what: Any) -> list[str]:
+    what = inspect.unwrap(what)
+    found: dict[str, None] = {}
+    for each in inspect.getmro(what) if inspect.isclass(what) else (what,):
+        try:
+            file = inspect.getsourcefile(each)
+        except TypeError:  # built in
+            continue
+        if file and getattr(each, "__module__", "").partition(".")[0] not in VERSIONED:
+            found[file] = None
+    return list(found)
+
+
+def module(place: str, kind: str) -> Any:
+    """The module at `place`, a file or a name to import, which holds the user's task or optimizer."""
+    return _from_file(Path(place), kind) if place.endswith(".py") else import_module(place, kind)
+
+
+def offer(place: str, kind: str, fits: Callable[[Any], bool]) -> None:
+    """The error for a file or module that is named without a class: it names those that fit."""
+    own = _own(module(place, kind), fits)
+    what = f"say which class of it: {', '.join(f'{place}:{name}' for name in own)}"
+    raise LabError(f"{kind} {place}: {what if own else f'it has no {kind}; give one as {place}:Class'}")
+
+
+def _own(module: Any, fits: Callable[[Any], bool]) -> list[str]:
+    """Names of what a module defines itself and that fits."""
+    return [
+        key
+        for key, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__ and fits(value)
+    ]
+
+
+def _like_a_task(value: Any) -> bool:
+    """A class with the methods of a task; the rest of the protocol may be set in its constructor."""
+    return inspect.isclass(value) and all(hasattr(value, key) for key in ("data", "model", "loss"))
+
+
+def _from_file(path: Path, kind: str) -> Any:
     path = path.resolve()
     if not path.is_file():
-        raise LabError(f"task file {path}: no such file; give it as path/to/file.py:Class")
+        raise LabError(f"{kind} file {path}: no such file; give it as path/to/file.py:Class")
     name = f"adaxopt_task_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -150,12 +195,14 @@ def _from_file(path: Path) -> Any:
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
+        with guarded(f"{kind} file {path}"):
+            spec.loader.exec_module(module)
+    except BaseException:
         del sys.modules[name]
-        raise LabError(f"task file {path}: {type(error).__name__}: {first_line(error)}") from error
+        raise
     finally:
-        sys.path.remove(str(path.parent))
+        with suppress(ValueError):  # the file may have changed the path
+            sys.path.remove(str(path.parent))
     return module
 
 
@@ -165,18 +212,12 @@ def import_module(place: str, kind: str) -> Any:
     if added:
         sys.path.insert(0, "")
     try:
-        return importlib.import_module(place)
-    except ImportError as error:
-        raise LabError(f"{kind} {place!r}: cannot be imported: {first_line(error)}") from error
+        with guarded(f"{kind} {place!r}: cannot be imported"):
+            return importlib.import_module(place)
     finally:
         if added:
-            sys.path.remove("")
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or its type when there is none."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+            with suppress(ValueError):
+                sys.path.remove("")
 
 
 def check(task: Any, name: str) -> Task:
@@ -263,4 +304,5 @@ def data_digest(task: Any) -> dict[str, str]:
     ({'data': 'a1b2'}, {})
     """
     ask = getattr(task, "digest", None)
-    return {"data": str(ask())} if callable(ask) else {}
+    with guarded(f"task {type(task).__name__}: digest()"):
+        return {"data": str(ask())} if callable(ask) else {}

@@ -48,7 +48,7 @@ BAD = [
     (["compare", "digits", "--set", "lr=1"], "must be optimizer.option=value"),
     (["compare", "digits", "--set", "adam.lr=1"], "unknown optimizer in --set 'adam'"),
     (["compare", "digits", "--set", "adaxw.lr=0"], "lr=0: must be > 0"),
-    (["compare", "digits", "--set", "adaxw.lr=fast"], "lr='fast': must be > 0"),
+    (["compare", "digits", "--set", "adaxw.lr=fast"], "lr='fast': is not a number"),
     (["compare", "digits", "--schedule", "cosin"], "unknown schedule 'cosin'"),
     (["compare", "digits", "--epochs", "0"], "epochs=0: must be >= 1"),
     (["compare", "digits", "--seeds", "0"], "seeds=0: must be >= 1"),

@@ -19,8 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import adaxopt
-from adaxlab import options
-from adaxlab import task as tasks
+from adaxlab import failures, options
 from adaxlab.errors import Interrupted, LabError, RunError, unknown
 from adaxlab.execute import process
 from adaxlab.settings import Settings
@@ -83,6 +82,8 @@ def run_on_node(
     try:
         with TemporaryDirectory(prefix="adax-") as own:
             record = process.run(spec, root or own, Settings(**settings))
+    except RunError as error:
+        return {"failed": str(error), "trace": failures.text(error)}
     except LabError as error:
         return {"error": str(error)}
     node = ray.get_runtime_context().get_node_id()
@@ -144,7 +145,7 @@ def _result(ray: Any, task: Any, spec: Mapping[str, Any], cluster: Cluster) -> d
         cause = error.cause
         raise RunError(
             f"run {digest(dict(spec))} of {spec['optimizer']} failed on a node: {type(cause).__name__}: "
-            f"{tasks.first_line(cause)}"
+            f"{failures.first_line(cause)}"
         ) from error
     except ray.exceptions.RayError as error:
         raise RunError(
@@ -159,7 +160,10 @@ def _result(ray: Any, task: Any, spec: Mapping[str, Any], cluster: Cluster) -> d
 def _kept(root: Path, spec: dict[str, Any], result: Mapping[str, Any]) -> RunRecord:
     """The run in the store of this machine (where a shared store has it already, as it stands)."""
     folder = RunFolder(root, spec)
-    if not folder.finished():
+    if "failed" in result:
+        with folder.lock():
+            folder.fail(result["failed"], result["trace"])
+    elif not folder.finished():
         folder.put(dict(result["env"]), result["metrics"], dict(result["done"]))
     return folder.record()
 

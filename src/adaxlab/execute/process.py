@@ -10,15 +10,14 @@ again, and ends with the same bits (on CPU).
 from __future__ import annotations
 
 import functools
-import sysconfig
-import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from adaxlab import environment, optimizers, randomness, signals
+from adaxlab import environment, failures, optimizers, randomness, signals
 from adaxlab import task as tasks
 from adaxlab.errors import Busy, Interrupted, LabError, RunError
 from adaxlab.loop import Loop, OnProgress
@@ -31,7 +30,7 @@ __all__ = ["OnProgress", "Settings", "execute", "run"]
 def execute(
     specs: Sequence[dict[str, Any]], root: Path, settings: Settings, watcher: Any, stop: signals.Stop
 ) -> Iterator[RunRecord]:
-    """The runs in their order; one that another process holds is left out."""
+    """The runs in their order, failed ones included; one that another process holds is left out."""
     for spec in specs:
         if stop.signum:
             raise Interrupted("stopped between two runs", stop.signum)
@@ -39,6 +38,8 @@ def execute(
             yield run(spec, root, settings, functools.partial(watcher.running, spec), stop)
         except Busy:
             continue
+        except RunError:
+            yield RunFolder(root, spec).record()
 
 
 def run(
@@ -70,14 +71,10 @@ def run(
         where = environment.describe(device, settings.threads)
         precision = getattr(task, "precision", "fp32")
         env = begin(folder, device, {**where, **tasks.data_digest(task), "precision": precision})
-        with randomness.controlled(spec["seed"], device, env.get("threads", settings.threads)):
-            try:
-                loop = Loop(spec, task, folder, device, settings, on_progress, stop)
-                folder.finish(loop.run())
-            except LabError:
-                raise
-            except Exception as error:
-                raise failure(folder, error) from error
+        threads = env.get("threads", settings.threads)
+        with randomness.controlled(spec["seed"], device, threads), traceback_kept(folder):
+            loop = Loop(spec, task, folder, device, settings, on_progress, stop)
+            folder.finish(loop.run())
     return folder.record()
 
 
@@ -91,21 +88,19 @@ def begin(folder: RunFolder, device: torch.device, env: dict[str, Any]) -> dict[
     return found
 
 
-def failure(folder: RunFolder, error: Exception) -> RunError:
-    """What is said of a run whose task or optimizer raised."""
-    return RunError(
-        f"run {folder.path} failed: {type(error).__name__}: {tasks.first_line(error)} (at {_where(error)})"
-    )
-
-
-def _where(error: BaseException) -> str:
-    """The innermost line outside torch and other installed packages: a wrong shape is found in the task's own file."""
-    frames = traceback.extract_tb(error.__traceback__)
-    installed = (
-        sysconfig.get_path("stdlib"),
-        sysconfig.get_path("purelib"),
-        str(Path(torch.__file__).parent),
-        "<",  # code without a file
-    )
-    own = [frame for frame in frames if not frame.filename.startswith(installed)] or frames
-    return f"{Path(own[-1].filename).name}:{own[-1].lineno}"
+@contextmanager
+def traceback_kept(folder: RunFolder) -> Iterator[None]:
+    """Raise RunError for whatever a run's task or optimizer raises inside the block, and keep the traceback in the
+    run's folder."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except LabError as error:
+        if isinstance(error, RunError):
+            folder.fail(str(error), failures.text(error))
+        raise
+    except BaseException as error:
+        reason = failures.describe(error)
+        folder.fail(reason, failures.text(error))
+        raise RunError(f"run {folder.path} failed: {reason}") from error

@@ -86,16 +86,11 @@ def _carry_out(folder: RunFolder, settings: Settings, ranks: Ranks, watcher: Any
     threads = ranks.first_does(
         lambda: process.begin(folder, ranks.device, env).get("threads", settings.threads)
     )
-    try:
-        with _threads(threads):
-            training = task.training(spec, ranks, settings.execution)
-            if ranks.agree(folder.checkpoint.exists()):
-                training.load(_read(folder.checkpoint))
-            _advance(training, folder, settings, watcher, stop)
-    except LabError:
-        raise
-    except Exception as error:
-        raise process.failure(folder, error) from error
+    with process.traceback_kept(folder), _threads(threads):
+        training = task.training(spec, ranks, settings.execution)
+        if ranks.agree(folder.checkpoint.exists()):
+            training.load(_read(folder.checkpoint))
+        _advance(training, folder, settings, watcher, stop)
     if ranks.first:
         folder.write_metrics(training.history)
         folder.finish(training.done())

@@ -48,11 +48,7 @@ def write_page(
 ) -> Path:
     """Write the page to `out` (whole or not at all) and return it."""
     text = render(records, title, claims, figures, baseline, lead, rule)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise files.failed(out, error) from error
-    files.write(out, text.encode())
+    files.put(out, text.encode())
     return out
 
 

@@ -62,11 +62,10 @@ def save_chart(
         spec = paint(chart, theme, title, labels, known)
         for kind in formats:
             path = stem.with_name(f"{stem.name}{'-dark' if theme == 'dark' else ''}.{kind}")
-            path.parent.mkdir(parents=True, exist_ok=True)
             if kind == "svg":
-                files.write(path, _stable(vl_convert.vegalite_to_svg(spec)).encode())
+                files.put(path, _stable(vl_convert.vegalite_to_svg(spec)).encode())
             elif kind == "png":
-                files.write(path, vl_convert.vegalite_to_png(spec, scale=2))
+                files.put(path, vl_convert.vegalite_to_png(spec, scale=2))
             else:
                 raise LabError(f"format={kind!r}: must be svg or png")
             out.append(path)

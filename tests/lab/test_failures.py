@@ -1,0 +1,480 @@
+"""The user's own code goes wrong: one line says what and where, the rest of the study runs, the traceback is kept."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from adaxlab import cli, errors, failures, files, optimizers, spec, store, study
+from adaxlab.errors import LabError, StoreError
+
+TINY = str(Path(__file__).with_name("tiny.py"))
+HEAD = f"""
+import sys
+sys.path.insert(0, {str(Path(TINY).parent)!r})
+import torch
+from tiny import PlainSGD, Tiny
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for cache in (study._made, study._data_digest, study._epoch_steps):  # by the task's name, here relative
+        cache.cache_clear()
+    return tmp_path
+
+
+def own(name, text):
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(HEAD + text)
+    return name
+
+
+def compared(task, *optimizers, more=()):
+    words = ["compare", task, "--seeds", "2", "--epochs", "1", "--out", "runs", "--study", "one", "--quiet"]
+    return cli.main([*words, "--optimizers", *optimizers, *more])
+
+
+def one_line(capsys):
+    err = capsys.readouterr().err
+    assert err.startswith("adax: ")
+    assert err.count("\n") == 1, err
+    return err
+
+
+CRASHES = {
+    "at its first step": "raise RuntimeError('no kernel [/red]')",
+    "later": "self.n = getattr(self, 'n', 0) + 1\n        if self.n > 3: raise KeyError('exp_avg')\n"
+    "        return super().step(closure)",
+    "with a message of two lines": "raise ValueError('first\\nsecond')",
+    "by sys.exit(0)": "sys.exit(0)",
+    "by sys.exit()": "sys.exit()",
+    "by an exception that is no Exception": "raise BaseException('odd')",
+}
+
+
+@pytest.mark.parametrize("step", CRASHES.values(), ids=CRASHES)
+def test_an_optimizer_that_crashes_ends_its_row_alone(step, capsys):
+    own("mine.py", f"class Opt(PlainSGD):\n    def step(self, closure=None):\n        {step}\n")
+    assert compared(f"{TINY}:Tiny", "mine.py:Opt", "sgdm", "adaxw", more=["--set", "mine.py:Opt.lr=0.1"]) == 1
+    out, err = capsys.readouterr()
+    assert err.count("\n") == 1
+    assert err.startswith("adax: 1 of 3 optimizers failed: mine.py:Opt: ")
+    assert "(at mine.py:" in err
+    records = store.load_runs("runs")
+    assert {r.row for r in records if r.done} == {"sgdm", "adaxw"}
+    assert len([r for r in records if r.done]) == 4
+    [failed] = [r for r in records if r.status == "failed"]
+    assert failed.error in err
+    assert str(failed.path / "error.txt") in err
+    rows = [line.split() for line in out.splitlines() if line.split()[:1] == ["mine.py:Opt"]]
+    assert any("failed" in row for row in rows), out
+    assert "".join(failed.error.split()) in "".join(out.split()), "the table says why"
+    trace = (failed.path / "error.txt").read_text()
+    assert "Traceback (most recent call last)" in trace
+    assert "mine.py" in trace
+
+
+def test_a_repaired_optimizer_is_run_anew_and_a_passing_failure_tried_again(capsys):
+    own(
+        "mine.py",
+        "import os\nclass Opt(PlainSGD):\n    def step(self, closure=None):\n"
+        "        if os.path.exists('broken'): raise OSError('no such device')\n        return super().step(closure)\n",
+    )
+    Path("broken").touch()
+    more = ["--set", "mine.py:Opt.lr=0.1"]
+    assert compared(f"{TINY}:Tiny", "mine.py:Opt", "sgdm", more=more) == 1
+    Path("broken").unlink()
+    assert compared(f"{TINY}:Tiny", "mine.py:Opt", "sgdm", more=more) == 0
+    assert not list(Path("runs").rglob("error.txt"))
+    assert {r.status for r in store.load_runs("runs")} == {"finished"}
+
+
+def test_a_baseline_that_crashes_leaves_no_verdict(capsys):
+    own(
+        "mine.py",
+        "class Opt(PlainSGD):\n    def step(self, closure=None):\n        raise RuntimeError('x')\n",
+    )
+    more = ["--set", "mine.py:Opt.lr=0.1", "--baseline", "mine.py:Opt", "--seeds", "3"]
+    assert compared(f"{TINY}:Tiny", "mine.py:Opt", "sgdm", "adaxw", more=more) == 1
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    for name in ("sgdm", "adaxw"):
+        row = next(words for words in lines if words[:1] == [name])
+        assert not {"held", "undecided", "better", "worse", "inconclusive"} & set(row), row
+
+
+def test_a_constructor_that_crashes_on_the_model_alone(capsys):
+    text = """class Opt(PlainSGD):
+    def __init__(self, params, lr=0.1):
+        params = list(params)
+        if any(p.dim() == 2 for p in params): raise RuntimeError('only vectors')
+        super().__init__(params, lr)
+"""
+    own("mine.py", text)
+    assert compared(f"{TINY}:Tiny", "mine.py:Opt", "sgdm") in (1, 2)
+    assert "only vectors" in one_line(capsys)
+
+
+def test_a_failed_run_is_listed_and_shown(capsys):
+    own(
+        "mine.py",
+        "class Opt(PlainSGD):\n    def step(self, closure=None):\n        raise RuntimeError('x[1]')\n",
+    )
+    compared(f"{TINY}:Tiny", "mine.py:Opt", "sgdm", more=["--set", "mine.py:Opt.lr=0.1"])
+    capsys.readouterr()
+    assert cli.main(["runs", "list", "--status", "failed", "--json"]) == 0
+    [row] = map(json.loads, capsys.readouterr().out.splitlines())
+    assert row["error"].startswith("RuntimeError: x[1] (at mine.py:")
+    assert cli.main(["runs", "show", row["run"]]) == 0
+    assert "Traceback (most recent call last)" in capsys.readouterr().out
+
+
+TASKS = {
+    "constructor, ValueError": ("def __init__(self): raise ValueError('no data yet')", 2, "ValueError: no data yet"),
+    "constructor, TypeError": ("def __init__(self): len(3)", 2, "TypeError: object of type 'int' has no len()"),
+    "constructor, sys.exit": ("def __init__(self): sys.exit(0)", 2, "it called sys.exit(0)"),
+    "data": ("def data(self): raise FileNotFoundError('train.csv')", 1, "FileNotFoundError: train.csv"),
+    "data, sys.exit": ("def data(self): sys.exit('no data')", 1, "it called sys.exit('no data')"),
+    "digest": ("def digest(self): raise OSError('gone')", 2, "digest(): OSError: gone"),
+    "model, sys.exit": ("def model(self): sys.exit(0)", 1, "it called sys.exit(0)"),
+    "loss, sys.exit": ("def loss(self, model, batch): sys.exit(0)", 1, "it called sys.exit(0)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "code", "expected"), TASKS.values(), ids=TASKS)
+def test_a_task_that_fails_is_one_line(body, code, expected, capsys):
+    own("my_task.py", f"class Mine(Tiny):\n    {body}\n")
+    assert compared("my_task.py:Mine", "sgdm", "adaxw") == code
+    err = one_line(capsys)
+    assert expected in err
+    assert "(at my_task.py:" in err
+
+
+FILES = {
+    "ValueError": "raise ValueError('bad table')",
+    "sys.exit": "sys.exit(0)",
+    "SyntaxError": "class Mine(:",
+    "ImportError": "import nowhere_at_all",
+}
+
+
+@pytest.mark.parametrize("text", FILES.values(), ids=FILES)
+@pytest.mark.parametrize("form", ["{0}.py:Mine", "{0}:Mine"])
+def test_a_file_that_cannot_be_imported_is_one_line(text, form, capsys, request):
+    name = f"own_{abs(hash(request.node.name))}"
+    own(f"{name}.py", text)
+    for words in ([form.format(name), "sgdm"], [f"{TINY}:Tiny", form.format(name)]):
+        assert compared(*words) == 2
+        assert name in one_line(capsys)
+    assert not Path("runs").exists()
+
+
+def test_a_training_metric_that_is_nan_is_one_line(capsys):
+    text = """class Mine(Tiny):
+    def loss(self, model, batch):
+        loss, right = super().loss(model, batch)
+        self.n = getattr(self, 'n', 0) + model.training
+        return loss, float('nan') if model.training and self.n > 1 else right
+"""
+    own("my_task.py", text)
+    assert compared("my_task.py:Mine", "sgdm") == 1
+    assert "the accuracy is nan on a training batch of epoch 1 though the loss is a number" in one_line(
+        capsys
+    )
+
+
+MARKUP = ["runs[old]", "acc[/red]", "[bold]x", ":smile:", "a[/]"]
+
+
+@pytest.mark.parametrize("name", MARKUP)
+def test_brackets_are_text(name, capsys):
+    own("my_task.py", f"class Mine(Tiny):\n    metric = {name!r}\n")
+    out = f"{name}".replace("/", "")
+    words = [
+        "compare",
+        "my_task.py:Mine",
+        "--optimizers",
+        "sgdm",
+        f"adaxw@{out}",
+        "--seeds",
+        "1",
+        "--epochs",
+        "1",
+    ]
+    assert cli.main([*words, "--out", out, "--report", f"{out}.html", "--quiet"]) == 0
+    said = capsys.readouterr().out
+    assert name in said
+    assert f"runs: {out}/" in said
+    assert f"report: {out}.html" in said
+    assert f"adaxw@{out}" in said.replace("\n", "")
+    assert cli.main(["runs", "list", out]) == 0
+    assert f"adaxw@{out}"[:10] in capsys.readouterr().out
+
+
+def test_brackets_are_text_in_the_bars(tmp_path):
+    import io
+
+    from adaxlab.progress import Bars
+    from adaxlab.study import Row, Study
+
+    stream = io.StringIO()
+    with Bars(stream) as bars:
+        bars.start(Study("digits", (Row("sgdm"),), name="s"), 1)
+        asked = {"purpose": "final", "row": "x[/red]", "seed": 0}
+        bars.running(asked, 1, 2, 0.5)
+        failed = store.RunRecord(asked, {}, [], None, tmp_path, "no [/blue]")
+        bars.finished(failed)
+        bars.bars.refresh()
+    assert "x[/red]" in stream.getvalue()
+    assert "failed: no [/blue]" in stream.getvalue()
+
+
+class TestDigest:
+    """An edited optimizer is another run, whatever its module is called."""
+
+    @pytest.mark.parametrize(
+        "form",
+        ["torch_mine.py:Opt", "torchmine:Opt", "torch_pack.inner:Opt", "adaxlab_mine:Opt", "mine.py:Opt"],
+    )
+    def test_every_module_of_the_user(self, form, monkeypatch):
+        place = form.rpartition(":")[0]
+        file = Path(place if place.endswith(".py") else place.replace(".", "/") + ".py")
+        own(file, "class Opt(PlainSGD):\n    pass\n")
+        monkeypatch.syspath_prepend(".")
+        before = optimizers.source_digest(form)
+        assert before is not None
+        file.write_text(file.read_text() + "# edited\n")
+        assert optimizers.source_digest(form) not in (None, before)
+
+    def test_a_base_class_in_another_file(self, monkeypatch):
+        own("torch_base.py", "class Base(PlainSGD):\n    pass\n")
+        own("torch_child.py", "from torch_base import Base\nclass Opt(Base):\n    pass\n")
+        monkeypatch.syspath_prepend(".")
+        before = optimizers.source_digest("torch_child:Opt")
+        Path("torch_base.py").write_text(Path("torch_base.py").read_text() + "# edited\n")
+        assert optimizers.source_digest("torch_child:Opt") != before
+
+    def test_torch_and_this_package_have_none(self):
+        for name in ("adaxw", "torch:AdamW", "torch.optim:SGD", "adaxlab.muon:MuonAdamW", "adaxw@slow"):
+            assert optimizers.source_digest(name) is None, name
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("me@corp/mine.py:Opt", "me@corp/mine.py:Opt"),
+        ("me@corp/mine.py:Opt@slow", "me@corp/mine.py:Opt"),
+        ("a@b@c/mine.py:Opt", "a@b@c/mine.py:Opt"),
+        ("adaxw@slow", "adaxw"),
+        ("torch:AdamW@b", "torch:AdamW"),
+    ],
+)
+def test_an_at_sign_in_a_folder(name, base):
+    assert optimizers.base(name) == base
+
+
+def test_a_folder_with_an_at_sign_runs(capsys):
+    own("me@corp/mine.py", "class Opt(PlainSGD):\n    pass\n")
+    names = ("me@corp/mine.py:Opt", "me@corp/mine.py:Opt@slow")
+    more = ["--set", f"{names[0]}.lr=0.1", f"{names[1]}.lr=0.01"]
+    assert compared(f"{TINY}:Tiny", *names, more=more) == 0
+    assert {(r.row, r.spec["options"]["lr"]) for r in store.load_runs("runs")} == {
+        (names[0], 0.1),
+        (names[1], 0.01),
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "known", "expected"),
+    [
+        ("AdamW", ["adam", "adamw"], ["adamw"]),
+        ("Weight-Decay", ["lr", "weight_decay"], ["weight_decay"]),
+        ("digitz", ["digits", "gpt"], ["digits"]),
+        ("cifar10", ["cifar10/table2", "gpt"], ["cifar10/table2"]),
+        ("cifar10/tabel2", ["cifar10/table2", "cifar10/table3"], ["cifar10/table2"]),
+        ("", ["adam"], []),
+        ("???", ["adam"], []),
+    ],
+)
+def test_nearest(given, known, expected):
+    assert errors.nearest(given, known) == expected
+
+
+MESSAGES = [
+    (["compare", "digits", "--optimizers", "AdamW"], "did you mean adamw?"),
+    (["compare", "digits", "--optimizers", "adamw,adaxw"], "separated by spaces: --optimizers adamw adaxw"),
+    (["compare", "digits", "--optimizers", "adamw,", "adaxw"], "did you mean adamw?"),
+    (["compare", "digits", "--optimizers", "torch:adamw"], "did you mean AdamW"),
+    (["compare", "Digits"], "did you mean digits?"),
+    (["reproduce", "cifar10"], "did you mean cifar10/"),
+    (["reproduce", "cifar10/tabel2"], "did you mean cifar10/table2?"),
+    (["data", "get", "Cifar-10"], "did you mean cifar10?"),
+    (["compare", "digits", "--set", "adaxw.lr=abc"], "lr='abc': is not a number"),
+    (["compare", "digits", "--set", "adaxw.lr="], "lr= has no value"),
+    (["compare", "digits", "--set", "adaxw.lr=1e999"], "lr=inf: must be > 0 and finite"),
+    (["compare", "digits", "--set", "adaxw.lr=1,2"], "is not a number"),
+    (["compare", "digits", "--set", "adaxw.weightdecay="], "known are lr, betas, eps, weight_decay"),
+    (["compare", "digits", "--set", "adaxw.weightdecay="], "did you mean weight_decay?"),
+    (["compare", "digits", "--set", "AdaXW.lr=0.1"], "did you mean adaxw?"),
+    (["compare", "digits", "--set", "adaxw.weight_decay=1e999"], "must be >= 0 and finite"),
+    (["compare", "digits", "--task-option", "width=1e999"], "must be a whole number"),
+    (["compare", "digits", "--lr", "0.1"], "use --set OPTIMIZER.lr=VALUE"),
+    (["compare", "digits", "--lr=0.1"], "--set adamw.lr=1e-3"),
+    (["compare", "digits", "--weight-decay", "0.1"], "use --set OPTIMIZER.weight_decay=VALUE"),
+    (["compare", "digits", "--margin", "nan"], "margin=nan: must be a finite number"),
+    (["compare", "digits", "--margin", "inf"], "margin=inf: must be a finite number"),
+    (["compare", "digits", "--confidence", "nan"], "confidence=nan"),
+    (["compare", "digits", "--checkpoint-seconds", "nan"], "checkpoint-seconds=nan"),
+    (["compare", "my_task.py"], "task my_task.py: say which class of it: my_task.py:MyTask, my_task.py:Other"),
+    (["compare", "my_task"], "say which class of it: my_task:MyTask"),
+    (["compare", "my_task.py:"], "say which class of it: my_task.py:MyTask"),
+    (["compare", "my_task.py:Mytask"], "did you mean MyTask?"),
+    (["compare", "nowhere.py"], "no such file"),
+    (["compare", "digits", "--optimizers", "my_task.py"], "say which class of it: my_task.py:Opt"),
+    (["compare", "digits", "--optimizers", "my_task.py:opt"], "did you mean Opt?"),
+    (["compare", "digits", "--optimizers", "nowhere.py:Opt"], "optimizer file"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "expected"), MESSAGES, ids=[" ".join(row[0])[-40:] for row in MESSAGES])
+def test_a_message_says_what_to_do(words, expected, capsys):
+    own(
+        "my_task.py",
+        "class MyTask(Tiny):\n    pass\nclass Other(Tiny):\n    pass\nclass Opt(PlainSGD):\n    pass\n",
+    )
+    assert cli.main(words) == 2
+    assert expected in one_line(capsys).replace("my_task.py:Opt:", "")
+
+
+def test_an_error_of_our_own_is_one_line_too(monkeypatch, capsys):
+    from adaxlab import commands
+
+    monkeypatch.setattr(commands.DataList, "run", lambda self: 1 // 0)
+    assert cli.main(["data", "list"]) == 1
+    assert "unexpected ZeroDivisionError" in one_line(capsys)
+    monkeypatch.setenv("ADAX_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["data", "list"])
+
+
+def test_guarded_lets_the_labs_errors_and_ctrl_c_pass():
+    with pytest.raises(LabError, match=r"^mine$"), failures.guarded("task x"):
+        raise LabError("mine")
+    with pytest.raises(KeyboardInterrupt), failures.guarded("task x"):
+        raise KeyboardInterrupt
+    with (
+        pytest.raises(StoreError, match=r"task x: ValueError: y \(at test_failures.py:"),
+        failures.guarded("task x", StoreError),
+    ):
+        raise ValueError("y")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    root = tmp_path_factory.mktemp("filled") / "runs"
+    words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "adaxw", "--seeds", "2", "--epochs", "2"]
+    assert cli.main([*words, "--out", str(root), "--study", "one", "--quiet"]) == 0
+    return root
+
+
+def done(**changes):
+    def edit(folder):
+        old = json.loads((folder / "done.json").read_text())
+        new = {k: v for k, v in {**old, **changes}.items() if v is not ...}
+        (folder / "done.json").write_text(json.dumps(new))
+
+    return edit
+
+
+def text(name, content):
+    return lambda folder: (folder / name).write_text(content)
+
+
+DAMAGE = {
+    "a number": text("metrics.jsonl", "3\n"),
+    "null": text("metrics.jsonl", "null\n"),
+    "a list": text("metrics.jsonl", '[{"step": 1}]\n'),
+    "an empty object": text("metrics.jsonl", "{}\n"),
+    "a line without a metric": text("metrics.jsonl", '{"step": 1, "epoch": 1}\n'),
+    "a metric that is a text": text("metrics.jsonl", '{"step": 1, "metric": "x"}\n'),
+    "a NaN in a line": text("metrics.jsonl", '{"step": 1, "epoch": 1, "metric": NaN}\n'),
+    "an empty line": text("metrics.jsonl", "\n"),
+    "an empty file": text("metrics.jsonl", ""),
+    "no JSON": text("metrics.jsonl", "{]\n"),
+    "done without a metric": done(metric=...),
+    "done with a metric of null": done(metric=None),
+    "done with NaN": done(metric=float("nan")),
+    "done with infinity": done(metric=float("inf")),
+    "done with a text": done(metric="0.9"),
+    "done with true": done(metric=True),
+    "done without a status": done(status=...),
+    "done with another status": done(status="great"),
+    "done without a name": done(metric_name=...),
+    "done without seconds": done(seconds=...),
+    "done without steps": done(steps=None),
+    "done that is a list": text("done.json", "[]"),
+    "done that is empty": text("done.json", ""),
+    "done that is null": text("done.json", "null"),
+    "an environment that is a list": text("env.json", "[]"),
+    "a specification that is a list": text("spec.json", "[]"),
+    "a specification without its parts": text("spec.json", '{"schema": 2}'),
+    "a folder in place of the metrics": lambda folder: ((folder / "metrics.jsonl").unlink(),
+                                                        (folder / "metrics.jsonl").mkdir()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_run_folder_is_one_line(damage, filled, capsys):
+    shutil.copytree(filled, "runs")
+    victim = min(path.parent for path in Path("runs").rglob("done.json"))
+    damage(victim)
+    for words in (
+        ["runs", "list", "runs"],
+        ["runs", "export", "all.jsonl"],
+        ["report", "runs", "--out", "page.html"],
+    ):
+        assert cli.main(words) == 0, words
+        assert str(victim) in one_line(capsys)
+    assert len(store.read_export("all.jsonl")) == 3
+    words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "adaxw", "--seeds", "2", "--epochs", "2"]
+    assert cli.main([*words, "--study", "one", "--quiet"]) == 1
+    assert str(victim) in one_line(capsys)
+
+
+def test_a_damaged_export_is_one_line(filled, capsys):
+    store.export(store.load_runs(filled), "all.jsonl")
+    lines = Path("all.jsonl").read_text().splitlines()
+    for name, (old, new) in {
+        "no metric": ('"metric": ', '"metrik": '),
+        "NaN": ('"status": "finished", "metric": ', '"status": "finished", "metric": NaN, "was": '),
+    }.items():
+        changed = [lines[0], *(line.replace(old, new) for line in lines[1:])]
+        assert changed != lines
+        Path("bad.jsonl").write_text("\n".join(changed) + "\n")
+        assert cli.main(["runs", "list", "bad.jsonl"]) == 1, name
+        assert "bad.jsonl" in one_line(capsys)
+
+
+@pytest.mark.parametrize("content", ["[]", '{"schema": 2}', '{"schema": 2, "rows": 3}', "null", ""])
+def test_a_damaged_study_is_one_line(content, filled, capsys):
+    shutil.copytree(filled, "runs")
+    Path("runs/one/study.json").write_text(content)
+    words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "adaxw", "--seeds", "2", "--epochs", "2"]
+    assert cli.main([*words, "--study", "one", "--quiet"]) == 1
+    assert "runs/one/study.json" in one_line(capsys)
+    assert cli.main(["report", "runs", "--out", "page.html"]) == 0
+
+
+def test_what_json_cannot_hold_is_wrong_input():
+    for value in (float("nan"), float("inf"), {1, 2}, b"x", 1j):
+        with pytest.raises(LabError, match="width="):
+            spec.canonical({"task_options": {"width": value}})
+
+
+def test_a_file_of_ours_never_holds_nan(tmp_path):
+    with pytest.raises(ValueError):
+        files.write_json(tmp_path / "x.json", {"metric": float("nan")})
