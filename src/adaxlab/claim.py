@@ -11,7 +11,10 @@ are rows of the study; `STUDY: ROW` is a row of another study of the same family
     below          a's value is below the margin
     larger         a/b is above 1
     ratio          a/b is within 1 +- margin
-    paper_ratio    a/b is within a factor of the margin of the paper's: settings that were chosen, not samples
+    paper_ratio    the ratio of tuned settings, a/b, is within a factor of the margin of the paper's
+
+A claim that its study leaves open may name a `retest`, a study with the same rows on new seeds. Once that has run, it
+alone decides.
 """
 
 from __future__ import annotations
@@ -25,14 +28,19 @@ from typing import Any, Literal
 Rule = Literal[
     "better", "not_worse", "similar", "equals_paper", "below", "larger", "ratio", "paper_ratio"
 ]  # fmt: skip
-KEYS = ("id", "section", "claim", "paper", "ours", "n", "rule", "verdict", "note")
+KEYS = (
+    "id", "section", "claim", "by", "paper", "ours", "n", "p", "family", "rule", "verdict", "provisional", "post_hoc",
+    "runs", "reason", "note",
+)  # fmt: skip
 VERDICTS = {True: "supported", False: "contradicted", None: "inconclusive"}
 """The words for what a rule says of the data."""
 NOT_RUN = "not run"
 WORDS = (*VERDICTS.values(), NOT_RUN)
 """Every verdict."""
-OURS = "(ours)"
-"""What a row has in the place of the paper's number when the comparison is ours."""
+PAPER, OURS = "paper", "ours"
+"""Whose claim it is: a sentence of the paper, or a comparison, correction or fact of this project."""
+ENOUGH = 5
+"""A verdict from fewer seeds is provisional."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,9 @@ class Claim:
     paper: float | tuple[float, float] | str | None = None
     """A difference, (mean, margin of error), (setting of a, setting of b), or words."""
     ours: bool = False
+    post_hoc: bool = False
+    """Whether the rule was written after the runs of `study`."""
+    retest: str = ""
     note: str = ""
 
     @property
@@ -60,7 +71,8 @@ class Claim:
     @property
     def studies(self) -> tuple[str, ...]:
         """The studies whose runs it needs."""
-        return (self.study, *(resolve(self.study, name)[0] for name in (self.a, self.b) if name))
+        own = tuple(filter(None, (self.study, self.retest)))
+        return (*own, *(resolve(self.study, name)[0] for name in (self.a, self.b) if name))
 
     @property
     def says(self) -> str:
@@ -70,7 +82,7 @@ class Claim:
         '+0.46'
         """
         if self.ours:
-            return OURS
+            return "not in the paper"
         if isinstance(self.paper, tuple):
             if self.rule == "paper_ratio":
                 return " against ".join(re.sub("e-0", "e-", f"{x:g}") for x in self.paper)
@@ -117,13 +129,38 @@ def row(
     rule: str,
     holds: bool | None,
     n: int | None = None,
+    by: str = PAPER,
     run: bool = True,
     note: str = "",
+    **tested: Any,
 ) -> dict[str, Any]:
     """A judged claim. `holds` is the rule's outcome, None is inconclusive; `n` counts what was sampled or enumerated;
-    without a `run` there is nothing to judge it by."""
-    verdict = VERDICTS[None if holds is None else bool(holds)] if run else NOT_RUN
-    return dict(zip(KEYS, (id, section, claim, paper, ours, n, rule, verdict, note), strict=True))
+    without a `run` there is nothing to judge it by. `tested` has the keys of a claim that runs decide."""
+    made = {
+        "p": None,
+        "family": 0,
+        "provisional": False,
+        "post_hoc": False,
+        "runs": "",
+        "reason": "",
+        **tested,
+    }
+    made |= {"id": id, "section": section, "claim": claim, "by": by, "paper": paper, "ours": ours, "n": n}
+    made |= {"rule": rule, "note": note}
+    made["verdict"] = VERDICTS[None if holds is None else bool(holds)] if run else NOT_RUN
+    return {key: made[key] for key in KEYS}
+
+
+def words(row: Mapping[str, Any]) -> str:
+    """The verdict as every table and page shows it.
+
+    >>> words({"verdict": "supported", "provisional": True, "n": 3, "post_hoc": True})
+    'supported (provisional, n = 3; post hoc)'
+    """
+    decided = row["verdict"] in (VERDICTS[True], VERDICTS[False])
+    marks = [f"provisional, n = {row['n']}"] if row["provisional"] else []
+    marks += ["post hoc"] if row["post_hoc"] and decided else []
+    return row["verdict"] + (f" ({'; '.join(marks)})" if marks else "")
 
 
 def anchor(id: str) -> str:

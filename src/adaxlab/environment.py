@@ -33,6 +33,7 @@ def describe(device: torch.device, threads: int) -> dict[str, Any]:
             "cores": os.cpu_count(),
         },
         "device": str(device),
+        "tf32": {"matmul": torch.backends.cuda.matmul.allow_tf32, "cudnn": torch.backends.cudnn.allow_tf32},
         "threads": threads,
         "system": f"{platform.system()} {platform.machine()}",
         "commit": _commit(),

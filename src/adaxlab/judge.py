@@ -1,197 +1,194 @@
-"""The one judge: a claim and run records in, a row with a verdict out.
+"""The one judge: claims and run records in, rows with verdicts out.
 
-Runs of one seed share weights and data order, so two rows are compared seed by seed, and the rule is asked of
-Student's paired 95% interval: wholly on the right side, supported; wholly on the wrong side, contradicted; else
-inconclusive. Where Welch's interval, without pairs, would give another verdict, it is shown. Fewer than 3 seeds decide
-nothing. A claim cannot hold if a run of its row `a` diverged; whether that also decides against it where fewer than 3
-pairs are left is fixed with the measure (`lost_decide`).
+A rule is a statement about a mean over seeds. Runs of one seed share weights and data order, so two rows are compared
+seed by seed, and the statement is tested by Student's paired t (two-sided). The p values of the claims of one study are
+adjusted together by Holm's method, and the adjusted p decides: below 0.05 the claim is supported or contradicted, by
+the side on which the mean lies; else it is inconclusive. The interval shown is the plain 95% one. Where Welch's
+interval, without pairs, would give another verdict, it is shown.
+
+Fewer than 3 seeds decide nothing, fewer than 5 give a provisional verdict. A claim cannot hold if a run of its row `a`
+diverged; whether that also decides against it where fewer than 3 pairs are left is fixed with the measure
+(`lost_decide`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from adaxlab import stats
-from adaxlab.claim import VERDICTS, Claim, resolve, row
-from adaxlab.measures import MEASURES, Measure, Shared, ended, final_percent
+from adaxlab import finding, stats
+from adaxlab.claim import ENOUGH, OURS, PAPER, VERDICTS, Claim, notes, row
+from adaxlab.finding import LEAST, Finding, by_seed, runs_of
+from adaxlab.measures import MEASURES
 from adaxlab.records import load
 from adaxlab.store import RunRecord
 
-LEAST = 3
-"""Fewer seeds decide nothing."""
-Runs = Mapping[int, RunRecord]
+ALPHA = 0.05
+"""An adjusted p below this decides."""
+MOST = 1000
+"""The most seeds that a reason speaks of."""
 
 
-def runs_of(records: Iterable[RunRecord], study: str, name: str, purpose: str = "final") -> list[RunRecord]:
-    """The runs of a study's row that have ended; `name` as in claims."""
-    wanted = (*resolve(study, name), purpose)
-    ended = [run for run in records if run.done]
-    return [run for run in ended if tuple(run.spec[key] for key in ("study", "row", "purpose")) == wanted]
+# -- one claim ------------------------------------------------------------------------------------------------------
 
 
-def by_seed(runs: Iterable[RunRecord]) -> dict[int, RunRecord]:
-    return {run.spec["seed"]: run for run in runs}
+@dataclass(frozen=True)
+class Judged:
+    """A claim with all that its runs show; `p` is the claim's own, before it is adjusted."""
+
+    claim: Claim
+    study: str
+    text: str
+    n: int
+    holds: bool | None = None
+    p: float | None = None
+    run: bool = True
+    findings: tuple[Finding, ...] = ()
+    runs: tuple[RunRecord, ...] = field(default=(), repr=False)
+
+    def verdict(self, adjusted: float | None) -> bool | None:
+        """What the adjusted p says; it never turns a claim that the plain interval leaves open."""
+        if adjusted is None or adjusted < ALPHA or (self.claim.rule == "equals_paper" and self.holds):
+            return self.holds
+        return None
 
 
-def outcome(rule: str, margin: float, low: float, high: float) -> bool | None:
-    """What a rule says of an interval: True where it holds, False where it does not, None where that is open.
-
-    >>> outcome("better", 0, 0.1, 2.0), outcome("not_worse", 0.5, -0.6, 0.2), outcome("similar", 1, 1.5, 2.0)
-    (True, None, False)
-    """
-    inside, outside = {
-        "better": (low > margin, high < margin),
-        "larger": (low > 1, high < 1),
-        "below": (high < margin, low > margin),
-        "not_worse": (low > -margin, high < -margin),
-        "similar": (low > -margin and high < margin, low > margin or high < -margin),
-        "ratio": (low > 1 - margin and high < 1 + margin, low > 1 + margin or high < 1 - margin),
-    }[rule]
-    return True if inside else False if outside else None
-
-
-def judge(claim: Claim, records: Iterable[RunRecord]) -> dict[str, Any]:
-    """The claim as a row of records/claims/*.json."""
-    records = list(records)
-    a, b = (by_seed(runs_of(records, claim.study, name)) if name else {} for name in (claim.a, claim.b))
+def _examine(claim: Claim, records: Sequence[RunRecord]) -> Judged:
+    study = claim.study
+    if claim.retest and any(run.done and run.spec["study"] == claim.retest for run in records):
+        study = claim.retest
+    a, b = (by_seed(runs_of(records, study, name)) if name else {} for name in (claim.a, claim.b))
+    used = (*a.values(), *b.values())
     if not a or (claim.b and not b):
-        return _row(claim, f"study {claim.study}", 0, None, run=False)
+        return Judged(claim, study, f"study {study}", 0, run=False)
     if claim.rule == "paper_ratio":
-        return _row(claim, *_paper_ratio(claim, records, a, b))
-    found = [_alone(claim, MEASURES[m], a) if not claim.b else _pair(claim, m, a, b) for m in claim.measures]
-    measure, n = MEASURES[claim.measures[0]], found[0][1]
+        found = [finding.paper_ratio(claim, study, records)]
+        return Judged(
+            claim, study, found[0].text, found[0].n, found[0].holds, found[0].p, True, tuple(found), used
+        )
+    found = [
+        finding.alone(claim, MEASURES[m], a) if not claim.b else finding.pair(claim, m, a, b)
+        for m in claim.measures
+    ]
+    measure, n = MEASURES[claim.measures[0]], found[0].n
     lost = [sum(measure.of(run) is None for run in runs.values()) for runs in (a, b)]
     told = zip(lost, (a, b), (claim.a, claim.b), strict=True)
     gone = [f"{count} of {len(runs)} runs of {name} diverged" for count, runs, name in told if count]
-    verdicts = [holds for _, _, holds in found]
-    holds = False if False in verdicts else None if None in verdicts else True
     if n >= LEAST:
         decided = lost[0] > 0
     else:
         decided = measure.lost_decide is not None and lost[0] >= measure.lost_decide and len(a) >= LEAST
-    return _row(claim, "; ".join([text for text, _, _ in found] + gone), n, False if decided else holds)
+    holds, p = (False, None) if decided else _together(found)
+    text = "; ".join([each.text for each in found] + gone)
+    return Judged(claim, study, text, n, holds, p, True, tuple(found), used)
+
+
+def _together(found: Sequence[Finding]) -> tuple[bool | None, float | None]:
+    """All measures of a claim as one: it holds where each does (the largest p), and is contradicted where one is (the
+    smallest p against it, times their number)."""
+    verdicts = [each.holds for each in found]
+    holds = False if False in verdicts else None if None in verdicts else True
+    tests = [(each.p, each.side) for each in found if each.p is not None]
+    if len(tests) < len(found):
+        return holds, None
+    against = [p for p, side in tests if not side]
+    p = min(1.0, len(found) * min(against)) if against else max(p for p, _ in tests)
+    return holds, p
+
+
+# -- all claims -----------------------------------------------------------------------------------------------------
+
+
+def judge(claims: Iterable[Claim], records: Iterable[RunRecord]) -> list[dict[str, Any]]:
+    """The claims as rows of records/claims/*.json. The claims of one study are given together: they share Holm's
+    adjustment."""
+    records = list(records)
+    found = [_examine(claim, records) for claim in claims]
+    families: dict[str, list[Judged]] = {}
+    for each in found:
+        if each.p is not None:
+            families.setdefault(each.study, []).append(each)
+    adjusted = {
+        id(each): p
+        for family in families.values()
+        for each, p in zip(family, stats.holm([one.p for one in family if one.p is not None]), strict=True)
+    }
+    return [_row(each, adjusted.get(id(each)), len(families.get(each.study, ()))) for each in found]
 
 
 def judge_files(claims: Iterable[Claim], root: Path) -> list[dict[str, Any]]:
     """The claims, judged from the committed records under `root`."""
     claims = list(claims)
     studies = dict.fromkeys(study for claim in claims for study in claim.studies)
-    records = [run for study in studies for run in load(root, study)]
-    return [judge(claim, records) for claim in claims]
+    return judge(claims, [run for study in studies for run in load(root, study)])
 
 
-def _row(claim: Claim, ours: str, n: int, holds: bool | None, run: bool = True) -> dict[str, Any]:
+def _row(judged: Judged, p: float | None, family: int) -> dict[str, Any]:
+    claim, holds = judged.claim, judged.verdict(p)
     measures = [MEASURES[name] for name in claim.measures]
-    sentences = dict.fromkeys(m.rules[claim.rule].format(margin=claim.margin) for m in measures)
-    rule = "; ".join(sentences)
+    rule = "; ".join(dict.fromkeys(m.rules[claim.rule].format(margin=claim.margin) for m in measures))
     rule += f" (a: {claim.a}, b: {claim.b})" if claim.b else ""
     return row(
         claim.id,
         claim.where,
         claim.text,
+        by=OURS if claim.ours else PAPER,
         paper=claim.says,
-        ours=ours,
+        ours=judged.text,
         rule=rule,
         holds=holds,
-        n=n,
-        run=run,
+        n=judged.n,
+        run=judged.run,
         note=claim.note,
+        p=None if p is None else float(f"{p:.4g}"),
+        family=0 if p is None else family,
+        provisional=holds is not None and judged.n < ENOUGH,
+        post_hoc=claim.post_hoc and judged.study == claim.study,
+        runs=provenance(judged.runs),
+        reason=_reason(judged, holds, family),
     )
 
 
-Finding = tuple[str, int, bool | None]
-"""What is shown, of how many seeds, and whether the rule holds."""
+def provenance(runs: Iterable[RunRecord]) -> str:
+    """How well the code behind the runs is known; empty where there are none.
+
+    >>> provenance([])
+    ''
+    """
+    commits = Counter(run.env.get("commit") or "" for run in runs)
+    missing, dirty = commits.pop("", 0), sum(n for name, n in commits.items() if name.endswith("+"))
+    clean = sorted(name for name in commits if not name.endswith("+"))
+    return notes(
+        f"commit not recorded ({missing} runs)" if missing else "",
+        f"uncommitted changes ({dirty} runs)" if dirty else "",
+        f"commit {', '.join(clean)} ({sum(commits[name] for name in clean)} runs)" if clean else "",
+    )
 
 
-def _values(measure: Measure, runs: Runs) -> dict[int, float]:
-    return {seed: value for seed, run in runs.items() if (value := measure.of(run)) is not None}
-
-
-def _alone(claim: Claim, measure: Measure, runs: Runs) -> Finding:
-    """One row: its value against the paper's or against the margin."""
-    values = list(_values(measure, runs).values())
-    if len(values) < LEAST:
-        shown = ", ".join(f"{value:{measure.level}}" for value in values) or "no run that ended"
-        return shown + measure.few, len(values), None
-    seen = stats.t_interval(values)
-    if claim.rule == "equals_paper":
-        assert isinstance(claim.paper, tuple)
-        mean, margin = claim.paper
-        holds: bool | None = seen.low <= mean + margin and seen.high >= mean - margin
-    else:
-        holds = outcome(claim.rule, claim.margin, seen.low, seen.high)
-    return _shown(seen, measure.level), seen.n, holds
-
-
-def _pair(claim: Claim, name: str, a: Runs, b: Runs) -> Finding:
-    """Two rows, seed by seed: the difference in the better direction, or the ratio."""
-    measure, is_ratio = MEASURES[name], claim.rule in ("ratio", "larger")
-    left, right = _values(measure, a), _values(measure, b)
-    seeds = _counted(measure.shared, sorted(set(left) & set(right)), a, b)
-    if not seeds:
-        return "no seed whose runs both ended", 0, None
-    sign = 1 if measure.higher_is_better else -1
-    pairs = [left[s] / right[s] if is_ratio else sign * (left[s] - right[s]) for s in seeds]
-    seen = stats.t_interval(pairs)
-    means = [stats.mean([side[s] for s in seeds]) for side in (left, right)]
-    style = measure.ratio if is_ratio else f"+{measure.level}"
-    texts = [f"{mean:{measure.level}}" for mean in means]
-    head = measure.head.format(a=texts[0], b=texts[1], rows=f"{claim.a}/{claim.b}")
-    if seen.n < LEAST:
-        return f"{head}{seen.mean:{style}}{measure.few}", seen.n, None
-    holds = outcome(claim.rule, claim.margin, seen.low, seen.high)
-    ours = head + _shown(seen, style) + measure.tail
-    if measure.beside and claim.measure == name:
-        ours += measure.beside(*means)
-    if not is_ratio and len(left) == len(a):
-        upper, lower = (list(side.values()) for side in (left, right)[::sign])
-        ours += _unpaired(claim, holds, upper, lower, style)
-    return ours, seen.n, holds
-
-
-def _shown(seen: stats.Estimate, style: str) -> str:
-    return f"{seen.mean:{style}} [{seen.low:{style}}, {seen.high:{style}}]"
-
-
-def _unpaired(claim: Claim, holds: bool | None, a: Sequence[float], b: Sequence[float], style: str) -> str:
-    """What to put beside a verdict on pairs where Welch's interval (`stats.unpaired`) would give another."""
-    low, high = stats.unpaired(a, b)
-    other = outcome(claim.rule, claim.margin, low, high)
-    if other == holds:
+def _reason(judged: Judged, holds: bool | None, family: int) -> str:
+    """Why a claim is not decided: what n would decide it, were mean and standard deviation to stay, and its cost."""
+    if holds is not None or not judged.run:
         return ""
-    return f"; without pairing by seed [{low:{style}}, {high:{style}}], which would be {VERDICTS[other]}"
-
-
-def _counted(shared: Shared | None, seeds: Sequence[int], a: Runs, b: Runs) -> list[int]:
-    """The seeds whose values are their own: of runs that share one value, the first counts."""
-    if shared is None:
-        return list(seeds)
-    kept: list[int] = []
-    seen: set[tuple[str, Hashable]] = set()
-    for seed in seeds:
-        keys = {(side, key) for side, run in (("a", a[seed]), ("b", b[seed])) if (key := shared(run))}
-        if not keys & seen:
-            kept.append(seed)
-        seen |= keys
-    return kept
-
-
-def _paper_ratio(claim: Claim, records: Sequence[RunRecord], a: Runs, b: Runs) -> Finding:
-    """A setting of a over that of b against the paper's; beside it how close another choice for b was."""
-    measure = MEASURES[claim.measures[0]]
-    x, y = (measure.of(next(iter(runs.values()))) for runs in (a, b))
-    assert isinstance(claim.paper, tuple)
-    assert x is not None
-    assert y is not None
-    paper = round(claim.paper[0] / claim.paper[1], 9)
-    low, high = paper / claim.margin, paper * claim.margin
-    ours = f"{x:g} against {y:g}, {x / y:.2g} times; supported from {low:g} to {high:g}"
-    tried = runs_of(records, claim.study, claim.b, "tune")
-    reached = ((ended(final_percent)(run), measure.of(run)) for run in tried)
-    scores = sorted(((score, setting) for score, setting in reached if score is not None), reverse=True)
-    if len(scores) > 1:
-        (best, _), (second, setting) = scores[:2]
-        ours += f"; the latter's second best, {setting:g}, was {best - second:.2f} points behind"
-    return ours, 1, low <= x / y <= high
+    if judged.n < LEAST:
+        return f"n = {judged.n}: fewer than {LEAST} seeds decide nothing"
+    tested = [each for each in judged.findings if each.p is not None]
+    sizes = [
+        [stats.sample_size(each.gap, each.sd, 1 - ALPHA / m, LEAST, MOST) for each in tested]
+        for m in (1, family)
+    ]
+    if not tested or None in sizes[1]:
+        return f"power: more than {MOST:,} seeds would be needed at this mean and standard deviation"
+    n, strict = (max(size for size in each if size is not None) for each in sizes)
+    seconds = [
+        run.done["seconds"] / run.done.get("together", 1)
+        for run in judged.runs
+        if run.done and "seconds" in run.done
+    ]
+    cost = len([name for name in (judged.claim.a, judged.claim.b) if name]) * strict
+    minutes = f", about {cost * stats.mean(seconds) / 60:.3g} GPU minutes" if seconds else ""
+    plain = "" if judged.holds is None else f"the plain interval alone would say {VERDICTS[judged.holds]}; "
+    at = f"n = {n}" + (f" (n = {strict} at Holm's strictest level)" if strict > n else "")
+    return f"{plain}power: {at} would decide at this mean and standard deviation: {cost} new runs{minutes}"

@@ -29,9 +29,10 @@ def load(root: Path, study: str) -> list[RunRecord]:
 
 def _rounds(path: Path, study: str) -> Iterator[RunRecord]:
     record = json.loads(path.read_text()) if path.is_file() else {}
+    env = {"commit": record.get("environment", {}).get("commit")}
     record = record.get("in_turn", record)
     times = record.get("ms", {}) if record.get("study", "tiny") == "tiny" else {}  # the claim is about `tiny`
     for row, each in times.items():
         for round, ms in enumerate(each):
             spec = {"study": study, "row": row, "optimizer": row, "seed": round, "purpose": "final"}
-            yield RunRecord(spec, {}, [], {"status": "finished", "step_ms": ms}, path)
+            yield RunRecord(spec, env, [], {"status": "finished", "step_ms": ms}, path)

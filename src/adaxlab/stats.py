@@ -322,15 +322,23 @@ def verdict(
 
 
 def needed(estimate: Estimate, rule: Rule, most: int = 1_000_000) -> int | None:
-    """The smallest n with t * sd/sqrt(n) < |mean - margin|, were mean and sd to stay; None beyond `most`.
+    """The n above the present one that would decide, were mean and sd to stay; None beyond `most`."""
+    n = sample_size(abs(estimate.mean - rule.margin), estimate.sd, rule.level, rule.least, most)
+    return None if n is None else max(n, estimate.n + 1)
 
-    The normal quantile in place of t's gives an n that is too small by a few; the search starts there.
+
+def sample_size(
+    gap: float, sd: float, confidence: float = 0.95, least: int = 2, most: int = 1_000_000
+) -> int | None:
+    """The smallest n whose interval of half-width t * sd/sqrt(n) is narrower than `gap`; None beyond `most`.
+
+    >>> sample_size(0.2, 0.25), sample_size(0.0, 0.25)
+    (9, None)
     """
-    gap = abs(estimate.mean - rule.margin)
-    z = NormalDist().inv_cdf((1 + rule.level) / 2)
-    if not gap > 0 or (z * estimate.sd / gap) ** 2 > most:
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    if not gap > 0 or (z * sd / gap) ** 2 > most:
         return None
-    n = max(rule.least, estimate.n + 1, math.ceil((z * estimate.sd / gap) ** 2))
-    while t_quantile((1 + rule.level) / 2, n - 1) * estimate.sd / math.sqrt(n) >= gap:
+    n = max(least, 2, math.ceil((z * sd / gap) ** 2))  # too small by a few: the search starts there
+    while t_quantile((1 + confidence) / 2, n - 1) * sd / math.sqrt(n) >= gap:
         n += 1
     return n

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from adaxlab import cli, records
-from adaxlab.claim import KEYS, Claim
-from adaxlab.judge import judge, outcome
+from adaxlab import cli, records, stats
+from adaxlab.claim import KEYS, Claim, words
+from adaxlab.finding import outcome
+from adaxlab.judge import judge
 from adaxlab.measures import MEASURES, failed, percent
 from adaxlab.paper import catalogue
 from adaxlab.paper.cifar10_claims import POST_HOC
@@ -42,7 +44,13 @@ def run(row, seed, value=50.0, *, study="s/x", purpose="final", lr=1.0, curve=No
         "epochs": len(lines),
         "options": {"lr": lr},
     }
-    done = {"status": "diverged" if value is None else "finished", "metric": end, "seconds": 100.0, **done}
+    done = {
+        "status": "diverged" if value is None else "finished",
+        "metric": end,
+        "seconds": 100.0,
+        "higher_is_better": True,
+        **done,
+    }
     return RunRecord(spec, {}, lines, done, Path("s"))
 
 
@@ -112,7 +120,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_verdicts(case):
     asked, found, verdict, n, ours = CASES[case]
-    row = judge(asked, found)
+    (row,) = judge([asked], found)
     assert (row["verdict"], row["n"]) == (verdict, n), row["ours"]
     assert ours in row["ours"]
     assert not row["ours"].startswith(";")
@@ -155,7 +163,7 @@ def test_outcomes(rule, margin, interval, want):
     ],
 )
 def test_where_pairs_alone_decide_the_other_interval_stands_beside(rule, margin, a, b, said):
-    row = judge(claim(rule, margin=margin), rows(a=a, b=b))
+    (row,) = judge([claim(rule, margin=margin)], rows(a=a, b=b))
     assert ("without pairing by seed" in row["ours"]) == bool(said)
     if (
         said
@@ -169,7 +177,7 @@ def test_where_pairs_alone_decide_the_other_interval_stands_beside(rule, margin,
 
 def test_a_claim_may_name_a_row_of_another_study():
     found = [run("adamw", s, v, study=f"s/{x}") for x, vs in (("y", LOW), ("x", A)) for s, v in enumerate(vs)]
-    row = judge(Claim("x", "", "", "s/x", "better", "accuracy", "y: adamw", "adamw"), found)
+    (row,) = judge([Claim("x", "", "", "s/x", "better", "accuracy", "y: adamw", "adamw")], found)
     assert (row["verdict"], row["n"]) == (NO, 3)
     assert row["ours"].startswith("91.55 - 92.50 = -0.95")
 
@@ -248,7 +256,7 @@ RATIOS = {
 @pytest.mark.parametrize("case", RATIOS)
 def test_verdicts_on_ratios_and_times(case):
     asked, found, verdict, n, ours = RATIOS[case]
-    row = judge(asked, found)
+    (row,) = judge([asked], found)
     assert (row["verdict"], row["n"]) == (verdict, n), row["ours"]
     assert ours in row["ours"]
 
@@ -268,33 +276,104 @@ def test_time_is_judged_by_rounds_in_turn(tmp_path, a, b, verdict, n, ours):
     (tmp_path / "voc").mkdir()
     (tmp_path / "voc" / "speed.json").write_text(json.dumps({"ms": {"a": a, "b": b}}))
     asked = Claim("x", "", "", "voc/speed", "ratio", "step", "a", "b", 0.05)
-    row = judge(asked, records.load(tmp_path, "voc/speed"))
+    (row,) = judge([asked], records.load(tmp_path, "voc/speed"))
     assert (row["verdict"], row["n"]) == (verdict, n)
     assert ours in row["ours"]
 
 
+def tuned(row, seed, best, rates=(0.1, 1.0, 10.0, 100.0)):
+    """Tuning runs of one seed, of which `best` is the best lr and the next larger one is 0.25 points behind."""
+    distance = {lr: abs(rates.index(lr) - rates.index(best) - 0.25) for lr in rates}
+    return [run(row, seed, 50 - distance[lr] / 2, purpose="tune", lr=lr) for lr in rates]
+
+
+RATIO = claim("paper_ratio", "tuned lr", 10.0, paper=(1e-5, 1e-6))
+
+
 @pytest.mark.parametrize(
-    ("lr", "verdict"),
+    ("a", "b", "verdict", "ours"),
     [
-        (10.0, "supported"),
-        (40.0, "supported"),
-        (2.5, "supported"),
-        (160.0, "contradicted"),
-        (1.0, "contradicted"),
+        ([10.0] * 3, [1.0] * 3, YES, "10 against 1, 10 times, 10 against 1"),
+        ([0.1] * 4, [10.0] * 4, NO, "0.1 against 10, 0.01 times"),
+        ([10.0, 1.0, 100.0], [1.0, 1.0, 10.0], OPEN, "1 against 1, 1 times"),
+        (
+            [10.0] * 2,
+            [1.0] * 2,
+            OPEN,
+            "supported from 1 to 100; the latter's second best, 10, was 0.25 points behind",
+        ),
+        ([10.0], [1.0], OPEN, "fewer than 3 seeds decide nothing"),
     ],
 )
-def test_a_ratio_of_settings_against_the_papers(lr, verdict):
-    asked = claim("paper_ratio", "tuned lr", 4.0, paper=(1e-5, 1e-6))
-    pair = [run("a", 0, lr=lr), run("b", 0)]
-    tried = [
-        run("b", 9, v, purpose="tune", lr=x) for x, v in ((0.3, 40), (1.0, 52), (3.0, 51.75), (9.0, None))
-    ]
-    row = judge(asked, pair)
-    ours = f"{lr:g} against 1, {lr:.2g} times; supported from 2.5 to 40"
-    assert (row["verdict"], row["n"], row["paper"], row["ours"]) == (verdict, 1, "1e-5 against 1e-6", ours)
-    assert judge(asked, pair + tried)["ours"].endswith(
-        "; the latter's second best, 3, was 0.25 points behind"
+def test_a_ratio_of_settings_against_the_papers_is_judged_over_tuning_seeds(a, b, verdict, ours):
+    found = [run("a", 0), run("b", 0)]
+    for row, bests in (("a", a), ("b", b)):
+        found += [each for seed, best in enumerate(bests) for each in tuned(row, seed, best)]
+    (row,) = judge([RATIO], found)
+    assert (row["verdict"], row["n"], row["paper"]) == (verdict, len(a), "1e-5 against 1e-6"), row["ours"]
+    assert ours in row["ours"]
+
+
+def test_the_claims_of_a_study_are_adjusted_together():
+    """A p between 0.01 and 0.05 decides alone; among five alike it does not, unless the others are clearer."""
+    near = [92.5, 92.9, 92.7, 92.45, 92.6]
+    found = rows(a=near, b=[92.2, 92.4, 92.6, 92.4, 92.3], d=[91.0, 91.4, 91.2, 90.9, 91.1])
+    (alone,) = judge([claim()], found)
+    assert alone["verdict"] == YES
+    assert 0.01 < alone["p"] < 0.05
+    assert (alone["family"], alone["provisional"]) == (1, False)
+    same = judge([claim()] * 5, found)
+    assert {row["verdict"] for row in same} == {OPEN}
+    assert same[0]["p"] == pytest.approx(5 * alone["p"], rel=1e-3)
+    assert same[0]["reason"].startswith("the plain interval alone would say supported; power: n = ")
+    clear = Claim("x", "", "", "s/x", "better", "accuracy", "a", "d")
+    assert [row["verdict"] for row in judge([claim(), *[clear] * 4], found)] == [YES] * 5
+    other = [replace(run, spec={**run.spec, "study": "s/y"}) for run in found]
+    apart = judge([claim(), replace(claim(), study="s/y")], found + other)
+    assert [row["p"] for row in apart] == [alone["p"]] * 2
+
+
+def test_a_value_of_the_paper_is_not_supported_by_the_adjustment():
+    """The plain interval misses the paper's value and the adjusted p does not decide: inconclusive, not supported."""
+    found = rows(a=[92.50, 92.44, 92.56, 92.47, 92.53])
+    missed = claim("equals_paper", b="", paper=(92.40, 0.03))
+    assert judge([missed], found)[0]["verdict"] == NO
+    assert {row["verdict"] for row in judge([missed] * 20, found)} == {OPEN}
+
+
+def test_fewer_than_five_seeds_give_a_provisional_verdict_and_say_so():
+    (three,) = judge([claim(post_hoc=True)], rows(a=A, b=LOW))
+    assert words(three) == "supported (provisional, n = 3; post hoc)"
+    (five,) = judge([claim()], rows(a=[*A, 92.45, 92.55], b=[*LOW, 91.5, 91.6]))
+    assert words(five) == "supported"
+    assert words(judge([claim(post_hoc=True)], rows(a=A, b=SAME))[0]) == "inconclusive"
+
+
+def test_a_retest_alone_decides_once_it_has_run():
+    asked, old = claim(post_hoc=True, retest="s/new"), rows(a=A, b=LOW)
+    assert judge([asked], old)[0]["verdict"] == YES
+    new = [replace(each, spec={**each.spec, "study": "s/new"}) for each in rows(a=LOW, b=A)]
+    (row,) = judge([asked], old + new)
+    assert (row["verdict"], row["n"], row["post_hoc"]) == (NO, 3, False)
+
+
+def test_commits_that_were_not_recorded_are_counted():
+    commits = (None, "1a", "1a", "2b+", "", "3c")
+    found = [replace(run, env={"commit": c}) for run, c in zip(rows(a=A, b=LOW), commits, strict=True)]
+    assert judge([claim()], found)[0]["runs"] == (
+        "commit not recorded (2 runs); uncommitted changes (1 runs); commit 1a, 3c (3 runs)"
     )
+
+
+def test_what_is_open_says_what_would_decide_it_and_its_cost():
+    """The n of the reason is the first at which an interval of this standard deviation lies within the margin."""
+    b = [92.2, 92.6, 92.5]
+    (row,) = judge([claim("similar", margin=0.3)], rows(a=A, b=b))
+    n = int(row["reason"].partition("n = ")[2].partition(" ")[0])
+    gap, sd = 0.3 - abs(np.mean(A) - np.mean(b)), np.std(np.array(A) - b, ddof=1)
+    half = [stats.t_quantile(0.975, k - 1) * sd / k**0.5 for k in (n, n - 1)]
+    assert half[0] < gap <= half[1]
+    assert row["reason"].endswith(f"{2 * n} new runs, about {2 * n * 100 / 60:.3g} GPU minutes")
 
 
 @pytest.mark.parametrize(
@@ -309,7 +388,7 @@ def test_of_several_measures_all_must_hold(losses, verdict):
         ]
 
     asked = claim(measure=("slow start", "last loss", "test loss"))
-    row = judge(asked, [*loss("a", *losses), *loss("b", 6.0, 4.1, 460)])
+    (row,) = judge([asked], [*loss("a", *losses), *loss("b", 6.0, 4.1, 460)])
     assert (row["verdict"], row["n"]) == (verdict, 3)
     assert "perplexities" not in row["ours"]
     assert row["ours"].count("; ") == 2
@@ -336,9 +415,17 @@ def test_claims_speak_of_rows_that_exist(claim):
     assert claim.where.startswith("Beyond the paper") <= claim.ours
 
 
-def test_ids_are_unique_and_post_hoc_claims_say_so():
+def test_ids_are_unique_and_later_claims_are_post_hoc_or_say_why_not():
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
-    assert all("asked for" in claim.note for claim in POST_HOC)
+    assert all(claim.post_hoc or "before" in claim.note for claim in POST_HOC)
+
+
+def test_claims_that_share_a_retest_share_their_study():
+    """So that the claims of a study are adjusted together on pages that show one study."""
+    for claim in CLAIMS:
+        assert {other.study for other in CLAIMS if claim.retest and other.retest == claim.retest} <= {
+            claim.study
+        }
 
 
 def test_imagenets_notes_say_which_lr():
@@ -392,7 +479,7 @@ def test_the_command_writes_names_what_is_stale_and_prints(tmp_path, capsys):
     assert "claims.md; run `adax claims` to rewrite them" in error
     assert "language.json" not in error
     assert cli.main([*where, "--study", "voc/tuning"]) == 0
-    assert "supported: 5\n  voc.adaxw-over-sgdm-tuned: " in capsys.readouterr().out
+    assert "supported: 4\n  voc.adaxw-over-sgdm-tuned (provisional, n = 3): " in capsys.readouterr().out
     assert cli.main([*where, "--study", "reddi"]) == 0
     assert "  S2.5: " in capsys.readouterr().out
     assert cli.main([*where, "--study", "voc/none"]) == 2
@@ -404,7 +491,7 @@ def test_a_study_is_judged_from_its_own_records():
     rows = verdicts("imagenet/tuned", records.load(RECORDS, "imagenet/tuned"))
     assert rows == [row for row in judged(RECORDS)["imagenet"] if row["id"].startswith("imagenet.tuned.")]
     assert show(rows).startswith(
-        "supported: 2\n  imagenet.tuned.adaxw-over-adamw: AdaX-W ends above AdamW\n      48.45 - "
+        "supported: 2\n  imagenet.tuned.adaxw-over-adamw (provisional, n = 3): AdaX-W ends above AdamW\n      48.45 - "
     )
     assert verdicts("gpt", []) == []
 

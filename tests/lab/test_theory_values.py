@@ -219,3 +219,23 @@ def test_records_refuse_what_is_not_plain():
         record("x", "y", {"z": np.ones(2)}, [])
     assert record("x", "y", {"z": 1 / 3}, [])["z"] == 0.3333333333
     assert places(1000, 5).tolist() == [1, 6, 32, 178, 1000]
+
+
+def test_lemma_73_fails_by_a_factor_of_2_and_no_more():
+    example = regret.lemma_73_example()
+    assert example["alpha"] * (1 - example["b1"]) == pytest.approx(example["D"])
+    assert example["left"] / example["right"] == pytest.approx(2, rel=1e-12)
+    for kind in regret.KINDS:
+        for row in regret.play(kind, "theorem", 40, problems=3, d=2)["rows"]:
+            assert 0 < row["lemma_73"] <= 2
+            assert 0 < row["lemma_72"] <= 1
+
+
+def test_lemma_73_is_evaluated_at_the_worst_point_of_the_box():
+    rng = np.random.default_rng(0)
+    x, after, weight = rng.uniform(-1, 1, (3, 7, 1, 2))
+    corners = [
+        (weight * ((x - c) ** 2 - (after - c) ** 2)).sum(axis=(0, 1, 2))
+        for c in (np.array([a, b]) for a in (-1.0, 0.3, 1.0) for b in (-1.0, -0.5, 1.0))
+    ]
+    assert regret.furthest(x, after, weight)[-1, 0] == pytest.approx(max(corners), rel=1e-12)

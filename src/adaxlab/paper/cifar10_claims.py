@@ -38,12 +38,11 @@ BEYOND = "Beyond the paper: CIFAR-10 at tuned learning rates"
 
 HE = "SGDM with weight decay 1e-4"
 WITHIN = "within 0.3 points"
-AFTER = "asked for after the run of the study"
-ONE = "asked for after one seed was seen"
+SEED_0 = "seed 0 was also used for tuning"
 BEFORE = "ResNet-18; asked for before the study was run"
 AFTER_TUNING = (
-    "asked for after tuning was seen, before tuned was run; seed 0 was also used for tuning, so see the same claim on "
-    "fresh seeds (cifar10.fresh)"
+    f"asked for after tuning was seen, before tuned was run; {SEED_0}, so see the same claim on fresh seeds "
+    "(cifar10.fresh)"
 )
 FRESH = "each at its best lr; written before the runs, on ten seeds that no study had used"
 AFTER_TRACE = "ours; asked for after `trace` was seen, before `trace-lr` was run"
@@ -53,7 +52,7 @@ PADAM = (
     f"{PADAM_LR}, one of the four that the study has; L2 5e-4 as in Padam's code, against decoupled decay "
     "at the paper's lr: more differs than the power"
 )
-HELD_OUT = f"against 3e-3, which the paper tried too and which was best on our held-out images; {AFTER}"
+HELD_OUT = f"against 3e-3, which the paper tried too and which was best on our held-out images; {SEED_0}"
 
 BOTH = ("trace", "last trace")
 reaches = _about("table2", TABLE2, "equals_paper")
@@ -95,7 +94,7 @@ PLANNED = (
         for id, name, row, by in (("adam", "Adam", "adamw", 0.44), ("amsgrad", "AMSGrad", "amsgradw", 0.26))
         for he, sgdm, more in (
             ("", "sgdm-5e-4", {"paper": by}),
-            ("-he", "sgdm-1e-4", {"paper": by, "note": f"{HE}; {AFTER}"}),
+            ("-he", "sgdm-1e-4", {"paper": by, "note": HE, "post_hoc": True}),
         )
     ),
     like(
@@ -120,7 +119,8 @@ PLANNED = (
         "Adam's initial convergence is faster than SGDM's",
         "adamw",
         "sgdm-1e-4",
-        note=f"{HE}; {AFTER}",
+        note=HE,
+        post_hoc=True,
     ),
     _about("trace", FIGURE3B, "below", "trace")(
         "trace-adam",
@@ -252,18 +252,19 @@ POST_HOC = (
         "AMSGrad's initial convergence is faster than SGDM's",
         "amsgradw",
         "sgdm-5e-4",
-        note=AFTER,
+        post_hoc=True,
     ),
     faster(
         "amsgrad-fast-start-he",
         "AMSGrad's initial convergence is faster than SGDM's",
         "amsgradw",
         "sgdm-1e-4",
-        note=f"{HE}; {AFTER}",
+        note=HE,
+        post_hoc=True,
     ),
     *(
         _about("tuned", STEP_SIZE, paper="1e-3 is best of 1e-2, 3e-3, 1e-3, 3e-4, 1e-4", note=HELD_OUT)(
-            f"lr-best-{row}", f"{method} is best at lr 1e-3", f"table2: {row}", row
+            f"lr-best-{row}", f"{method} is best at lr 1e-3", f"table2: {row}", row, post_hoc=True
         )
         for row, method in (("adamw", "AdamW"), ("amsgradw", "AMSGrad(W)"))
     ),
@@ -273,10 +274,11 @@ POST_HOC = (
         "adaxw lr 0.005",
         "adaxw lr 0.01",
         paper="5e-3 is best of nine from 1e-2 to 1e-5",
-        note=f"against 1e-2, the next larger that the paper tried; {ONE}",
+        note="against 1e-2, the next larger that the paper tried",
+        post_hoc=True,
     ),
     *(
-        _about("padax", FIGURE4, measure="early accuracy", note=f"{PADAM_LR}; {ONE}")(id, text, a, b)
+        _about("padax", FIGURE4, measure="early accuracy", note=PADAM_LR, post_hoc=True)(id, text, a, b)
         for id, text, a, b in (
             ("padam-slower", "The power 1/8 makes Adam's convergence slower", "adamw", "padam lr 0.1"),
             ("padax-slower", "The power 1/8 makes AdaX's training slower", "adaxw", "padax lr 0.1"),

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from adaxlab.claim import words
 from adaxlab.errors import LabError
 from adaxlab.judge import judge_files
 from adaxlab.messages import say
@@ -31,7 +32,7 @@ def write(records: Path, out: Path) -> Path:
         raise LabError(f"{records / 'cifar10'}: no CIFAR-10 records; give the repository's records/ folder")
     missing = committed.not_run(records)
     lead = LEAD + (f" Not run yet: {', '.join(missing)}." if missing else "")
-    rows = [{**row, "text": row["claim"]} for row in judge_files(CLAIMS, records)]
+    rows = [{**row, "text": row["claim"], "verdict": words(row)} for row in judge_files(CLAIMS, records)]
     return write_report(runs, out, title="CIFAR-10", claims=rows, lead=lead)
 
 

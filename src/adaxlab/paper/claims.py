@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import files
-from adaxlab.claim import WORDS, Claim
+from adaxlab.claim import WORDS, Claim, words
 from adaxlab.errors import unknown
 from adaxlab.judge import judge, judge_files
 from adaxlab.paper import catalogue, claims_page
@@ -29,13 +29,12 @@ FAMILIES: dict[str, tuple[Claim, ...]] = {
 def claims_of(study: str) -> list[Claim]:
     """The claims that rest on a study (`cifar10/table2`), or on any study of a family (`cifar10`)."""
     found = (claim for claims in FAMILIES.values() for claim in claims)
-    return [claim for claim in found if study in (claim.study, claim.study.partition("/")[0])]
+    return [claim for claim in found if study in (claim.study, claim.retest, claim.study.partition("/")[0])]
 
 
 def verdicts(study: str, records: Iterable[RunRecord]) -> list[dict[str, Any]]:
     """The claims of a study (or of a family), judged from run records."""
-    records = list(records)
-    return [judge(claim, records) for claim in claims_of(study)]
+    return judge(claims_of(study), records)
 
 
 def judged(root: Path = RECORDS) -> dict[str, list[dict[str, Any]]]:
@@ -62,7 +61,9 @@ def show(rows: Iterable[Mapping[str, Any]]) -> str:
     groups: dict[str, list[str]] = {verdict: [] for verdict in WORDS}
     for row in rows:
         seen = f"{row['ours']} (n = {row['n']:,})" if row["n"] else row["ours"]
-        text = f"  {row['id']}: {row['claim']}\n      {seen}"
+        marks = words(row).removeprefix(row["verdict"])
+        text = f"  {row['id']}{marks}: {row['claim']}\n      {seen}"
+        text += f"\n      {row['reason']}" if row["reason"] else ""
         groups[row["verdict"]].append(text)
     return "\n".join(
         f"{verdict}: {len(part)}\n" + "\n".join(part) for verdict, part in groups.items() if part

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from adaxlab.claim import NOT_RUN, OURS, VERDICTS, WORDS, anchor, check
+from adaxlab.claim import NOT_RUN, OURS, VERDICTS, WORDS, anchor, check, words
 from adaxlab.markdown import table
 from adaxlab.paper.drawn import picture
 from adaxlab.paper.theory.record import order
@@ -27,6 +27,23 @@ CHANGED = (
 """What was changed after first results were known, in sections 2 to 4."""
 
 
+HEAD = (
+    "A rule on runs is a statement about a mean over seeds, tested by Student's t (paired by seed where two rows are",
+    "compared, two-sided). The p values of the claims of one study are adjusted together by Holm's method. The",
+    "adjusted p decides; the interval shown is the plain 95% one:",
+    "",
+    "- *supported*: p below 0.05, and the mean is on the statement's side;",
+    "- *contradicted*: p below 0.05, and the mean is on the other side;",
+    "- *inconclusive*: anything else. The entry says what n would decide, and its cost;",
+    "- *not run*: there are no runs yet.",
+    "",
+    "A value of the paper is supported when our plain interval meets it. Fewer than 3 seeds decide nothing; a verdict",
+    "from fewer than 5 is marked *provisional*. *Post hoc* marks a claim whose rule was written after the runs that",
+    "judge it. Many older runs did not record their commit, or were made with uncommitted changes; each entry says how",
+    "many. Theorems and lemmas are numbered as in the paper's LaTeX source.",
+)
+
+
 def page(records: Path, experiments: list[Row]) -> str:
     """The page as text: the theory's records under `records`, and the judged claims of the experiments."""
     theory = [json.loads(path.read_text()) for path in sorted((records / "theory").glob("*.json"))]
@@ -43,13 +60,7 @@ def page(records: Path, experiments: list[Row]) -> str:
         "every prototype:",
         *(f"- {change}" for change in CHANGED),
         "",
-        "A rule on runs is a statement about a mean over seeds. *Supported* means that the 95% interval (paired by "
-        "seed",
-        "where two rows are compared) lies wholly on the statement's side, *contradicted* that it lies wholly on the "
-        "other",
-        "side, else the claim is *inconclusive*. Intervals are not corrected for the number of claims. Theorems and "
-        "lemmas are",
-        "numbered as in the paper's LaTeX source.",
+        *HEAD,
         "",
         "Sections 2 to 4 need no data set: `adax reproduce reddi`, `adax reproduce synthetic` and `adax reproduce "
         "theory`",
@@ -82,21 +93,22 @@ PICTURES = {
 
 def _pictures() -> list[str]:
     out = ["", "## Figures", ""]
-    for name, words in PICTURES.items():
-        out += [words, "", *picture(f"theory-{name}", words, "images").splitlines(), ""]
+    for name, shows in PICTURES.items():
+        out += [shows, "", *picture(f"theory-{name}", shows, "images").splitlines(), ""]
     return out
 
 
 def _overview(rows: list[Row]) -> list[str]:
-    own = [row for row in rows if row["paper"] == OURS]
-    theirs = [row for row in rows if row["paper"] != OURS]
+    own = [row for row in rows if row["by"] == OURS]
+    theirs = [row for row in rows if row["by"] != OURS]
     out = [f"**{len(theirs)} claims of the paper: {_count(theirs)}.**"]
     if own:
         what = "corrections, facts that the library rests on, further comparisons"
         out[0] += f" {len(own)} of our own ({what}): {_count(own)}."
     cells = []
     for row in rows:
-        verdict = row["verdict"] if row["verdict"] in (VERDICTS[True], NOT_RUN) else f"**{row['verdict']}**"
+        plain = row["verdict"] in (VERDICTS[True], NOT_RUN)
+        verdict = words(row) if plain else words(row).replace(row["verdict"], f"**{row['verdict']}**")
         cells.append((f"[{row['id']}](#{anchor(row['id'])})", _cell(row["claim"]), verdict))
     return [*out, "", table(("id", "claim", "verdict"), cells)]
 
@@ -107,17 +119,25 @@ def _count(rows: list[Row]) -> str:
 
 
 def _entry(row: Row) -> list[str]:
+    post_hoc = " (written after the runs)" if row["post_hoc"] else ""
     count = f" (n = {row['n']:,})" if row["n"] is not None else ""
     out = [
         f'<a id="{anchor(row["id"])}"></a>',
-        f"### {row['id']}: {row['verdict']}",
+        f"### {row['id']}: {words(row)}",
         "",
         _words(row["claim"]),
         "",
         f"- Paper: {_words(row['paper'])}",
-        f"- Rule: {_words(row['rule'])}",
+        f"- Rule{post_hoc}: {_words(row['rule'])}",
         f"- Computed{count}: {_words(row['ours'])}",
     ]
+    if row["p"] is not None:
+        together = f" (adjusted over {row['family']} claims of the study)" if row["family"] > 1 else ""
+        out.append(f"- Test: p = {row['p']:.2g}{together}")
+    if row["reason"]:
+        out.append(f"- Open: {_words(row['reason'])}")
+    if row["runs"]:
+        out.append(f"- Runs: {_words(row['runs'])}")
     if row["note"]:
         out.append(f"- Note: {_words(row['note'])}")
     return [*out, ""]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import records, spec, stats
-from adaxlab.claim import NOT_RUN, OURS, anchor
+from adaxlab.claim import NOT_RUN, OURS, anchor, words
 from adaxlab.markdown import read, table
 from adaxlab.paper import catalogue
 from adaxlab.paper.cifar10 import STUDIES as CIFAR
@@ -151,7 +151,7 @@ def claims(root: Path) -> str:
         return "*No claims checked yet (`adax reproduce theory`).*"
     counts: dict[str, int] = {}
     by_id = {claim["id"]: claim for claim in found}
-    found = [claim for claim in found if claim["paper"] != OURS]
+    found = [claim for claim in found if claim["by"] != OURS]
     for claim in found:
         counts[claim["verdict"]] = counts.get(claim["verdict"], 0) + 1
     shown = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda c: -c[1]))
@@ -168,7 +168,7 @@ def _headlines(by_id: dict[str, dict[str, Any]]) -> list[Cells]:
         if claim is None or claim["verdict"] == NOT_RUN:
             continue
         seen = f"{claim['ours']} (n = {claim['n']})" if claim["n"] else claim["ours"]
-        link = f"[{claim['verdict']}](docs/claims.md#{anchor(key)})"
+        link = f"[{words(claim)}](docs/claims.md#{anchor(key)})"
         rows.append((about, claim["claim"].rstrip("."), seen, link))
     return rows
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaxlab import markdown
-from adaxlab.judge import runs_of
+from adaxlab.finding import runs_of
 from adaxlab.measures import MEASURES
 from adaxlab.paper import catalogue
 from adaxlab.paper.voc import ADAMW, ADAXW

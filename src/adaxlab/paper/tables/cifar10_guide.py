@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from adaxlab import stats
-from adaxlab.judge import LEAST
+from adaxlab.finding import LEAST
 from adaxlab.paper.cifar10_runs import STUDIES, accuracy, load
 from adaxlab.paper.tables import cifar10 as tables
 from adaxlab.paper.tables.study import Layout, best

@@ -45,8 +45,21 @@ def versus(study: Study, digits: int = 4) -> Column:
 def words(study: Study, runs: Runs) -> Layout:
     """Perplexity with interval (the exponential of the mean in nats), and the verdict in nats."""
     return Layout(
-        "perplexity", ended(final), _perplexity, (versus(study),), title="`{}`".format, notes=_papers_own
+        "perplexity",
+        ended(final),
+        _perplexity,
+        (versus(study),),
+        title="`{}`".format,
+        setting=_precision,
+        notes=_papers_own,
     )
+
+
+def _precision(study: Study, runs: Runs) -> str:
+    """The model has no other than float32, and older runs did not record it."""
+    said = {run.env.get("precision", "fp32") for run in runs}
+    assert said <= {"fp32"}, said
+    return "Float32 (cuDNN's LSTM in TF32 where torch's default allows it)"
 
 
 def _perplexity(nats: float) -> str:
@@ -106,7 +119,14 @@ def transformer(study: Study, runs: Runs) -> Layout:
         Column("largest lr", lambda line: _largest(line, study)),
     )
     title = lambda row: f"`{row.rpartition(':')[2]}`"  # noqa: E731
-    return Layout("nats per byte", ended(final), "{:.4f}".format, columns, title)
+    return Layout(
+        "nats per byte",
+        ended(final),
+        "{:.4f}".format,
+        columns,
+        title,
+        setting=lambda study, runs: "bfloat16 autocast",
+    )
 
 
 def _steps(line: Line) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaxlab import markdown, stats
-from adaxlab.judge import LEAST, by_seed, outcome, runs_of
+from adaxlab.finding import LEAST, by_seed, outcome, runs_of
 from adaxlab.measures import ended, final_percent
 from adaxlab.paper import catalogue
 from adaxlab.records import load

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaxlab import markdown, records, spec, stats
-from adaxlab.claim import OURS, anchor
+from adaxlab.claim import OURS, anchor, words
 from adaxlab.judge import judge_files
 from adaxlab.measures import Of, ended, final_percent
 from adaxlab.paper import catalogue, drawn
@@ -195,19 +195,18 @@ def missing(study: Study, runs: Runs) -> str:
 
 def claims(study: Study, root: Path) -> str:
     """The verdict on each claim that rests on the study, with links to the rules."""
-    rows = judge_files(
-        [claim for claim in claims_of(study.name) if claim.study == study.name], root / "records"
-    )
+    asked = [claim for claim in claims_of(study.name) if study.name in (claim.study, claim.retest)]
+    rows = judge_files(asked, root / "records")
     return "\n".join(
         f"- [{row['id']}](claims.md#{anchor(row['id'])}): {row['claim']}{_note(row)}: "
-        f"**{row['verdict']}**, {row['ours']} (n = {row['n']})"
+        f"**{words(row)}**, {row['ours']} (n = {row['n']})"
         for row in rows
     )
 
 
 def _note(row: dict[str, object]) -> str:
     """The claim's note; comparisons of our own are marked."""
-    notes = ["ours"] * (row["paper"] == OURS) + [str(row["note"])] * bool(row["note"])
+    notes = ["ours"] * (row["by"] == OURS) + [str(row["note"])] * bool(row["note"])
     return f" ({'; '.join(notes)})" if notes else ""
 
 

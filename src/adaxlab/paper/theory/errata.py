@@ -89,4 +89,11 @@ ERRATA = [
         "T4.1o",
         "T4.1r",
     ),
+    _row(
+        15,
+        "Lemma 7.3 has D^2/(2 alpha_T).",
+        "It holds with D^2/alpha_T; as stated it fails by a factor of 2 at T = 1. Theorem 4.1 is not affected.",
+        "L7.3",
+        "L7.3c",
+    ),
 ]

@@ -86,6 +86,7 @@ def study(
         for variant in ("theorem", "algorithm")
         for b1 in (0.0, 0.9)
     ]
+    body["lemma_73"] = regret.lemma_73_example()
     body["regret_large_b2"] = regret.play("linear", "theorem", steps, b2=0.999)
     for name in rate.METHODS_COMPARED:
         tick(f"rate: {name}, {seeds} seeds")
@@ -95,7 +96,7 @@ def study(
     tick("landscape")
     body["landscape"] = landscape.study(starts=starts)
     what = (
-        "Table 1, weights of the memories, Lemmas 4.1 and 7.1, regret on 3 kinds of online convex problems, "
+        "Table 1, weights of the memories, Lemmas 4.1 and 7.1 to 7.3, regret on 3 kinds of online convex problems, "
         f"the rate on a noisy non-convex function ({rate_steps:,} steps, {seeds} seeds), arithmetic, landscape"
     )
     return record(

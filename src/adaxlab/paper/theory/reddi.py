@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from adaxlab.claim import OURS
 from adaxlab.claim import row as claim
 from adaxlab.paper.theory.problems import Alternating, Rare
 from adaxlab.paper.theory.record import Tick, g, places, record, silent
@@ -166,6 +167,7 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             "S2.7",
             SECTION_2,
             "The failure of S2.6 is Adam's at the b2 that people use.",
+            by=OURS,
             paper="no restriction on b2 is stated",
             ours="x = "
             + ", ".join(f"{r['x_end']:+.4f}" for r in usual)
@@ -211,6 +213,7 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             "S4.8",
             SECTION_4,
             "Nor with rare large gradients.",
+            by=OURS,
             paper="not run there",
             ours=f"mean x over the last tenth: AdaX {span(adax)}, AMSGrad {span(ams)}, SGD {span(sgd)}, Adam "
             f"{span(adam)}",

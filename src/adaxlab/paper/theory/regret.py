@@ -83,14 +83,19 @@ def play(
     b1_t = b1 * fade ** (t - 1) if fade is not None else np.full(steps, b1)
     name: Any = FADING_GROWTH if variant == "theorem" else "adax"
     setting = Setting(variant, name, {"lr": alpha, "betas": (b1_t, b2), "eps": 0.0}, "sqrt")
-    xs, roots, squares = (np.empty_like(z) for _ in range(3))
+    xs, roots, squares, means, after = (np.empty_like(z) for _ in range(5))
     box = (-1.0, 1.0)
     for s in path(setting, lambda t, x: gradient(kind, x, z[t - 1]), np.zeros((problems, d)), steps, box):
         xs[s.t - 1], roots[s.t - 1], squares[s.t - 1] = s.x, np.sqrt(s.v) / s.s, s.g**2
+        means[s.t - 1], after[s.t - 1] = s.m, s.after
     paid = np.cumsum(loss(kind, xs, z), axis=0)
     middle = np.cumsum((roots * (b1_t * np.sqrt(t) / alpha)[:, None, None]).sum(axis=-1), axis=0)
     norms = np.sqrt(np.cumsum(squares, axis=0)).sum(axis=-1)
     C = np.sqrt(np.expm1(b2))
+    alphas = (alpha / np.sqrt(t))[:, None, None]
+    fades = (b1_t / (2 * (1 - b1_t)))[:, None, None]
+    second_lemma = np.cumsum((fades * alphas * means**2 / roots).sum(axis=-1), axis=0)
+    third_lemma = furthest(xs, after, roots / alphas)
     rows = []
     for T in horizons(steps):
         regret = paid[T - 1] - loss(kind, best(kind, z[:T]), z[:T]).sum(axis=0)
@@ -100,7 +105,9 @@ def play(
         bound = first + second + third
         row = {"T": T, "regret": float(regret.mean()), "worst": float((regret / bound).max())}
         row |= {"bound": float(bound.mean()), "first": float(first.mean()), "second": float(second.mean())}
-        row |= {"third": float(third.mean())}
+        row |= {"third": float(third.mean()), "lemma_72": float((second_lemma[T - 1] / third).max())}
+        halved = WIDTH**2 * T**0.5 / (2 * alpha) * roots[T - 1].sum(axis=-1)
+        row["lemma_73"] = float((third_lemma[T - 1] / halved).max())
         if fade is not None and b1 > 0:
             largest = float(np.sqrt(squares.max()))
             constant = d * b1 * WIDTH**2 * largest / (2 * alpha * (1 - b1) * (1 - fade) ** 2)
@@ -123,6 +130,25 @@ def play(
         "highest_v_over_t": float((roots**2 / t[:, None, None]).max() / squares.max()),
         "rows": rows,
     }
+
+
+def furthest(x: Array, after: Array, weight: Array) -> Array:
+    """Lemma 7.3's sum over t <= T of weight_t [(x_t - x*)^2 - (x_(t+1) - x*)^2], for each T, at the x* of the box
+    where it is largest: it is linear in x*, so at a corner."""
+    square = np.cumsum(weight * (x**2 - after**2), axis=0)
+    slope = np.cumsum(weight * (x - after), axis=0)
+    return (square + 2 * np.abs(slope)).sum(axis=-1)
+
+
+def lemma_73_example(D: float = 2.0, b1: float = 0.9) -> dict[str, float]:
+    """T = d = 1, x_1 - x* = D and alpha (1-b1) = D: one step by the rule leads to x*, and the left side is
+    D^2 |g|/alpha, twice the right side."""
+    alpha = D / (1 - b1)
+    setting = Setting("theorem", FADING_GROWTH, {"lr": alpha, "betas": (b1, 1e-4), "eps": 0.0}, "sqrt")
+    (state,) = path(setting, lambda t, x: np.ones(1), np.full(1, D / 2), 1, (-D / 2, D / 2))
+    root, best = float(np.sqrt(state.v[0]) / state.s), -D / 2
+    left = root / alpha * ((state.x[0] - best) ** 2 - (state.after[0] - best) ** 2)
+    return {"D": D, "b1": b1, "alpha": alpha, "left": float(left), "right": D**2 / (2 * alpha) * root}
 
 
 def exponent(rows: list[dict[str, Any]], key: str) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from adaxlab.claim import OURS
 from adaxlab.claim import row as claim
 from adaxlab.paper.theory import closed, theorems
 from adaxlab.paper.theory.problems import Fading
@@ -201,6 +202,7 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             "T3.1e",
             SECTION_3,
             "Theorem 3.1 describes Adam as it is used, with eps = 1e-8.",
+            by=OURS,
             paper="eps is not mentioned",
             ours=f"from x0 = {t31e['x0']:g} with alpha = 1e-5 Adam stays at {t31e['x_end']:+.2f} "
             f"({t31e['x_end_eps_0']:+.2f} with eps = 0) after {t31e['steps']:,} steps",
@@ -248,7 +250,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             "T3.2c",
             SECTION_3,
             "Theorem 3.2 corrected: for every b2, x0 and alpha there is a lambda with which AMSGrad goes below zero.",
-            paper="(ours)",
+            paper="not in the paper",
+            by=OURS,
             ours=f"{fixed['crossed']} of {fixed['cells']} cells",
             n=fixed["cells"],
             rule="supported if for every cell of a grid b2 x x0 x alpha the lambda that the closed form names crosses",
