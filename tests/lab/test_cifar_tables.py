@@ -110,7 +110,7 @@ def test_the_table_at_the_papers_rates_says_what_tuned_ones_give(tmp_path):
         lines = load("tuning", RECORDS)
         top = max(accuracy(r) for r in lines if r.row == row)
         assert f"{top:.2f} ({tables.TITLES[row]}, lr {lr})" in text
-    assert text in (RECORDS.parent / "README.md").read_text()
+    assert text in (RECORDS.parent / "docs" / "reproduction.md").read_text()
 
 
 def test_the_lead_at_tuned_rates_is_told_once_every_row_is_there(tmp_path):

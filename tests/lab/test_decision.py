@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab.paper.tables import decision
+from adaxlab.paper.tables import decision, headline
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
     ("verdict", "n", "use"),
     [
         ("supported", 5, "AdaX-W"),
-        ("supported", 4, "AdaX-W (provisional)"),
-        ("contradicted", 3, "Adam (provisional)"),
+        ("supported", 4, "AdaX-W, provisional"),
+        ("contradicted", 3, "Adam, provisional"),
         ("inconclusive", 3, "either; keep Adam"),
         ("not run", 0, "not measured"),
     ],
@@ -31,3 +31,16 @@ def test_every_task_has_a_judged_claim_and_the_page_shows_it():
     text = decision.section(ROOT)
     assert text in (ROOT / "docs" / "should-i-use-adax.md").read_text()
     assert len(text.splitlines()) == 2 + len(decision.TASKS) + 1
+
+
+def test_the_first_lines_of_the_readme_follow_from_the_records(tmp_path):
+    text = headline.section(ROOT)
+    assert text in (ROOT / "README.md").read_text()
+    assert set(headline.SHORT) == {task.claim for task in decision.TASKS}
+    empty = headline.section(tmp_path)
+    assert "not measured yet" in empty
+    assert "not run yet" in empty
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120

@@ -165,12 +165,14 @@ def test_the_second_moment_is_drawn_from_its_trace():
 
 
 def test_the_pictures_are_those_that_a_page_shows(tmp_path):
-    """Drawn from the records, shown by docs/cifar10.md or README.md: the same set, and the committed bytes."""
+    """Drawn from the records, shown by a page: the same set, and the committed bytes."""
     shutil.copytree(RECORDS, tmp_path / "cifar10")
     made = figures.draw(tmp_path, tmp_path / "images")
     images = RECORDS.parents[1] / "docs" / "images"
     names = {path.name for path in made}
     assert names == {path.name for path in images.glob("cifar10-*")}
     assert [path.name for path in made if path.read_bytes() != (images / path.name).read_bytes()] == []
-    text = "".join((RECORDS.parents[1] / page).read_text() for page in ("README.md", "docs/cifar10.md"))
+    text = "".join(
+        (RECORDS.parents[1] / page).read_text() for page in ("docs/reproduction.md", "docs/cifar10.md")
+    )
     assert names == set(re.findall(r"images/(cifar10-[^\"]*)", text))

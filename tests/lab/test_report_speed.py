@@ -49,7 +49,7 @@ def test_every_model_has_a_panel_with_its_speedups(tmp_path):
 
 
 def test_a_model_that_was_measured_twice_is_shown_from_the_run_of_more_rounds(tmp_path):
-    """The README's table and its picture read the same rows."""
+    """The table and its figure read the same rows."""
     assert gpu_step.read(tmp_path) is None
     rows = [{"model": model, "n": 9, "row": "a"} for model in ("256M", "ResNet-20", "ResNet-50")]
     (tmp_path / "gpu_step.json").write_text(json.dumps({"rows": rows}))
@@ -64,6 +64,6 @@ def test_a_model_that_was_measured_twice_is_shown_from_the_run_of_more_rounds(tm
     ]
     committed = gpu_step.read(ROOT / "records")
     own = next(r for r in committed["rows"] if (r["model"], r["row"]) == ("ResNet-20", "AdaXW fused"))
-    readme = (ROOT / "README.md").read_text()
-    assert f"| {own['n']} | " in readme
+    page = (ROOT / "docs" / "speed.md").read_text()
+    assert f"| {own['n']} | " in page
     assert f"{own['speedup']:.2f}× as fast" in (ROOT / "docs" / "images" / "gpu-step.svg").read_text()

@@ -56,6 +56,15 @@ def rows_of(root: Path, study: str = "") -> list[dict[str, Any]]:
     return [row for part in parts for row in part]
 
 
+def committed(root: Path = RECORDS) -> list[dict[str, Any]]:
+    """The rows as the files under `root` have them: theory/*.json and claims/*.json, nothing judged anew."""
+    found: list[dict[str, Any]] = []
+    for path in [*sorted((root / "theory").glob("*.json")), *sorted((root / "claims").glob("*.json"))]:
+        data = files.read_json(path)
+        found += data if isinstance(data, list) else data.get("claims", [])
+    return found
+
+
 def show(rows: Iterable[Mapping[str, Any]]) -> str:
     """The verdicts as text, those of one kind together."""
     groups: dict[str, list[str]] = {verdict: [] for verdict in WORDS}

@@ -9,7 +9,6 @@ section without a record says that it was not run.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -22,6 +21,7 @@ from adaxlab.markdown import read, table
 from adaxlab.paper import catalogue
 from adaxlab.paper.cifar10 import STUDIES as CIFAR
 from adaxlab.paper.cifar10 import TABLE2
+from adaxlab.paper.claims import committed
 from adaxlab.paper.drawn import picture
 from adaxlab.paper.tables import (
     best_lr,
@@ -29,6 +29,7 @@ from adaxlab.paper.tables import (
     cifar10_speed,
     decision,
     gpu_step,
+    headline,
     memories,
     sparse_step,
 )
@@ -137,16 +138,11 @@ HEADLINES = {
     "L4.1c": "Lemma 4.1",
     "E1": "Algorithm 3",
 }
-"""Claims that README shows once they have been run, and what they are about."""
+"""Claims that docs/reproduction.md shows once they have been run, and what they are about."""
 
 
 def claims(root: Path) -> str:
-    found: list[dict[str, Any]] = []
-    for path in sorted((root / "records" / "theory").glob("*.json")) + sorted(
-        (root / "records" / "claims").glob("*.json")
-    ):
-        data = json.loads(path.read_text())
-        found += data if isinstance(data, list) else data.get("claims", [])
+    found = committed(root / "records")
     if not found:
         return "*No claims checked yet (`adax reproduce theory`).*"
     counts: dict[str, int] = {}
@@ -155,9 +151,9 @@ def claims(root: Path) -> str:
     for claim in found:
         counts[claim["verdict"]] = counts.get(claim["verdict"], 0) + 1
     shown = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda c: -c[1]))
-    where = "[docs/claims.md](docs/claims.md)"
+    where = "[All claims](claims.md)"
     text = f"{len(found)} claims of the paper have been given an id so far: {shown}. "
-    text += f"{where} lists each claim with its rule, and comparisons of our own. A selection of both:"
+    text += f"{where} has each claim with its rule, and comparisons of our own. A selection of both:"
     return f"{text}\n\n{table(('', 'claim', 'found here', 'verdict'), _headlines(by_id))}"
 
 
@@ -168,7 +164,7 @@ def _headlines(by_id: dict[str, dict[str, Any]]) -> list[Cells]:
         if claim is None or claim["verdict"] == NOT_RUN:
             continue
         seen = f"{claim['ours']} (n = {claim['n']})" if claim["n"] else claim["ours"]
-        link = f"[{words(claim)}](docs/claims.md#{anchor(key)})"
+        link = f"[{words(claim)}](claims.md#{anchor(key)})"
         rows.append((about, claim["claim"].rstrip("."), seen, link))
     return rows
 
@@ -225,7 +221,9 @@ def gpu(root: Path) -> str:
     environment = record["environment"]
     largest = next(r for r in record["rows"] if r["row"] == "AdaXW fused")
     return (
-        picture("gpu-step", "Time of one optimizer step compared with torch's fused AdamW, per model")
+        picture(
+            "gpu-step", "Time of one optimizer step compared with torch's fused AdamW, per model", "images"
+        )
         + f"\n\n`optimizer.step()` on one {environment['gpu']}, torch {environment['torch']}, Triton "
         f"{environment['triton']}, float32 unless stated; medians of n alternating rounds, gradients at fixed "
         "addresses. "
@@ -252,8 +250,8 @@ def _other_paths(record: dict[str, Any]) -> str:
         text += (
             f"With torch.compile, the 256M step takes {compiled:.2f} ms (AdaXW) and {torchs:.2f} ms (AdamW). "
         )
-    records = "[gpu_step.json](records/gpu_step.json), [ResNet-20](records/gpu_step_resnet20.json)"
-    return f"{text}Records: {records}.\n\n"
+    where = "[gpu_step.json](../records/gpu_step.json), [ResNet-20](../records/gpu_step_resnet20.json)"
+    return f"{text}Records: {where}.\n\n"
 
 
 def _host(root: Path) -> str:
@@ -267,7 +265,7 @@ def _host(root: Path) -> str:
         f"took {us['AdaXW.step']:.0f} us on the host (torch's AdamW: {us['torch AdamW.step']:.0f} us), of which "
         f"{us['plan still fits']:.0f} us check that parameters and state have not moved, "
         f"{us['of that reading p.grad'] + us['of that addresses, dtypes, contiguity']:.0f} us read the gradients and "
-        f"{us['of that the launch']:.0f} us launch the kernel ([record](records/gpu_step_host.json)).\n\n"
+        f"{us['of that the launch']:.0f} us launch the kernel ([record](../records/gpu_step_host.json)).\n\n"
     )
 
 
@@ -282,12 +280,12 @@ def cifar(root: Path) -> str:
     layout = cifar_tables.layout(TABLE2, runs)
     waiting = [study.name for study in CIFAR if not records.load(root / "records", study.name)]
     rest = f"\n\n{best}" if (best := cifar_tables.at_best(root / "records")) else ""
-    rest += "\n\nAll studies: [docs/cifar10.md](docs/cifar10.md)."
+    rest += "\n\nAll studies: [CIFAR-10](cifar10.md)."
     rest += f" Not run yet: {', '.join(f'`{name}`' for name in waiting)}." if waiting else ""
     return (
         "The paper's main table, reproduced on CIFAR-10 with each method at the paper's settings. SGDM, AdamW and "
         "AMSGrad(W) are PyTorch's implementations; AdaX-W is this library's.\n\n"
-        + picture("cifar10-table2-seeds", "Final test accuracy of every run and the paper's means")
+        + picture("cifar10-table2-seeds", "Final test accuracy of every run and the paper's means", "images")
         + f"\n\n{studies.table(TABLE2, runs, layout)}\n\n{studies.caption(TABLE2, runs, layout)}{rest}"
     )
 
@@ -348,6 +346,7 @@ SECTIONS: dict[str, Section] = {
     "best-lr": best_lr.section,
     "memories": memories.table,
     "decision": decision.section,
+    "headline": headline.section,
     **text_tables.SECTIONS,
     **image_tables.SECTIONS,
     **voc_tables.SECTIONS,

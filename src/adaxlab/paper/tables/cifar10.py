@@ -65,7 +65,7 @@ def at_best(root: Path = records.FOLDER) -> str:
     )
     sentence = (
         f"The table uses the paper's learning rates. With {TUNING.tuning.trials} learning rates tried per method, one "
-        f"run each, the best accuracies on held-out images are {said} ([tuning](docs/cifar10.md#tuning)). "
+        f"run each, the best accuracies on held-out images are {said} ([tuning](cifar10.md#tuning)). "
     )
     tested = [r for r in load(short(FRESH), root) if not failed(r)]
     runs = {row.name: [accuracy(r) for r in tested if r.row == row.name] for row in FRESH.rows}
@@ -75,7 +75,7 @@ def at_best(root: Path = records.FOLDER) -> str:
         f"{stats.mean(values):.2f} ({title(row)}, n = {len(values)})" for row, values in runs.items()
     )
     return sentence + (
-        f"At these rates, the test accuracies on ten new seeds are {means} ([fresh](docs/cifar10.md#fresh)): AdaX-W's "
+        f"At these rates, the test accuracies on ten new seeds are {means} ([fresh](cifar10.md#fresh)): AdaX-W's "
         f"lead changes {_lead('adamw', runs, root)} and {_lead('amsgradw', runs, root)}."
     )
 

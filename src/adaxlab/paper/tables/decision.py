@@ -58,7 +58,7 @@ ADVICE = {
 
 def section(root: Path) -> str:
     """One line per task: recommendation, evidence, n, data."""
-    judged = {row["id"]: row for row in claims.rows_of(root / "records")}
+    judged = {row["id"]: row for row in claims.committed(root / "records")}
     lines = [_line(task, judged[task.claim]) for task in TASKS]
     lines += _transformer(root)
     return markdown.table(
@@ -69,12 +69,12 @@ def section(root: Path) -> str:
 def _line(task: Task, row: Mapping[str, Any]) -> tuple[object, ...]:
     advice = ADVICE[row["verdict"]].format(task.baseline)
     seen = f"{row['ours']} ([rule](claims.md#{anchor(task.claim)}))"
-    return (task.task, advice + _mark(row["verdict"], row["n"]), seen, row["n"], task.data)
+    return (task.task, advice + mark(row["verdict"], row["n"]), seen, row["n"], task.data)
 
 
-def _mark(verdict: str, n: int) -> str:
+def mark(verdict: str, n: int) -> str:
     """A verdict from fewer than 5 seeds is provisional."""
-    return " (provisional)" if n < 5 and verdict in ("supported", "contradicted") else ""
+    return ", provisional" if n < 5 and verdict in ("supported", "contradicted") else ""
 
 
 def _transformer(root: Path) -> list[tuple[object, ...]]:
@@ -88,7 +88,7 @@ def _transformer(root: Path) -> list[tuple[object, ...]]:
     seen = found.difference
     verdict = "supported" if seen.low > 0 else "contradicted" if seen.high < 0 else "inconclusive"
     words = f"{seen.mean:+.4f} [{seen.low:+.4f}, {seen.high:+.4f}] nats per byte ([study](gpt.md))"
-    advice = ADVICE[verdict].format("AdamW") + _mark(verdict, seen.n)
+    advice = ADVICE[verdict].format("AdamW") + mark(verdict, seen.n)
     return [
         (
             "language, transformer of 21M parameters, b2·T = 3",

@@ -1,4 +1,4 @@
-"""The records of a step's time on a GPU as one, for the README's tables and for its figure."""
+"""The records of a step's time on a GPU as one, for the tables of docs/speed.md and their figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's table of a step over sparse gradients on a GPU: a function of records/gpu_sparse.json."""
+"""The table of a step over sparse gradients on a GPU: a function of records/gpu_sparse.json."""
 
 from __future__ import annotations
 

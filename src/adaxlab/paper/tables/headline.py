@@ -1,0 +1,61 @@
+"""The first lines of README.md: speed, AdaX against AdamW after equal tuning, when not to use it; from the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adaxlab.paper import claims
+from adaxlab.paper.tables import gpu_step
+from adaxlab.paper.tables.decision import TASKS, mark
+
+WHEN_NOT = (
+    "- **When not to use AdaX**: when gradients grow or change character late in training, when you cannot clip them, "
+    "or when the length of the run is unknown ([Should I use AdaX?](docs/should-i-use-adax.md))."
+)
+SHORT = {
+    "cifar10.fresh-over-adamw": "CIFAR-10",
+    "imagenet.tuned.adaxw-over-adamw": "Tiny-ImageNet",
+    "voc.adaxw-over-adamw-tuned": "CamVid",
+    "language.ptb.adax-over-adam.b2T3": "an LSTM on Penn Treebank",
+    "language.enwik8.adax-over-adam.b2T3": "an LSTM on words of enwik8",
+}
+WORDS = {
+    "inconclusive": "no significant difference on",
+    "supported": "better on",
+    "contradicted": "worse than Adam on",
+}
+
+
+def section(root: Path) -> str:
+    return "\n".join((_speed(root), _tuned(root), WHEN_NOT))
+
+
+def _speed(root: Path) -> str:
+    record = gpu_step.read(root / "records")
+    if record is None:
+        return "- **Speed**: not measured yet (`make bench-gpu`)."
+    rows = [r for r in record["rows"] if r["row"] == "AdaXW fused" and r["gradients"] == "fixed"]
+    shown = ", ".join(f"{row['speedup']:.1f} ({row['model']})" for row in rows)
+    return (
+        f"- **Speed**: `optimizer.step()` on one {record['environment']['gpu']} is faster than torch's fused AdamW by "
+        f"a factor of {shown} ([measurements](docs/speed.md))."
+    )
+
+
+def _tuned(root: Path) -> str:
+    """What the claims of the decision page came to, those of one verdict together."""
+    judged = {row["id"]: row for row in claims.committed(root / "records")}
+    groups: dict[str, list[str]] = {}
+    for task in TASKS:
+        row = judged.get(task.claim, {"verdict": "not run", "n": 0})
+        groups.setdefault(row["verdict"], []).append(
+            f"{SHORT[task.claim]} (n = {row['n']}{mark(row['verdict'], row['n'])})"
+        )
+    said = "; ".join(f"{words} {_listed(groups[v])}" for v, words in WORDS.items() if v in groups)
+    return (
+        f"- **AdaX against AdamW**, each at the best of equally many learning rates: {said or 'not run yet'}."
+    )
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
