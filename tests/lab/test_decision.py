@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_the_advice_follows_the_verdict(verdict, n, use):
-    row = {"verdict": verdict, "n": n, "ours": "+0.1 [-0.1, +0.3]"}
+    row = {"verdict": verdict, "n": n, "provisional": "provisional" in use, "ours": "+0.1 [-0.1, +0.3]"}
     line = decision._line(decision.Task("a task", "data", "a.claim", "Adam"), row)
     assert line == ("a task", use, "+0.1 [-0.1, +0.3] ([rule](claims.md#claim-a-claim))", n, "data")
 

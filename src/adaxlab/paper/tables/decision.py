@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaxlab import markdown, records
-from adaxlab.claim import anchor
+from adaxlab.claim import ENOUGH, anchor
 from adaxlab.paper import claims
 from adaxlab.paper.gpt import GPT
 from adaxlab.summary import summarise
@@ -69,12 +69,11 @@ def section(root: Path) -> str:
 def _line(task: Task, row: Mapping[str, Any]) -> tuple[object, ...]:
     advice = ADVICE[row["verdict"]].format(task.baseline)
     seen = f"{row['ours']} ([rule](claims.md#{anchor(task.claim)}))"
-    return (task.task, advice + mark(row["verdict"], row["n"]), seen, row["n"], task.data)
+    return (task.task, advice + mark(row), seen, row["n"], task.data)
 
 
-def mark(verdict: str, n: int) -> str:
-    """A verdict from fewer than 5 seeds is provisional."""
-    return ", provisional" if n < 5 and verdict in ("supported", "contradicted") else ""
+def mark(row: Mapping[str, Any]) -> str:
+    return ", provisional" if row["provisional"] else ""
 
 
 def _transformer(root: Path) -> list[tuple[object, ...]]:
@@ -88,7 +87,8 @@ def _transformer(root: Path) -> list[tuple[object, ...]]:
     seen = found.difference
     verdict = "supported" if seen.low > 0 else "contradicted" if seen.high < 0 else "inconclusive"
     words = f"{seen.mean:+.4f} [{seen.low:+.4f}, {seen.high:+.4f}] nats per byte ([study](gpt.md))"
-    advice = ADVICE[verdict].format("AdamW") + mark(verdict, seen.n)
+    few = verdict != "inconclusive" and seen.n < ENOUGH
+    advice = ADVICE[verdict].format("AdamW") + mark({"provisional": few})
     return [
         (
             "language, transformer of 21M parameters, b2·T = 3",

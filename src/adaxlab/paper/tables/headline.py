@@ -47,10 +47,8 @@ def _tuned(root: Path) -> str:
     judged = {row["id"]: row for row in claims.committed(root / "records")}
     groups: dict[str, list[str]] = {}
     for task in TASKS:
-        row = judged.get(task.claim, {"verdict": "not run", "n": 0})
-        groups.setdefault(row["verdict"], []).append(
-            f"{SHORT[task.claim]} (n = {row['n']}{mark(row['verdict'], row['n'])})"
-        )
+        row = judged.get(task.claim, {"verdict": "not run", "n": 0, "provisional": False})
+        groups.setdefault(row["verdict"], []).append(f"{SHORT[task.claim]} (n = {row['n']}{mark(row)})")
     said = "; ".join(f"{words} {_listed(groups[v])}" for v, words in WORDS.items() if v in groups)
     return (
         f"- **AdaX against AdamW**, each at the best of equally many learning rates: {said or 'not run yet'}."
