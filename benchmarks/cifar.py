@@ -22,7 +22,7 @@ from gpu_measure import environment
 
 from adaxlab.paper.cifar10 import TABLE2
 from adaxlab.stacked.loader import Images
-from adaxlab.stacked.stack import Recipe, Run, make_stack
+from adaxlab.stacked.stack import Run, StackRecipe, make_stack
 
 KINDS = ((8, "bf16"), (25, "bf16"), (8, "tf32"), (8, "fp32"), (1, "bf16"))
 
@@ -36,7 +36,7 @@ def runs(count: int) -> list[Run]:
 
 def measure(count: int, precision: str, train: Images, test: Images, epochs: int) -> dict[str, Any]:
     """Seconds per model of an epoch and of its evaluation."""
-    stack = make_stack(Recipe(), runs(count), train, test, precision)
+    stack = make_stack(StackRecipe(), runs(count), train, test, precision)
     stack.run_epoch()
     whole, tested = [], []
     for _ in range(epochs):

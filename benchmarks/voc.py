@@ -2,7 +2,7 @@
 
     PYTHONPATH=src python benchmarks/voc.py [--rounds 9] [--steps 20] [--out records/voc/speed.json]
 
-DeepLab over a ResNet-50, batch 10, crops of 321 pixels, bf16, the study's parameter groups and rows. Pictures are
+DeepLab over a ResNet-50, batch 10, crops of 321 pixels, bf16, the study's parameter groups and rows. Images are
 random numbers: time does not depend on them. Rows take `--steps` steps in turn; every round is kept.
 """
 
@@ -40,11 +40,11 @@ class Run:
         self.net: Any = deeplab(TASK.backbone, CLASSES, "torch").cuda()
         self.optimizer = optimizers.build(row.name, TASK.groups(self.net, options), options)
 
-    def round(self, pictures: torch.Tensor, classes: torch.Tensor, steps: int) -> float:
+    def round(self, images: torch.Tensor, classes: torch.Tensor, steps: int) -> float:
         torch.cuda.synchronize()
         begin = time.perf_counter()
         for _ in range(steps):
-            cross_entropy(self.net(pictures, True), classes).backward()
+            cross_entropy(self.net(images, True), classes).backward()
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
@@ -61,14 +61,14 @@ def main() -> None:
         parser.error("--rounds: fewer than 3 decide nothing")
     if not torch.cuda.is_available():
         parser.error("needs a CUDA device")
-    pictures = torch.rand(BATCH, 3, CROP, CROP, device="cuda") * 255
+    images = torch.rand(BATCH, 3, CROP, CROP, device="cuda") * 255
     classes = torch.randint(0, CLASSES, (BATCH, CROP, CROP), device="cuda")
     runs = [Run(row) for row in STUDY.rows]
     for run in runs:
-        run.round(pictures, classes, 10)
+        run.round(images, classes, 10)
     for _ in range(options.rounds):
         for run in runs:
-            run.ms.append(run.round(pictures, classes, options.steps))
+            run.ms.append(run.round(images, classes, options.steps))
     record = {
         "steps": options.steps,
         "environment": environment(),

@@ -12,7 +12,7 @@ from PIL import Image
 
 from adaxlab.data.images import cache
 from adaxlab.data.images.loader import Loader, Resident
-from adaxlab.imagenet.recipe import Recipe
+from adaxlab.imagenet.recipe import ImageNetRecipe
 
 CLASSES = ("n01443537", "n01629819", "n02002724")
 
@@ -73,7 +73,7 @@ def image_folder(folder, data):
 LAYOUTS = {"tiny": tiny, "image_folder": image_folder}
 
 
-SMALL = Recipe(size=16, stored=16, width=4, precision="fp32")
+SMALL = ImageNetRecipe(size=16, stored=16, width=4, precision="fp32")
 OPTIONS = {"size": 16, "stored": 16, "width": 4, "precision": "fp32"}
 """The options of the task that SMALL is made of."""
 

@@ -18,9 +18,9 @@ from adaxlab.data import cifar10, order
 from adaxlab.models import make as make_net
 from adaxlab.optimizers import build
 from adaxlab.paper.cifar10 import DECAY, TABLE2, ZOO
-from adaxlab.stacked.loader import MEAN, STD, Feed, Images
+from adaxlab.stacked.loader import MEAN, STD, Images, StackLoader
 from adaxlab.stacked.plain import PlainNetwork
-from adaxlab.stacked.stack import Recipe, Run, Stack
+from adaxlab.stacked.stack import Run, Stack, StackRecipe
 
 CPU = torch.device("cpu")
 ADAXW = ("adaxw", {"lr": 5e-3, "weight_decay": 5e-2, "wake": False})
@@ -90,10 +90,10 @@ def test_crops_are_even_and_apart_from_the_order():
 def test_a_batch_image_by_image():
     """Pad by 4 black pixels, cut, flip, scale to [0, 1], normalise: as a data loader would, pixel by pixel."""
     x, y, _, _ = make(30, 10)
-    feed = Feed(Images.of(x, y, CPU), [5, 6])
-    feed.start(2)
-    feed.cursor.fill_(8)
-    got, labels = feed.batch(1, 6)
+    loader = StackLoader(Images.of(x, y, CPU), [5, 6])
+    loader.start(2)
+    loader.cursor.fill_(8)
+    got, labels = loader.batch(1, 6)
     source = order.permutations([6], 2, 30, CPU)[0][8:14].tolist()
     codes = order.crops([6], 2, 30, CPU)[0][8:14].tolist()
     assert len({c // 81 for c in codes}) == 2
@@ -115,18 +115,18 @@ def plain_loop(run, train, test, recipe):
     """One run as anybody would write it: a module, its parameters in an optimizer, one batch after the other."""
     net = make_net(recipe.model, run.seed).double()
     optimizer = build(run.optimizer, net.parameters(), run.options)
-    feed = Feed(train, [run.seed])
+    loader = StackLoader(train, [run.seed])
     curve = []
     for epoch in range(recipe.epochs):
         for group in optimizer.param_groups:
             group["lr"] = run.options["lr"] * recipe.gamma ** sum(epoch >= m for m in recipe.milestones)
-        feed.start(epoch)
+        loader.start(epoch)
         net.train()
         total = right = 0.0
         for start in range(0, len(train), recipe.batch):
             count = min(recipe.batch, len(train) - start)
-            x, y = feed.batch(0, count)
-            feed.cursor.add_(count)
+            x, y = loader.batch(0, count)
+            loader.cursor.add_(count)
             optimizer.zero_grad()
             logits = net(x.double())
             loss = F.cross_entropy(logits, y)
@@ -136,14 +136,14 @@ def plain_loop(run, train, test, recipe):
             right += (logits.argmax(1) == y).sum().item()
         net.eval()
         with torch.no_grad():
-            tested = (net(feed.normalise(test.images).double()).argmax(1) == test.labels).sum().item()
+            tested = (net(loader.normalise(test.images).double()).argmax(1) == test.labels).sum().item()
         curve.append((total / len(train), right / len(train), tested / len(test)))
     return net, curve
 
 
 @pytest.mark.parametrize(
     "recipe",
-    [Recipe(epochs=1, batch=16), Recipe(epochs=2, milestones=(1,), batch=20)],
+    [StackRecipe(epochs=1, batch=16), StackRecipe(epochs=2, milestones=(1,), batch=20)],
     ids=["short last batch", "lr drop"],
 )
 def test_a_stack_is_the_plain_loop(recipe):
@@ -167,7 +167,7 @@ def test_a_stack_is_the_plain_loop(recipe):
 
 def test_a_run_does_not_depend_on_its_company():
     train, test = images(20)
-    recipe = Recipe(epochs=1, batch=16)
+    recipe = StackRecipe(epochs=1, batch=16)
     alone = Stack(runs("adaxw", seeds=(1,)), train, test, recipe, make_network=Float64)
     company = runs("sgdm") + runs("adaxw", seeds=(0, 1))
     together = Stack(company, train, test, recipe, make_network=Float64)
@@ -180,7 +180,7 @@ def test_a_run_does_not_depend_on_its_company():
 
 def test_cut_and_resumed_there_is_no_seam(tmp_path):
     train, test = images(20)
-    recipe = Recipe(epochs=3, milestones=(1, 2), batch=16)
+    recipe = StackRecipe(epochs=3, milestones=(1, 2), batch=16)
     some = runs(*ROWS)
     whole = Stack(some, train, test, recipe)
     for _ in range(3):
@@ -199,8 +199,8 @@ def test_cut_and_resumed_there_is_no_seam(tmp_path):
 
 def test_a_checkpoint_of_other_runs_is_refused():
     train, test = images(20)
-    one = Stack(runs("adaxw"), train, test, Recipe(epochs=1))
-    other = Stack(runs("sgdm"), train, test, Recipe(epochs=1))
+    one = Stack(runs("adaxw"), train, test, StackRecipe(epochs=1))
+    other = Stack(runs("sgdm"), train, test, StackRecipe(epochs=1))
     with pytest.raises(ValueError, match="checkpoint of other runs"):
         other.load(one.state())
 
@@ -211,7 +211,7 @@ def test_resnet20_learns_from_files_of_the_real_layout(tmp_path):
     data = cifar10.load(tmp_path)
     train = Images.of(data.train_images, data.train_labels, CPU)
     test = Images.of(data.test_images, data.test_labels, CPU)
-    stack = Stack(runs("adaxw"), train, test, Recipe(epochs=8, milestones=(6,), batch=8))
+    stack = Stack(runs("adaxw"), train, test, StackRecipe(epochs=8, milestones=(6,), batch=8))
     assert sum(p.numel() for p in make_net("resnet20", 0).parameters()) == 269_722
     for _ in range(8):
         stack.run_epoch()
@@ -223,7 +223,7 @@ def test_resnet20_learns_from_files_of_the_real_layout(tmp_path):
 def test_trace_is_the_second_moments_and_the_weights_size():
     train, test = images(20)
     some = [Run("adamw", "torch:AdamW", {"lr": 1e-3, "weight_decay": 0.1}, 0), Run("adaxw", *ADAXW, 0)]
-    stack = Stack(some, train, test, Recipe(epochs=2, batch=10), trace=[True, True])
+    stack = Stack(some, train, test, StackRecipe(epochs=2, batch=10), trace=[True, True])
     for _ in range(2):
         stack.run_epoch()
     for i, optimizer in enumerate(stack.optimizers):
@@ -259,8 +259,8 @@ def compare(device, dtype, precision, count, tiles, slots, depth=8):
 
     x, y, _, _ = make(max(40, count), 10)
     data = Images.of(x, y, device)
-    feed = Feed(data, [3])
-    feed.start(5)
+    loader = StackLoader(data, [3])
+    loader.start(5)
     plain = PlainNetwork(nets(), device)
     fused = FusedNetwork(
         nets(),
@@ -272,11 +272,13 @@ def compare(device, dtype, precision, count, tiles, slots, depth=8):
         kinds=tiles,
         slots=slots,
     )
-    (loss, right), (other, also) = plain.gradients(feed, count), fused.gradients(feed, count)
+    (loss, right), (other, also) = plain.gradients(loader, count), fused.gradients(loader, count)
     assert other.tolist() == pytest.approx(loss.tolist(), rel=1e-5)
     assert also.tolist() == right.tolist()
     torch.testing.assert_close(fused.running, plain.running, rtol=1e-5, atol=1e-5)
-    assert plain.right(data, feed, 4, 4).tolist() == fused.right(data, feed, 4, 4).tolist()
+    assert (
+        plain.count_correct(data, loader, 4, 4).tolist() == fused.count_correct(data, loader, 4, 4).tolist()
+    )
     assert (
         fused.gradient[0, fused.layout.convs[0].offset :][3 * 16 : 4 * 16].abs().max() == 0
     )  # the padding channel
@@ -330,7 +332,7 @@ def test_graphs_change_nothing(study):
             chosen,
             train,
             test,
-            Recipe(epochs=3, milestones=(2,)),
+            StackRecipe(epochs=3, milestones=(2,)),
             make_network=FusedNetwork,
             graphs=graphs,
             trace=[run.row in ("adamw", "adaxw", "adam", "adax") for run in chosen],
@@ -359,7 +361,7 @@ def test_a_graph_of_the_plain_loop_trains_as_steps_do(autocast):
     ends = []
     for graphs in (True, False):
         network = functools.partial(PlainNetwork, autocast=True) if autocast else Float64
-        recipe = Recipe(model="resnet18", epochs=2, batch=80)
+        recipe = StackRecipe(model="resnet18", epochs=2, batch=80)
         stack = Stack(chosen, train, test, recipe, make_network=network, graphs=graphs)
         stack.run_epoch(), stack.run_epoch()
         assert bool(stack._graphs) == graphs

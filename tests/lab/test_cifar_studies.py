@@ -15,7 +15,7 @@ from adaxlab.errors import LabError
 from adaxlab.optimizers import build
 from adaxlab.paper.cifar10 import DECAY, FRESH, STUDIES, TABLE2, TUNED, TUNING, ZOO
 from adaxlab.stacked.loader import Images
-from adaxlab.stacked.stack import Recipe, Run, Stack
+from adaxlab.stacked.stack import Run, Stack, StackRecipe
 from adaxlab.tasks.cifar10 import Cifar10, crop_and_flip, held_out, normalise
 
 RECORDS = Path(__file__).parents[2] / "records"
@@ -105,7 +105,7 @@ def test_every_row_of_the_zoo_trains_in_a_stack():
     x, y, _, _ = make(10, 10)
     train = Images.of(x[:2], y[:2], CPU)
     runs = [Run(row.name, row.method, row.options, 0) for row in (*ZOO.rows, *DECAY.rows)]
-    stack = Stack(runs, train, train, Recipe(epochs=1, batch=2))
+    stack = Stack(runs, train, train, StackRecipe(epochs=1, batch=2))
     before = stack.network.parameters.clone()
     stack.run_epoch()
     moved = (stack.network.parameters - before).abs().amax(1)
@@ -118,7 +118,7 @@ def test_a_network_without_fused_kernels_trains_in_a_stack():
     x, y, tx, ty = make(5, 5)
     train, test = Images.of(x, y, CPU), Images.of(tx, ty, CPU)
     some = [Run("adax", "adax", {"lr": 1.5e-3, "weight_decay": 5e-4}, 0)]
-    stack = Stack(some, train, test, Recipe(model="resnet18", epochs=1, batch=5))
+    stack = Stack(some, train, test, StackRecipe(model="resnet18", epochs=1, batch=5))
     before = stack.network.parameters.clone()
     stack.run_epoch()
     moved = (stack.network.parameters - before).abs()

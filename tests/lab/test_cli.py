@@ -86,7 +86,10 @@ BAD = [
     ),
     (["reproduce", "voc/camvid", "--set", "steps=1.5"], "--task-option steps=1.5: must be a whole number"),
     (["reproduce", "cifar10/table2", "--set", "data=2012"], "data=2012: must be a text"),
-    (["reproduce", "language/late-wakers", "--set", "steps=35"], "steps=35: must be > 35, because b2*T = 35"),
+    (
+        ["reproduce", "language/late-activation", "--set", "steps=35"],
+        "steps=35: must be > 35, because b2*T = 35",
+    ),
     (["reproduce", "gpt", "--data", "nowhere"], "nowhere: no such file or folder; name a file"),
     (["data", "get", "mnist"], "unknown data set 'mnist'; known are cifar10"),
 ]

@@ -22,7 +22,7 @@ from adaxlab.data.images.loader import Loader, Mapped, Resident, hold_out
 from adaxlab.distributed import Ranks
 from adaxlab.errors import LabError
 from adaxlab.execute import process
-from adaxlab.imagenet.recipe import SCHEDULE, Recipe
+from adaxlab.imagenet.recipe import SCHEDULE, ImageNetRecipe
 from adaxlab.imagenet.train import Training
 from adaxlab.models.imagenet import seeded
 from adaxlab.paper.imagenet import TINY
@@ -299,7 +299,7 @@ def test_what_a_run_refuses(data):
     with pytest.raises(LabError, match="graph=True with 2 processes: a CUDA graph is for one process alone"):
         training(data, ranks=Ranks(CPU, 0, 2), graph=True)
     with pytest.raises(LabError, match="images of 16 pixels; the recipe asks for 64"):
-        training(data, Recipe())
+        training(data, ImageNetRecipe())
     with pytest.raises(LabError, match="channels_last on a CPU with width=4: must be >= 16"):
         training(data, channels_last=True)
     with pytest.raises(
@@ -320,7 +320,7 @@ def test_what_a_run_refuses(data):
 )
 def test_wrong_recipes(options, message):
     with pytest.raises(LabError, match=message):
-        Recipe(**options)
+        ImageNetRecipe(**options)
 
 
 def test_a_run_without_a_loss_has_diverged(data):

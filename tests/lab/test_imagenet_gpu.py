@@ -16,7 +16,7 @@ from adaxlab.data import order
 from adaxlab.data.images import augment, cache
 from adaxlab.data.images.loader import Loader, Mapped, Resident
 from adaxlab.distributed import Ranks
-from adaxlab.imagenet.recipe import SCHEDULE, Recipe
+from adaxlab.imagenet.recipe import SCHEDULE, ImageNetRecipe
 from adaxlab.imagenet.train import Training
 from adaxlab.paper.imagenet import TINY
 from adaxlab.settings import ExecutionConfig, Settings
@@ -30,13 +30,13 @@ pytestmark = [
         "ignore:Please use the new API settings"
     ),  # torch 2.9 to 2.11, of its TF32 flags
 ]
-RECIPE = Recipe(size=16, stored=16, width=16)
+RECIPE = ImageNetRecipe(size=16, stored=16, width=16)
 SIZES = {"size": 16, "stored": 16, "width": 16}
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    place = tmp_path_factory.mktemp("pictures") / "set"
+    place = tmp_path_factory.mktemp("images") / "set"
     tiny(place, make(train=30, val=4))
     return cache.obtain(place, 16, workers=1)
 

@@ -19,8 +19,7 @@ from adaxlab import driver, records, spec, study, summary, task
 from adaxlab.data import text
 from adaxlab.errors import Interrupted, LabError
 from adaxlab.execute import process
-from adaxlab.paper import late_words as wakers
-from adaxlab.paper import zero_state as beginnings
+from adaxlab.paper import late_words, zero_state
 from adaxlab.paper.language import ENWIK8, PTB, ROWS
 from adaxlab.paper.tables import language as tables
 from adaxlab.settings import Settings
@@ -108,7 +107,7 @@ def test_the_first_update_of_a_late_word_is_as_large_as_the_gain_says(name, opti
     root = text_sets.benchmark(tmp_path, lines=120)
     steps = 60
     chosen = {**SMALL, "bptt": 3, "text": "folder", "data": str(root), "sparse": sparse}
-    lines = wakers.measure(name, {"lr": 1e-3, **options}, chosen, steps)
+    lines = late_words.measure(name, {"lr": 1e-3, **options}, chosen, steps)
     assert max(line["step"] for line in lines) > steps / 3
     for line in lines:
         t = line["step"]
@@ -128,13 +127,13 @@ def test_late_words_are_recorded_and_drawn(tmp_path):
     new = [f"the u{i} of a" for i in range(3000)]  # a new word in every sentence
     for split, lines in (("train", new), ("valid", new[:5]), ("test", new[:5])):
         (tmp_path / f"{split}.txt").write_text("\n".join(lines))
-    path = wakers.run(record=str(tmp_path / "r.json"), steps=40, data=str(tmp_path), text="folder")
+    path = late_words.run(record=str(tmp_path / "r.json"), steps=40, data=str(tmp_path), text="folder")
     record = json.loads(path.read_text())
     assert str(tmp_path) not in path.read_text()
     rows = {row["row"]: row["points"] for row in record["rows"]}
     assert rows["adax, dense, no guard"][-1]["median"] > 100 * rows["adax, dense, guarded"][-1]["median"]
     assert rows["adax, dense, guarded"][-1]["median"] == pytest.approx(0.1, rel=1e-2)
-    drawn = figures.late_wakers(record).to_dict()
+    drawn = figures.late_activation(record).to_dict()
     assert max(map(len, drawn["datasets"].values())) == 3 * len(rows["adam, dense"])
     last = f"{rows['adax, dense, no guard'][-1]['median']:.3g}"
     assert last in tables.late(record).splitlines()[3]
@@ -169,7 +168,7 @@ def test_rows_of_a_text_are_read_one_by_one_from_each_state(eval_words, tmp_path
         model.encode(tokens, fresh)
     windows = made.data()["test"]
     model.eval()
-    read = {state: beginnings.rows_of(model, windows, state) for state in ("zero", "carried")}
+    read = {state: zero_state.read_rows(model, windows, state) for state in ("zero", "carried")}
     assert model.eval_state == "zero"
     assert not model.training
     filled = [i for i in range(len(windows.targets)) if (windows.targets[i] >= 0).any()]
@@ -179,10 +178,10 @@ def test_rows_of_a_text_are_read_one_by_one_from_each_state(eval_words, tmp_path
         got = [(row["loss"], row["memory"], row["words"]) for row in rows]
         assert got == [pytest.approx(x, rel=1e-5) for x in expected]
         total = sum(loss * words for loss, _, words in expected)
-        assert beginnings.mean(rows) == pytest.approx(total / windows.words, rel=1e-5)
+        assert zero_state.mean(rows) == pytest.approx(total / windows.words, rel=1e-5)
     assert read["zero"] != read["carried"]
     model.train()
-    beginnings.rows_of(model, windows, "zero")
+    zero_state.read_rows(model, windows, "zero")
     assert model.training
 
 
@@ -191,7 +190,7 @@ def test_the_two_measures_are_the_labs_own(tmp_path):
     root = text_sets.benchmark(tmp_path / "set", lines=60)
     options = {**SMALL, "text": "folder", "data": str(root), "parts": 5}
     end = {"name": "linear", "final": float(f"{1e-8 / 3e-2:.6g}")}
-    found = beginnings.measure(task.load("language", options), 3e-2, 7, torch.device("cpu"), epochs=5)
+    found = zero_state.measure(task.load("language", options), 3e-2, 7, torch.device("cpu"), epochs=5)
     first = {}
     for state in ("zero", "carried"):
         asked = spec.make(
@@ -199,7 +198,7 @@ def test_the_two_measures_are_the_labs_own(tmp_path):
             options={"lr": 3e-2}, epochs=5, batch_size=4, seed=7, schedule=end,
         )  # fmt: skip
         first[state] = process.run(asked, tmp_path / "runs").metrics[0]
-        assert beginnings.mean(found["rows"][state]) == pytest.approx(first[state]["metric"], rel=1e-5)
+        assert zero_state.mean(found["rows"][state]) == pytest.approx(first[state]["metric"], rel=1e-5)
         assert found["steps"] == first[state]["step"]
     assert first["zero"]["train_loss"] == first["carried"]["train_loss"]
     assert first["zero"]["metric"] != pytest.approx(first["carried"]["metric"], rel=1e-5)
@@ -208,22 +207,22 @@ def test_the_two_measures_are_the_labs_own(tmp_path):
 @pytest.mark.parametrize(
     ("losses", "expected"),
     [
-        ([6.0, 6.5, 7.0, 11.4], 0),  # the middle is 6.75; 5 nats above it have fallen
+        ([6.0, 6.5, 7.0, 11.4], 0),  # the middle is 6.75; a row 5 nats above it has failed
         ([6.0, 6.5, 7.0, 11.8], 1),
         ([6.0, None, 6.5, 30.0, 7.0], 2),
         ([None, None], 2),
     ],
 )
-def test_rows_that_have_fallen(losses, expected):
+def test_failed_rows(losses, expected):
     rows = [{"words": 2, "loss": loss} for loss in losses]
-    assert beginnings.fallen(rows) == expected
-    assert (beginnings.mean(rows) is None) == (None in losses)
+    assert zero_state.failed_rows(rows) == expected
+    assert (zero_state.mean(rows) is None) == (None in losses)
 
 
 def test_both_states_are_recorded_and_shown(tmp_path):
     root = text_sets.benchmark(tmp_path / "set", lines=300)
     given = {"data": str(root), "text": "folder", "hidden": 8, "device": "cpu"}
-    path = beginnings.run(record=str(tmp_path / "z.json"), seeds=2, **given)
+    path = zero_state.run(record=str(tmp_path / "z.json"), seeds=2, **given)
     record = json.loads(path.read_text())
     assert str(tmp_path) not in path.read_text()
     assert record["data"] == task.load("language", {"text": "folder", "data": str(root)}).digest()
@@ -235,15 +234,15 @@ def test_both_states_are_recorded_and_shown(tmp_path):
         rows = nets[1]["rows"][state]
         rows[3]["loss"] += far
         worst = max(row["loss"] for row in rows)
-        cells = f"| {beginnings.mean(rows):.3f} | {worst:.1f} | {int(far > 0)} |"
-        shown = tables.begun(record).splitlines()
+        cells = f"| {zero_state.mean(rows):.3f} | {worst:.1f} | {int(far > 0)} |"
+        shown = tables.zero_state_table(record).splitlines()
         assert cells in shown[3]
         assert (shown[3].index(cells) < 5) == (state == "zero") == (shown[0].index(state) < 40)
-    assert shown[2].count("| 0 |") == 3  # the seed, and no row fallen from either
+    assert shown[2].count("| 0 |") == 3  # the seed, and no failed row from either state
     with pytest.raises(LabError, match="seeds=0"):
-        beginnings.run(seeds=0)
-    lost = json.loads(beginnings.run(record=str(tmp_path / "n.json"), seeds=1, lr=1e30, **given).read_text())
-    assert f"| 0 | NaN | NaN | {len(lost['nets'][0]['rows']['zero'])} |" in tables.begun(lost)
+        zero_state.run(seeds=0)
+    lost = json.loads(zero_state.run(record=str(tmp_path / "n.json"), seeds=1, lr=1e30, **given).read_text())
+    assert f"| 0 | NaN | NaN | {len(lost['nets'][0]['rows']['zero'])} |" in tables.zero_state_table(lost)
 
 
 # -- studies ----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from adaxlab.settings import Settings
 from adaxlab.signals import Stop
 from adaxlab.spec import digest
 from adaxlab.stacked import stack as networks
-from adaxlab.stacked.stack import Recipe, Run, Stack
+from adaxlab.stacked.stack import Run, Stack, StackRecipe
 from adaxlab.store import RunFolder
 from adaxlab.study import Row
 
@@ -106,7 +106,7 @@ def test_a_record_is_what_the_stack_did(folder, tmp_path, monkeypatch):
     device = torch.device("cpu")
     both = [networks.Images.of(a, b, device) for a, b in ((x, y), (tx, ty))]
     runs = [Run(row.name, row.method, row.options, 0) for row in given.rows]
-    by_hand = Stack(runs, *both, Recipe("resnet20", 2, (1,), 0.1, 20), Float64, trace=[True, True])
+    by_hand = Stack(runs, *both, StackRecipe("resnet20", 2, (1,), 0.1, 20), Float64, trace=[True, True])
     for _ in range(2):
         by_hand.run_epoch()
     for i, run in enumerate(runs):

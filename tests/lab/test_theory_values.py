@@ -200,7 +200,7 @@ def test_the_raw_recursion_breaks():
     assert precision.raw_in(torch.bfloat16, 10_000) == pytest.approx(1 / 7.4, rel=0.02)
     assert precision.normalised_in(torch.bfloat16, 2000) == pytest.approx(1, rel=1e-3)
     assert precision.raw_in(torch.float16, 1, size=1e-2) == 0
-    assert round(precision.late_waker(50_000)) == 121
+    assert round(precision.first_update_size(50_000)) == 121
 
 
 def test_operations_are_counted():

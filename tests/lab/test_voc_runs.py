@@ -62,7 +62,7 @@ def test_both_layouts_from_end_to_end(layout, tmp_path):
 
 @pytest.mark.parametrize("layout", voc_sets.SETS)
 def test_the_measure_of_a_split_against_a_matrix_by_hand(layout, tmp_path):
-    """Picture by picture with numpy, one matrix for all of them."""
+    """Image by image with numpy, one matrix for all of them."""
     task = tasks.load("voc", {**SMALL, "data": str(voc_sets.SETS[layout](tmp_path))})
     torch.manual_seed(0)
     (whole,) = task.data()["test"]
@@ -73,8 +73,8 @@ def test_the_measure_of_a_split_against_a_matrix_by_hand(layout, tmp_path):
         loss, metric = task.loss(net.eval(), whole)
     classes = {"camvid": 11, "voc": 21}[layout]
     matrix, losses, count = np.zeros((classes, classes), dtype=int), 0.0, 0
-    for start, height, width in whole.pictures.places():
-        pixels = whole.pictures.pixels[start : start + height * width].view(height, width, 4)
+    for start, height, width in whole.images.places():
+        pixels = whole.images.pixels[start : start + height * width].view(height, width, 4)
         with torch.no_grad():
             scores = net(pixels[..., :3].permute(2, 0, 1)[None].float())[0].permute(1, 2, 0).double().numpy()
         log_p = scores - np.log(np.exp(scores - scores.max(-1, keepdims=True)).sum(-1, keepdims=True))
@@ -142,7 +142,7 @@ def test_resumed_it_ends_with_the_same_bits(stop_at, tmp_path):
     assert again.done["metric"] == whole.done["metric"]
 
 
-def test_pictures_kept_on_the_host_and_a_holdout_to_tune_on(tmp_path):
+def test_images_kept_on_the_host_and_a_holdout_to_tune_on(tmp_path):
     root = voc_sets.voc(tmp_path / "set")
     device, host = (process.run(asked(root, epochs=1, keep=keep), tmp_path) for keep in ("device", "host"))
     assert device.done["model_sha256"] == host.done["model_sha256"]
@@ -152,8 +152,8 @@ def test_pictures_kept_on_the_host_and_a_holdout_to_tune_on(tmp_path):
     assert tuned.done["split"] == "valid"
     held = tasks.load("voc", {**SMALL, "data": str(root), "holdout": 0.34})
     splits = held.data()
-    assert (splits["train"].pictures, len(splits["valid"][0].pictures)) == (4, 2)
-    starts = set(held.train.start.tolist()) | set(splits["valid"][0].pictures.start.tolist())
+    assert (splits["train"].images, len(splits["valid"][0].images)) == (4, 2)
+    starts = set(held.train.start.tolist()) | set(splits["valid"][0].images.start.tolist())
     assert len(starts) == 6
 
 

@@ -49,9 +49,9 @@ def voc(root: Path, counts: tuple[int, int] = (6, 3), paths: bool = False) -> Pa
             name = f"2007_{number}{i:05d}"
             colours, mask = scene(900 + 100 * number + i, 36 + 5 * (i % 2), 50 - 3 * (i % 3), 21, 255)
             Image.fromarray(colours).save(root / "JPEGImages" / f"{name}.jpg", quality=95)
-            picture = Image.fromarray(mask)
-            picture.putpalette(PALETTE.ravel().tolist())
-            picture.save(root / "SegmentationClassAug" / f"{name}.png")
+            image = Image.fromarray(mask)
+            image.putpalette(PALETTE.ravel().tolist())
+            image.save(root / "SegmentationClassAug" / f"{name}.png")
             lines.append(f"/JPEGImages/{name}.jpg /SegmentationClassAug/{name}.png" if paths else name)
         (root / "ImageSets" / "Segmentation" / f"{split}.txt").write_text("\n".join(lines) + "\n")
     return root

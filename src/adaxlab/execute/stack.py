@@ -31,7 +31,7 @@ from adaxlab.errors import Busy, Interrupted, LabError, StoreError
 from adaxlab.settings import Settings, choose_device
 from adaxlab.spec import SCHEMA, canonical, digest
 from adaxlab.stacked.loader import Images
-from adaxlab.stacked.stack import Recipe, Run, Stack, make_stack
+from adaxlab.stacked.stack import Run, Stack, StackRecipe, make_stack
 from adaxlab.store import RunFolder, RunRecord
 
 Spec = dict[str, Any]
@@ -66,14 +66,14 @@ def execute(
 
 def plan(left: Mapping[str, Spec], root: Path, settings: Settings) -> list[list[Spec]]:
     """The stacks to train, by their members: those that were begun, then the others."""
-    begun: list[list[Spec]] = []
+    started: list[list[Spec]] = []
     for place in dict.fromkeys(RunFolder(root, spec).path.parent for spec in left.values()):
         for path in sorted(place.glob("stack-*.pt")):
             members = [left.get(digest(spec), spec) for spec in read(path)["specs"]]
             if any(digest(spec) in left for spec in members):
-                begun.append(members)
-    taken = {digest(spec) for members in begun for spec in members}
-    return begun + stacks([spec for name, spec in left.items() if name not in taken], settings)
+                started.append(members)
+    taken = {digest(spec) for members in started for spec in members}
+    return started + stacks([spec for name, spec in left.items() if name not in taken], settings)
 
 
 def stacks(specs: Sequence[Spec], settings: Settings) -> list[list[Spec]]:
@@ -151,7 +151,7 @@ def _data(name: str, options: str, purpose: str, device: torch.device) -> Data:
     return Data(task, both[0], both[1], split)
 
 
-def recipe(spec: Spec, model: str, steps: int) -> Recipe:
+def recipe(spec: Spec, model: str, steps: int) -> StackRecipe:
     """Length, batch and learning rate of a run with so many steps an epoch; lr changes between epochs only."""
     given = schedule.complete(spec["schedule"])
     if given["name"] not in ("constant", "step") or given["warmup"]:
@@ -161,7 +161,7 @@ def recipe(spec: Spec, model: str, steps: int) -> Recipe:
         )
     total = steps * spec["epochs"]
     drops = tuple(math.ceil(schedule.step_of(m, total) / steps) for m in given.get("milestones", ()))
-    return Recipe(model, spec["epochs"], drops, given.get("gamma", 1.0), spec["batch_size"])
+    return StackRecipe(model, spec["epochs"], drops, given.get("gamma", 1.0), spec["batch_size"])
 
 
 def make(members: Sequence[Spec], data: Data, precision: str) -> Stack:

@@ -41,7 +41,7 @@ def execute(
         raise LabError("torchrun started several processes; call this inside adaxlab.distributed.joined")
     ranks = distributed.current(settings.device)
     for spec in specs:
-        _heed(ranks, stop, "stopped between two runs")
+        _raise_if_stopped(ranks, stop, "stopped between two runs")
         record = run(spec, root, settings, ranks, watcher, stop)
         if record is not None:
             yield record
@@ -127,10 +127,10 @@ def _advance(training: Any, folder: RunFolder, settings: Settings, watcher: Any,
 
     if not training.advance(lambda: bool(stop.signum), on_check, on_epoch):
         save()
-        _heed(ranks, stop, f"stopped {folder.path} at step {training.step} of {training.steps}")
+        _raise_if_stopped(ranks, stop, f"stopped {folder.path} at step {training.step} of {training.steps}")
 
 
-def _heed(ranks: Ranks, stop: signals.Stop, message: str) -> None:
+def _raise_if_stopped(ranks: Ranks, stop: signals.Stop, message: str) -> None:
     """Raise Interrupted in every process if the first one is asked to stop: signals do not reach all at one step."""
     signum, over = ranks.agree(stop.signum), ranks.agree(stop.over)
     if signum:

@@ -14,7 +14,7 @@ SCHEDULE = {"name": "step", "warmup": 0.05, "milestones": [0.3, 0.6, 0.9], "gamm
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ImageNetRecipe:
     """The options of the task `imagenet` that change a run."""
 
     model: str = "resnet18"

@@ -2,7 +2,7 @@
 
 Every process has its share of each batch; the loss is summed over it and divided by the whole batch's size, so that
 gradients averaged by DistributedDataParallel are those of the whole batch, last one included. Norms have the statistics
-of each process's share (see `Recipe.groups`); their running statistics are averaged over processes before a test.
+of each process's share (see `ImageNetRecipe.groups`); running statistics are averaged over processes before a test.
 
 On a GPU the step (crop, forward, backward, update) is a CUDA graph, once a few steps have been made without; the lr
 lives on the device, so no schedule needs a second capture.
@@ -28,7 +28,7 @@ from adaxlab.data.images import augment
 from adaxlab.data.images.loader import Batch, Loader
 from adaxlab.distributed import Ranks
 from adaxlab.errors import LabError
-from adaxlab.imagenet.recipe import Recipe
+from adaxlab.imagenet.recipe import ImageNetRecipe
 from adaxlab.loop import fingerprint, set_lr
 from adaxlab.models.imagenet import seeded
 from adaxlab.settings import ExecutionConfig
@@ -54,7 +54,7 @@ class Training:
     def __init__(
         self,
         spec: Mapping[str, Any],
-        recipe: Recipe,
+        recipe: ImageNetRecipe,
         train: Loader,
         test: Loader,
         classes: int,

@@ -160,7 +160,7 @@ class Aspp(nn.Module):
 class DeepLab(nn.Module):
     """Pixels (0 to 255, red green blue) [n, 3, height, width] to scores of `classes` at every pixel.
 
-    A cell of the network's output stands over every 8th pixel from the first on. The picture is padded with its mean
+    A cell of the network's output stands over every 8th pixel from the first on. The image is padded with its mean
     to 8k+1 pixels a side, so that the scores between cells are on straight lines, whatever the size.
     """
 
@@ -176,7 +176,7 @@ class DeepLab(nn.Module):
         self.register_buffer("scale", 1 / torch.tensor(style.scale)[:, None, None], persistent=False)
 
     def cells(self, pixels: Tensor) -> Tensor:
-        """Scores over every 8th pixel of the padded picture, [n, classes, rows, columns]."""
+        """Scores over every 8th pixel of the padded image, [n, classes, rows, columns]."""
         height, width = pixels.shape[-2:]
         x = (pixels - self.mean) * self.scale
         x = F.pad(x, (0, -(width - 1) % STRIDE, 0, -(height - 1) % STRIDE))

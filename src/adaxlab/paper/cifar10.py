@@ -250,7 +250,7 @@ RUNTIME = _study(
 ZOO = _study(
     "zoo",
     "table 1",
-    "one row for every method of the table",
+    "every method of the table",
     (
         ours("adagrad", "adagrad", lr=1e-2, weight_decay=5e-4),
         ours("rmsprop", "rmsprop", lr=1e-3, weight_decay=5e-4),

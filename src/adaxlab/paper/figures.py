@@ -3,7 +3,7 @@
     records/**/*.jsonl       exported runs of whole studies: <study>-metric.svg and the others of `Study.figures`
     records/gpu_step.json    gpu-step.svg
     records/theory/*.json    theory-*.svg
-    records/language/*.json  late-wakers.svg
+    records/language/*.json  late-activation.svg
 
 Each figure has a twin for dark pages, `<name>-dark.svg`. Nothing is computed here but what the charts need, so the
 same records give the same bytes, on any machine; `--check` says which figures are not those of the records.
@@ -59,11 +59,13 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
         from adaxlab.report import speed
 
         out += save_chart(speed.gpu_steps(record), folder / "gpu-step", speed.words(record), formats)
-    if (records / "language" / "late_wakers.json").is_file():
+    if (records / "language" / "late_activation.json").is_file():
         from adaxlab.paper import late_words_chart as figures
 
-        record = json.loads((records / "language" / "late_wakers.json").read_text())
-        out += save_chart(figures.late_wakers(record), folder / "late-wakers", figures.words(record), formats)
+        record = json.loads((records / "language" / "late_activation.json").read_text())
+        out += save_chart(
+            figures.late_activation(record), folder / "late-activation", figures.words(record), formats
+        )
     for file in sorted((records / "theory").glob("*.json")):
         from adaxlab.paper.theory.figures import for_record, save
 

@@ -94,7 +94,10 @@ STUDIES = (
     PTB,
     ENWIK8,
     Computation(
-        "language/late-wakers", "adaxlab.paper.late_words", "ours", "the first update of late words; a CPU"
+        "language/late-activation",
+        "adaxlab.paper.late_words",
+        "ours",
+        "first update of late words; a CPU",
     ),
     Computation("language/zero-state", "adaxlab.paper.zero_state", "ours", "evaluation from a zero state"),
 )

@@ -8,7 +8,7 @@ is
 For AdaX without a guard k_t = b2/((1+b2)^t - 1): the later a word comes, the larger the throw. With `wake`, or with
 sparse gradients (each row in its own time), k is 1 and the update 0.1*lr at any step. Adam's k tends to 1-b2: 3.2*lr.
 
-    adax reproduce language/late-wakers          Penn Treebank, a small model, 600 steps; about three minutes
+    adax reproduce language/late-activation          Penn Treebank, a small model, 600 steps; about three minutes
 """
 
 from __future__ import annotations
@@ -107,14 +107,14 @@ def binned(lines: list[dict[str, float]], steps: int, bins: int = BINS) -> list[
 
 
 def run(
-    name: str = "language/late-wakers",
+    name: str = "language/late-activation",
     out: str | Path = "runs",
     record: str = "",
     steps: int = 600,
     data: str = "",
     text: str = "ptb",
 ) -> Path:
-    """Measure every row of ROWS with one seed and write the record (OUT/late_wakers.json unless said)."""
+    """Measure every row of ROWS with one seed and write the record (OUT/late_activation.json unless said)."""
     if steps <= B2_STEPS:
         raise LabError(f"steps={steps}: must be > {B2_STEPS:g}, because b2*T = {B2_STEPS:g} and b2 < 1")
     rows = []
@@ -142,7 +142,7 @@ def run(
         "environment": environment.describe(choose_device("cpu"), 1),
         "rows": rows,
     }
-    path = Path(record) if record else Path(out) / "late_wakers.json"
+    path = Path(record) if record else Path(out) / "late_activation.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write_json(path, content)
     return path

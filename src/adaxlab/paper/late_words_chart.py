@@ -1,4 +1,4 @@
-"""The picture of words that come late: the size of the first update against the step it came at."""
+"""The figure of words that appear late: size of the first update against the step of first appearance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = {
 """Lines that are drawn, and what is written where they end: with the guard and with sparse gradients they are one."""
 
 
-def late_wakers(record: Mapping[str, Any]) -> Any:
+def late_activation(record: Mapping[str, Any]) -> Any:
     """Median update of the words that are new around a step, in units of lr, on a log scale."""
     points = [
         {"line": NAMES[row["row"]], "step": p["step"], "size": float(f"{p['median']:.6g}")}

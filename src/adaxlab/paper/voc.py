@@ -100,7 +100,7 @@ STUDIES = (
     _study(
         "camvid",
         tuple(_row(name, False) for name in OPTIONS),
-        asks="segmentation at the paper's settings",
+        asks="segmentation, the paper's settings",
         figures=("difference", "metric", "train-loss"),
         title="CamVid at the paper's settings, a stand-in for PASCAL VOC2012",
         note="T = 2,000; b2*T = 2 for AdaX-W, as in the paper, and 0.2 in the row with b2 = 1e-4. At the "

@@ -25,11 +25,11 @@ from adaxlab.paper.language import ENWIK8
 from adaxlab.paper.training_step import take
 from adaxlab.settings import choose_device
 
-FAR = 5.0
-"""A row of text has fallen out when its loss is so many nats above that of the middle row."""
+FAILURE_MARGIN = 5.0
+"""A row of text has failed_rows out when its loss is so many nats above that of the middle row."""
 
 
-class Row(TypedDict):
+class TextRow(TypedDict):
     """A row of text: nats per word (None: no number), and mean |c| of the last layer at its end."""
 
     words: int
@@ -37,7 +37,7 @@ class Row(TypedDict):
     memory: float | None
 
 
-def rows_of(model: Any, windows: Any, state: str) -> list[Row]:
+def read_rows(model: Any, windows: Any, state: str) -> list[TextRow]:
     """Each row of the text, read from `state`. Those without words are left out; the last one's memory is that after
     its padding."""
     before, training = model.eval_state, model.training
@@ -70,7 +70,7 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def mean(rows: Sequence[Row]) -> float | None:
+def mean(rows: Sequence[TextRow]) -> float | None:
     """Nats per word over all rows; None when one has no number.
 
     >>> mean([{"words": 3, "loss": 6.0}, {"words": 1, "loss": 10.0}])
@@ -80,16 +80,16 @@ def mean(rows: Sequence[Row]) -> float | None:
     return sum(sums) / sum(row["words"] for row in rows) if len(sums) == len(rows) else None
 
 
-def fallen(rows: Sequence[Row]) -> int:
-    """How many rows have fallen out of the mode that the middle one is in; a row without a number has.
+def failed_rows(rows: Sequence[TextRow]) -> int:
+    """How many rows have failed_rows out of the mode that the middle one is in; a row without a number has.
 
-    >>> fallen([{"loss": 6.5}, {"loss": 6.7}, {"loss": 6.9}, {"loss": 23.0}])
+    >>> failed_rows([{"loss": 6.5}, {"loss": 6.7}, {"loss": 6.9}, {"loss": 23.0}])
     1
     """
     losses = [row["loss"] for row in rows]
     numbers = [x for x in losses if x is not None]
     middle = median(numbers) if numbers else 0.0
-    return sum(x is None or x > middle + FAR for x in losses)
+    return sum(x is None or x > middle + FAILURE_MARGIN for x in losses)
 
 
 def measure(
@@ -105,7 +105,7 @@ def measure(
         model.train()
         for step, batch in enumerate(data["train"]):
             take(made, model, optimizer, to_device(batch, device), lr * factor(step))
-        read = {state: rows_of(model, data["test"], state) for state in STATES}
+        read = {state: read_rows(model, data["test"], state) for state in STATES}
     return {"seed": seed, "steps": len(data["train"]), "rows": read}
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from adaxlab.models.resnet import ResNet
 from adaxlab.stacked import backward, forward
 from adaxlab.stacked.layout import Conv, layout
-from adaxlab.stacked.loader import Feed, Images
+from adaxlab.stacked.loader import Images, StackLoader
 from adaxlab.stacked.tiles import KINDS, KINDS_FLOAT32, SLOTS, Tiles
 
 SLACK = 256
@@ -91,18 +91,18 @@ class FusedNetwork:
         """Pixels that are computed as one: 2 in narrow layers, 1 where the stride is 2, 0 (tap by tap) in wide ones."""
         return 0 if conv.ci >= 64 else 3 - conv.stride
 
-    def gradients(self, feed: Feed, count: int) -> tuple[Tensor, Tensor]:
-        """Fill `gradient` for the next `count` images; returns each model's mean loss and number right."""
+    def gradients(self, loader: StackLoader, count: int) -> tuple[Tensor, Tensor]:
+        """Fill `gradient` for the next `count` images and return each model's mean loss and correct predictions."""
         self._weights.copy_(self.parameters)
         forward.augment[(count, self.models)](
-            feed.data.images, feed.data.labels, feed.order, feed.crops, feed.cursor, feed.table,
-            self._x, self._labels, len(feed.data), count, self._batch,
+            loader.data.images, loader.data.labels, loader.order, loader.crops, loader.cursor, loader.table,
+            self._x, self._labels, len(loader.data), count, self._batch,
         )  # fmt: skip
         self._forward(count)
         labels = self._labels[: self.models * count].view(self.models, count, 1)
-        loss, right, dfeature = self._head(count, labels)
+        loss, correct, dfeature = self._head(count, labels)
         self._backward(dfeature, count)
-        return loss, right
+        return loss, correct
 
     def _forward(self, count: int) -> None:
         x, block = self._x, self._h[0]
@@ -149,14 +149,14 @@ class FusedNetwork:
         feature, logits = self._logits(self._h[-1], count, self._batch)
         log_p = torch.log_softmax(logits, 2)
         loss = -log_p.gather(2, labels).mean((1, 2))
-        right = (logits.argmax(2, keepdim=True) == labels).sum((1, 2))
+        correct = (logits.argmax(2, keepdim=True) == labels).sum((1, 2))
         d = log_p.exp().scatter_add_(2, labels, torch.full_like(labels, -1, dtype=torch.float32)) / count
         self.gradient[:, lay.head : lay.bias].view(n, lay.features, lay.classes).copy_(
             torch.bmm(feature.transpose(1, 2), d)
         )
         self.gradient[:, lay.bias : lay.bias + lay.classes].copy_(d.sum(1))
         head = self.parameters[:, lay.head : lay.bias].view(n, lay.features, lay.classes)
-        return loss, right, torch.bmm(d / lay.convs[-1].side ** 2, head.transpose(1, 2)).contiguous()
+        return loss, correct, torch.bmm(d / lay.convs[-1].side ** 2, head.transpose(1, 2)).contiguous()
 
     def _logits(self, h: Tensor, count: int, cap: int) -> tuple[Tensor, Tensor]:
         """The pooled feature and the logits. The zero border adds nothing to the sum."""
@@ -227,15 +227,15 @@ class FusedNetwork:
         self._finish(i - 1, count, programs * parities)
 
     @torch.no_grad()
-    def right(self, data: Images, feed: Feed, start: int, count: int) -> Tensor:
-        """Each model's number of right answers on `count` test images from `start`, with running statistics."""
+    def count_correct(self, data: Images, loader: StackLoader, start: int, count: int) -> Tensor:
+        """Each model's number of correct predictions on `count` test images from `start`, with running statistics."""
         lay, cap = self.layout, self._test_batch
         self._weights.copy_(self.parameters)
         gamma = self.parameters[:, lay.gamma : lay.gamma + lay.channels]
         beta = self.parameters[:, lay.beta : lay.beta + lay.channels]
         torch.mul(gamma, torch.rsqrt(self.running[1] + 1e-5), out=self._stats[2])
         torch.sub(beta, self.running[0] * self._stats[2], out=self._stats[3])
-        raw = data.images[start : start + count].float() * feed.table[0] + feed.table[1]
+        raw = data.images[start : start + count].float() * loader.table[0] + loader.table[1]
         self._test_x[:-SLACK].view(self.models, cap, 34, 34, 4)[:, :count, 1:33, 1:33].copy_(raw[None])
         x = block = self._test_x
         for i, conv in enumerate(lay.convs):

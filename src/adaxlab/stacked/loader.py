@@ -42,7 +42,7 @@ def table(device: torch.device) -> Tensor:
     return torch.tensor([scale, shift], dtype=torch.float32, device=device)
 
 
-class Feed:
+class StackLoader:
     """What a training step reads: fixed buffers that `start` refills for each epoch."""
 
     def __init__(self, data: Images, seeds: list[int]) -> None:

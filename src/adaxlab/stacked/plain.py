@@ -9,7 +9,7 @@ from torch.func import functional_call
 
 from adaxlab.models.resnet import ResNet
 from adaxlab.stacked.layout import Flat, Layout, layout
-from adaxlab.stacked.loader import Feed, Images
+from adaxlab.stacked.loader import Images, StackLoader
 
 
 class PlainNetwork:
@@ -29,12 +29,12 @@ class PlainNetwork:
         self.gradient = torch.zeros_like(self.parameters)
         self._net = nets[0].to(device)
 
-    def gradients(self, feed: Feed, count: int) -> tuple[Tensor, Tensor]:
-        """Fill `gradient` for the next `count` images; returns each model's mean loss and number right."""
-        losses, rights = [], []
+    def gradients(self, loader: StackLoader, count: int) -> tuple[Tensor, Tensor]:
+        """Fill `gradient` for the next `count` images and return each model's mean loss and correct predictions."""
+        losses, correct = [], []
         self._net.train()
         for m in range(len(self.parameters)):
-            x, labels = feed.batch(m, count)
+            x, labels = loader.batch(m, count)
             leaves = {
                 k: v.detach().requires_grad_() for k, v in self.layout.unpack(self.parameters[m]).items()
             }
@@ -47,14 +47,14 @@ class PlainNetwork:
             for place, g in zip(self.layout.unpack(self.gradient[m]).values(), found, strict=True):
                 place.copy_(g)
             losses.append(loss.detach())
-            rights.append((logits.argmax(1) == labels).sum())
-        return torch.stack(losses), torch.stack(rights)
+            correct.append((logits.argmax(1) == labels).sum())
+        return torch.stack(losses), torch.stack(correct)
 
     @torch.no_grad()
-    def right(self, data: Images, feed: Feed, start: int, count: int) -> Tensor:
-        """Each model's number of right answers on `count` test images from `start`, with running statistics."""
+    def count_correct(self, data: Images, loader: StackLoader, start: int, count: int) -> Tensor:
+        """Each model's number of correct predictions on `count` test images from `start`, with running statistics."""
         self._net.eval()
-        x = feed.normalise(data.images[start : start + count]).to(memory_format=self._dense)
+        x = loader.normalise(data.images[start : start + count]).to(memory_format=self._dense)
         labels = data.labels[start : start + count]
         out = []
         for m in range(len(self.parameters)):

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from adaxlab import optimizers
 from adaxlab.models import make
-from adaxlab.stacked.loader import Feed, Images
+from adaxlab.stacked.loader import Images, StackLoader
 from adaxlab.stacked.plain import PlainNetwork
 from adaxlab.stacked.trace import Trace
 
@@ -39,7 +39,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class StackRecipe:
     """Length, batch and learning rate: what all runs of a stack share. Defaults are the paper's CIFAR-10."""
 
     model: str = "resnet20"
@@ -51,7 +51,7 @@ class Recipe:
     def factor(self, epoch: int) -> float:
         """What multiplies every lr in this epoch (counted from 0).
 
-        >>> [Recipe().factor(epoch) for epoch in (0, 99, 100, 149, 150)]
+        >>> [StackRecipe().factor(epoch) for epoch in (0, 99, 100, 149, 150)]
         [1.0, 1.0, 0.1, 0.1, 0.01]
         """
         return round(self.gamma ** sum(epoch >= m for m in self.milestones), 12)
@@ -64,9 +64,9 @@ class Network(Protocol):
     gradient: Tensor
     running: Tensor
 
-    def gradients(self, feed: Feed, count: int) -> tuple[Tensor, Tensor]: ...
+    def gradients(self, loader: StackLoader, count: int) -> tuple[Tensor, Tensor]: ...
 
-    def right(self, data: Images, feed: Feed, start: int, count: int) -> Tensor: ...
+    def count_correct(self, data: Images, loader: StackLoader, start: int, count: int) -> Tensor: ...
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Stack:
     runs: Sequence[Run]
     train: Images
     test: Images
-    recipe: Recipe = field(default_factory=Recipe)
+    recipe: StackRecipe = field(default_factory=StackRecipe)
     make_network: Callable[..., Network] = PlainNetwork
     test_batch: int = 1000
     graphs: bool | None = None
@@ -89,12 +89,12 @@ class Stack:
         self.epoch = 0
         self.history: list[list[dict[str, float | None]]] = [[] for _ in self.runs]
         self.network = self.make_network([make(self.recipe.model, run.seed) for run in self.runs], device)
-        self.feed = Feed(self.train, [run.seed for run in self.runs])
+        self.loader = StackLoader(self.train, [run.seed for run in self.runs])
         self._capture = device.type == "cuda" if self.graphs is None else self.graphs
         self._graphs: dict[object, torch.cuda.CUDAGraph] = {}
         self._ran: set[object] = set()
         zeros = torch.zeros(len(self.runs), dtype=torch.float64, device=device)
-        self._loss, self._right, self._tested = zeros, zeros.clone(), zeros.clone()
+        self._loss, self._correct, self._tested = zeros, zeros.clone(), zeros.clone()
         self.optimizers = self._make_optimizers(device)
         batches = math.ceil(len(self.train) / self.recipe.batch)
         self.traces = Trace(batches, self.trace, self.recipe, device) if any(self.trace) else None
@@ -122,9 +122,9 @@ class Stack:
                 if group["lr"] != lr * factor:
                     group["lr"] = lr * factor
                     self._graphs.clear()
-        self.feed.start(self.epoch)
+        self.loader.start(self.epoch)
         self._loss.zero_()
-        self._right.zero_()
+        self._correct.zero_()
         if self.traces:
             self.traces.start()
         n, batch = len(self.train), self.recipe.batch
@@ -135,28 +135,28 @@ class Stack:
         if self.traces:
             self.traces.finish(self.epoch, self.optimizers)
         self.epoch += 1
-        loss, right = (self._loss / n).tolist(), (self._right / n).tolist()
+        loss, correct = (self._loss / n).tolist(), (self._correct / n).tolist()
         tested = (self._tested / len(self.test)).tolist()
-        for curve, a, b, c in zip(self.history, loss, right, tested, strict=True):
+        for curve, a, b, c in zip(self.history, loss, correct, tested, strict=True):
             finite = round(a, 6) if math.isfinite(a) else None
             curve.append({"train_loss": finite, "train_metric": round(b, 6), "metric": round(c, 6)})
 
     def _step(self, count: int) -> None:
-        loss, right = self.network.gradients(self.feed, count)
+        loss, correct = self.network.gradients(self.loader, count)
         self._loss.add_(loss.double() * count)
-        self._right.add_(right)
+        self._correct.add_(correct)
         for optimizer in self.optimizers:
             optimizer.step()
         if self.traces:
             self.traces.note(self.optimizers)
-        self.feed.cursor.add_(count)
+        self.loader.cursor.add_(count)
 
     def _evaluate(self) -> None:
         self._tested.zero_()
         n = len(self.test)
         for start in range(0, n, self.test_batch):
             count = min(self.test_batch, n - start)
-            self._tested.add_(self.network.right(self.test, self.feed, start, count))
+            self._tested.add_(self.network.count_correct(self.test, self.loader, start, count))
 
     def _launch(self, key: object, work: Callable[[], None]) -> None:
         """Do `work`: at once the first time (kernels are compiled, state is made), from a graph after that."""
@@ -202,7 +202,7 @@ class Stack:
 
 
 def make_stack(
-    recipe: Recipe,
+    recipe: StackRecipe,
     runs: Sequence[Run],
     train: Images,
     test: Images,

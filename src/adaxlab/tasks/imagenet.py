@@ -30,7 +30,7 @@ from adaxlab.data.images import cache as caches
 from adaxlab.data.images.loader import RESIDENT, Loader, Mapped, Resident, hold_out, on_device
 from adaxlab.distributed import Ranks
 from adaxlab.errors import LabError
-from adaxlab.imagenet.recipe import SCHEDULE, Recipe
+from adaxlab.imagenet.recipe import SCHEDULE, ImageNetRecipe
 from adaxlab.imagenet.train import NARROW, Training
 from adaxlab.models.imagenet import resnet
 from adaxlab.settings import ExecutionConfig
@@ -104,7 +104,7 @@ class ImageNet:
         cache: str = "",
         on_error: str = "raise",
     ) -> None:
-        self.recipe = Recipe(model, stem, size, stored or size, groups, width, precision, holdout)
+        self.recipe = ImageNetRecipe(model, stem, size, stored or size, groups, width, precision, holdout)
         self.precision = precision
         self.place: Place = (str(data), self.recipe.stored, cache, on_error)
         wide = torch.cuda.is_available() and width >= NARROW

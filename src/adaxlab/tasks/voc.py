@@ -24,7 +24,7 @@ from adaxlab.batches import holdout as hold_out
 from adaxlab.data import default_root, resnet50
 from adaxlab.data.segmentation import folders
 from adaxlab.data.segmentation.crops import RandomCrops, crop
-from adaxlab.data.segmentation.images import Pictures, part, read
+from adaxlab.data.segmentation.images import SegmentationImages, part, read
 from adaxlab.errors import LabError, unknown
 from adaxlab.messages import say
 from adaxlab.models import pretrained as weights
@@ -39,14 +39,14 @@ TOLD: set[str] = set()
 
 
 @functools.lru_cache(maxsize=2)
-def load(folder: str, layout: str, on_error: str) -> tuple[folders.Layout, dict[str, Pictures]]:
+def load(folder: str, layout: str, on_error: str) -> tuple[folders.Layout, dict[str, SegmentationImages]]:
     """The splits, decoded; kept, because a study asks for the same folder again and again."""
     known, root = folders.find(folder or default_root() / "camvid", layout)
     lists = folders.pairs(known, root)
     found = {split: read(pairs, known.classes, known.void, on_error) for split, pairs in lists.items()}
-    for split, pictures in found.items():
-        if pictures.skipped:
-            say(f"voc: skipped {len(pictures.skipped)} images of {split}, the first: {pictures.skipped[0]}")
+    for split, images in found.items():
+        if images.skipped:
+            say(f"voc: skipped {len(images.skipped)} images of {split}, the first: {images.skipped[0]}")
     return known, found
 
 
@@ -56,9 +56,9 @@ def digest(folder: str, layout: str, on_error: str, file: str) -> str:
     whole = hashlib.sha256()
     for name, tensor in sorted(weights.read(file).items()) if file else ():
         whole.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    for name, pictures in sorted(load(folder, layout, on_error)[1].items()):
-        whole.update(f"{name} {pictures.places()}".encode())
-        whole.update(pictures.pixels.contiguous().numpy().tobytes())
+    for name, images in sorted(load(folder, layout, on_error)[1].items()):
+        whole.update(f"{name} {images.places()}".encode())
+        whole.update(images.pixels.contiguous().numpy().tobytes())
     return whole.hexdigest()
 
 
@@ -70,14 +70,14 @@ def _place(weights: str) -> str:
 class Whole:
     """A split as one batch: mean IoU belongs to the whole of it, not to its parts."""
 
-    def __init__(self, pictures: Pictures) -> None:
-        self.pictures = pictures
+    def __init__(self, images: SegmentationImages) -> None:
+        self.images = images
 
     def chunks(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-        """(colours [n, 3, h, w], classes [n, h, w]) of pictures of one size."""
-        found = self.pictures.on(device)
+        """(colours [n, 3, h, w], classes [n, h, w]) of images of one size."""
+        found = self.images.on(device)
         by_size: dict[tuple[int, int], list[int]] = {}
-        for start, height, width in self.pictures.places():
+        for start, height, width in self.images.places():
             by_size.setdefault((height, width), []).append(start)
         for (height, width), starts in by_size.items():
             n = max(1, EVAL_PIXELS // (height * width))
@@ -133,11 +133,11 @@ class Voc:
         self.scales = (float(scales[0]), float(scales[1]))
         self.holdout, self.keep, self.precision, self.compile = holdout, keep, precision, compile
         self.schedule = {"name": "poly", "power": 0.9}
-        self.train: Pictures | None = None
-        self.ready: Pictures | None = None
+        self.train: SegmentationImages | None = None
+        self.ready: SegmentationImages | None = None
 
     def digest(self) -> str:
-        """Which pictures and first weights these are, wherever they lie."""
+        """Which images and first weights these are, wherever they lie."""
         return digest(*self.place, self.weights)
 
     def data(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Voc:
             train, rest["valid"] = part(train, stay), part(splits["train"], held)
         self.train, self.ready = train, None
         crops = RandomCrops(len(train), self.steps, self.batch_size, self.scales)
-        return {"train": crops, **{split: [Whole(pictures)] for split, pictures in rest.items()}}
+        return {"train": crops, **{split: [Whole(images)] for split, images in rest.items()}}
 
     def model(self) -> nn.Module:
         layout, _ = load(*self.place)
@@ -187,8 +187,8 @@ class Voc:
             iou = mean_iou(confusion(classes[:, ::8, ::8], called, scores.shape[1]))
         return loss, iou
 
-    def _there(self, place: torch.device) -> Pictures:
-        """The training pictures on `place`, put there once."""
+    def _there(self, place: torch.device) -> SegmentationImages:
+        """The training images on `place`, put there once."""
         if self.train is None:
             self.data()
         assert self.train is not None
@@ -201,7 +201,7 @@ class Voc:
         total = torch.zeros((), dtype=torch.float64, device=device)
         matrix: Any = 0
         for colours, classes in batch.chunks(device):
-            with torch.compiler.set_stance("force_eager"):  # not compiled anew for every size of picture
+            with torch.compiler.set_stance("force_eager"):  # not compiled anew for every size of image
                 scores = model(colours, low)
             matrix = matrix + confusion(classes, scores.argmax(1), scores.shape[1])
             total += cross_entropy(scores, classes).double() * (classes != 255).sum()

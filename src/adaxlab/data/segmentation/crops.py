@@ -1,8 +1,8 @@
-"""Random scale, crop and flip, drawn on the host and carried out on the device, for pictures of any size.
+"""Random scale, crop and flip, drawn on the host and carried out on the device, for images of any size.
 
-A batch is five short tensors (`Draws`); the pictures stay where they are. Scaled to h x w = round(s*height) x
-round(s*width), pixel i of the result lies at (i + 1/2)*height/h - 1/2 of the picture: bilinear for colours, the nearest
-for classes. What a crop has beyond the picture is the network's mean colour, and void.
+A batch is five short tensors (`Draws`); the images stay where they are. Scaled to h x w = round(s*height) x
+round(s*width), pixel i of the result lies at (i + 1/2)*height/h - 1/2 of the image: bilinear for colours, the nearest
+for classes. What a crop has beyond the image is the network's mean colour, and void.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaxlab.data.segmentation.images import VOID, Pictures
+from adaxlab.data.segmentation.images import VOID, SegmentationImages
 from adaxlab.errors import LabError
 
 Draws = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-"""Rows of the pictures, scale, place of the crop from top and left as shares of what is free, and flip; each [n]."""
+"""Rows of the images, scale, place of the crop from top and left as shares of what is free, and flip; each [n]."""
 
 
 @dataclass(frozen=True)
 class RandomCrops:
-    """`steps` batches a pass. Every picture comes once before any comes again; everything is drawn when a pass begins,
+    """`steps` batches a pass. Every image comes once before any comes again; everything is drawn when a pass begins,
     from torch's generator, so that a run that is resumed draws it again."""
 
-    pictures: int
+    images: int
     steps: int
     batch: int
     scales: tuple[float, float] = (0.5, 1.5)
@@ -43,8 +43,8 @@ class RandomCrops:
 
     def __iter__(self) -> Iterator[Draws]:
         count, (low, high) = self.steps * self.batch, self.scales
-        passes = -(-count // self.pictures)
-        rows = torch.cat([torch.randperm(self.pictures) for _ in range(passes)])[:count]
+        passes = -(-count // self.images)
+        rows = torch.cat([torch.randperm(self.images) for _ in range(passes)])[:count]
         scale = low + (high - low) * torch.rand(count)
         top, left = torch.rand(2, count)
         flip = torch.rand(count) < 0.5
@@ -53,14 +53,14 @@ class RandomCrops:
             yield rows[i:end], scale[i:end], top[i:end], left[i:end], flip[i:end]
 
 
-def crop(pictures: Pictures, draws: Draws, size: int, fill: Tensor) -> tuple[Tensor, Tensor]:
-    """(colours [n, 3, size, size] from 0 to 255, classes [n, size, size]); `fill` is the colour beyond a picture.
+def crop(images: SegmentationImages, draws: Draws, size: int, fill: Tensor) -> tuple[Tensor, Tensor]:
+    """(colours [n, 3, size, size] from 0 to 255, classes [n, size, size]); `fill` is the colour beyond an image.
 
     Rows and columns are worked out together, and one gather reads the four neighbours: a step of the network waits
     for launches, not for bytes.
     """
     rows, scale, top, left, flip = draws
-    length = torch.stack((pictures.height[rows], pictures.width[rows]))
+    length = torch.stack((images.height[rows], images.width[rows]))
     place, beyond = _places(length, scale, torch.stack((top, left)), flip, size)
     low = place.floor()
     share = place - low
@@ -68,19 +68,19 @@ def crop(pictures: Pictures, draws: Draws, size: int, fill: Tensor) -> tuple[Ten
     near = torch.minimum(
         near, (length - 1)[..., None]
     ).long()  # [lower, upper, nearest; rows, columns; n; size]
-    lines = (pictures.start[rows][:, None] + near[:, 0] * length[1][:, None])[..., None]
+    lines = (images.start[rows][:, None] + near[:, 0] * length[1][:, None])[..., None]
     columns = near[:, 1, :, None, :]
-    around = pictures.pixels[lines[:2, None] + columns[:2]][..., :3].float()
+    around = images.pixels[lines[:2, None] + columns[:2]][..., :3].float()
     across = torch.lerp(around[:, 0], around[:, 1], share[1, :, None, :, None])
     colours = torch.lerp(across[0], across[1], share[0, :, :, None, None])
     outside = beyond[0, :, :, None] | beyond[1, :, None, :]
     colours = torch.where(outside[..., None], fill.view(3), colours)
-    classes = pictures.pixels[:, 3][lines[2] + columns[2]].masked_fill_(outside, VOID)
+    classes = images.pixels[:, 3][lines[2] + columns[2]].masked_fill_(outside, VOID)
     return colours.permute(0, 3, 1, 2), classes.long()
 
 
 def _places(length: Tensor, scale: Tensor, share: Tensor, flip: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Where each of `size` pixels of a crop lies along rows and columns of its picture, [2, n, size], and whether it is
+    """Where each of `size` pixels of a crop lies along rows and columns of its image, [2, n, size], and whether it is
     beyond them; columns are counted from the right where `flip` says so."""
     scaled = (length * scale).round().clamp(min=1)
     free = (scaled - size).clamp(min=0)

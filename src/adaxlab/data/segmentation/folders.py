@@ -1,4 +1,4 @@
-"""Which pictures and masks a folder holds, in the two layouts that are known.
+"""Which images and masks a folder holds, in the two layouts that are known.
 
     voc      JPEGImages/ID.jpg, SegmentationClassAug/ID.png, ImageSets/Segmentation/{trainaug,val}.txt; a line is an
              ID, or "/JPEGImages/ID.jpg /SegmentationClassAug/ID.png". 21 classes, 255 is void; `val` tests.
@@ -6,7 +6,7 @@
              val.txt, test.txt of lines "/anywhere/train/NAME.png /anywhere/trainannot/NAME.png". 11 classes, 11 is
              void.
 
-A camvid list may be absent: then every file of the folder counts. Pictures may have been stored anew under another
+A camvid list may be absent: then every file of the folder counts. Images may have been stored anew under another
 suffix (.webp, .jpg): the name before it decides.
 """
 
@@ -61,7 +61,7 @@ MASKS = "SegmentationClassAug"
 
 @dataclass(frozen=True)
 class Pair:
-    """A picture and its mask, where the list says they are."""
+    """An image and its mask, where the list says they are."""
 
     image: Path
     mask: Path
@@ -85,7 +85,7 @@ def find(folder: str | Path, layout: str = "auto") -> tuple[Layout, Path]:
 
 
 def pairs(layout: Layout, root: Path) -> dict[str, list[Pair]]:
-    """Every split's pictures, in the order of its list. Whether the files are there is seen when they are read."""
+    """Every split's images, in the order of its list. Whether the files are there is seen when they are read."""
     return {split: _split(layout, root, names) for split, names in layout.lists}
 
 

@@ -1,6 +1,6 @@
-"""Pictures and masks, decoded once and kept together: four bytes a pixel, red, green, blue and the class.
+"""Images and masks, decoded once and kept together: four bytes a pixel, red, green, blue and the class.
 
-All pictures of a split are rows of one tensor [pixels, 4], one after the other, so that sizes may differ and a batch
+All images of a split are rows of one tensor [pixels, 4], one after the other, so that sizes may differ and a batch
 is one gather on the device. VOID marks pixels that are neither trained on nor counted.
 """
 
@@ -25,8 +25,8 @@ ON_ERROR = ("raise", "skip")
 
 
 @dataclass
-class Pictures:
-    """One split. `start` is where each picture's pixels begin; `skipped` says why others are not here."""
+class SegmentationImages:
+    """One split. `start` is where each image's pixels begin; `skipped` says why others are not here."""
 
     pixels: Tensor
     start: Tensor
@@ -38,17 +38,17 @@ class Pictures:
     def __len__(self) -> int:
         return len(self.start)
 
-    def on(self, device: torch.device) -> Pictures:
-        """The same pictures on a device; the copy of the pixels is kept, and shared with every `part`."""
+    def on(self, device: torch.device) -> SegmentationImages:
+        """The same images on a device; the copy of the pixels is kept, and shared with every `part`."""
         if device == self.pixels.device:
             return self
         if device not in self._there:
             self._there[device] = self.pixels.to(device)
         start, height, width = (numbers.to(device) for numbers in (self.start, self.height, self.width))
-        return Pictures(self._there[device], start, height, width, self.skipped)
+        return SegmentationImages(self._there[device], start, height, width, self.skipped)
 
     def places(self) -> list[tuple[int, int, int]]:
-        """(start, height, width) of every picture as plain numbers."""
+        """(start, height, width) of every image as plain numbers."""
         return list(zip(self.start.tolist(), self.height.tolist(), self.width.tolist(), strict=True))
 
 
@@ -89,8 +89,8 @@ def _open(path: object, mode: str) -> np.ndarray:
         raise LabError(f"{path}: cannot be decoded ({line})") from None
 
 
-def read(pairs: Sequence[Pair], classes: int, void: int, on_error: str = "raise") -> Pictures:
-    """All pictures of a list, decoded by as many threads as there are cores.
+def read(pairs: Sequence[Pair], classes: int, void: int, on_error: str = "raise") -> SegmentationImages:
+    """All images of a list, decoded by as many threads as there are cores.
 
     A bad one is an error that names it, or (`on_error="skip"`) left out and told of in `skipped`.
     """
@@ -119,7 +119,7 @@ def read(pairs: Sequence[Pair], classes: int, void: int, on_error: str = "raise"
     return _together(good, tuple(bad))
 
 
-def _together(arrays: list[np.ndarray], skipped: tuple[str, ...]) -> Pictures:
+def _together(arrays: list[np.ndarray], skipped: tuple[str, ...]) -> SegmentationImages:
     height, width = (torch.tensor([array.shape[axis] for array in arrays]) for axis in (0, 1))
     sizes = height * width
     start = torch.cumsum(sizes, 0) - sizes
@@ -127,10 +127,10 @@ def _together(arrays: list[np.ndarray], skipped: tuple[str, ...]) -> Pictures:
     for i, begin in reversed(list(enumerate(start.tolist()))):
         array = arrays.pop()
         pixels[begin : begin + int(sizes[i])] = torch.from_numpy(array).reshape(-1, 4)
-    return Pictures(pixels, start, height, width, skipped)
+    return SegmentationImages(pixels, start, height, width, skipped)
 
 
-def part(pictures: Pictures, rows: Tensor) -> Pictures:
-    """Some of the pictures; their pixels are shared, not copied."""
-    start, height, width = (n[rows] for n in (pictures.start, pictures.height, pictures.width))
-    return Pictures(pictures.pixels, start, height, width, pictures.skipped, pictures._there)
+def part(images: SegmentationImages, rows: Tensor) -> SegmentationImages:
+    """Some of the images; their pixels are shared, not copied."""
+    start, height, width = (n[rows] for n in (images.start, images.height, images.width))
+    return SegmentationImages(images.pixels, start, height, width, images.skipped, images._there)

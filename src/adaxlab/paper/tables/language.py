@@ -12,7 +12,7 @@ from adaxlab import records
 from adaxlab.markdown import read, table
 from adaxlab.measures import ended, final
 from adaxlab.models.lstm import STATES
-from adaxlab.paper import zero_state as eval_state
+from adaxlab.paper import zero_state as zero_state_study
 from adaxlab.paper.gpt import GPT
 from adaxlab.paper.tables import gpu_step
 from adaxlab.paper.tables.study import Column, Layout, Line, Runs, best, tried
@@ -163,12 +163,12 @@ def speed(root: Path) -> str:
     return speeds(record) if record else "*Not measured yet (`python benchmarks/language.py`).*"
 
 
-def late_wakers(root: Path) -> str:
-    record = read(root, "language/late_wakers.json")
-    return late(record) if record else "*Not run yet (`adax reproduce language/late-wakers`).*"
+def late_activation(root: Path) -> str:
+    record = read(root, "language/late_activation.json")
+    return late(record) if record else "*Not run yet (`adax reproduce language/late-activation`).*"
 
 
-def begun(record: Record) -> str:
+def zero_state_table(record: Record) -> str:
     """Loss of the test text and rows that fell out of their mode, from both states, net by net."""
     rows = []
     for net in record["nets"]:
@@ -176,11 +176,11 @@ def begun(record: Record) -> str:
         for state in STATES:
             read = net["rows"][state]
             ends = [row["loss"] for row in read]
-            mean, worst = eval_state.mean(read), None if None in ends else max(ends)
-            cells += [_nats(mean, 3), _nats(worst, 1), str(eval_state.fallen(read))]
+            mean, worst = zero_state_study.mean(read), None if None in ends else max(ends)
+            cells += [_nats(mean, 3), _nats(worst, 1), str(zero_state_study.failed_rows(read))]
         rows.append(cells)
     said = [f"{what}, {state}" for state in STATES for what in ("nats per word", "worst row", "failed rows")]
-    net, options, far = record["nets"][0], record["task_options"], f"{eval_state.FAR:g}"
+    net, options, far = record["nets"][0], record["task_options"], f"{zero_state_study.FAILURE_MARGIN:g}"
     return (
         table(("seed", *said), rows)
         + f"\n\nThe test text ({options['text']}) in {len(net['rows']['zero'])} rows after {net['steps']} steps of "
@@ -196,7 +196,7 @@ def _nats(value: float | None, digits: int) -> str:
 
 def zero_state(root: Path) -> str:
     record = read(root, "language/zero_state.json")
-    return begun(record) if record else "*Not run yet (`adax reproduce language/zero-state`).*"
+    return zero_state_table(record) if record else "*Not run yet (`adax reproduce language/zero-state`).*"
 
 
 def gpt_guide(root: Path) -> str:
@@ -212,7 +212,7 @@ def gpt_guide(root: Path) -> str:
 
 SECTIONS = {
     "language-speed": speed,
-    "late-wakers": late_wakers,
+    "late-activation": late_activation,
     "zero-state": zero_state,
     "gpt-guide": gpt_guide,
 }

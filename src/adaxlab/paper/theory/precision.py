@@ -52,7 +52,7 @@ def normalised_in(dtype: torch.dtype, steps: int, size: float = 1.0, b2: float =
     return float(v.sqrt()) / float(g)
 
 
-def late_waker(steps: int, b1: float = 0.9, b2: float = 1e-4) -> float:
+def first_update_size(steps: int, b1: float = 0.9, b2: float = 1e-4) -> float:
     """|update|/lr of a coordinate whose first gradient comes at step t, without the guard: (1-b1)/sqrt(k_t)."""
     return (1 - b1) / math.sqrt(growing_gain(steps, b2))
 
@@ -122,5 +122,5 @@ def report(full: bool = True) -> dict[str, Any]:
         "bf16_normalised": normalised_in(torch.bfloat16, steps),
         "fp16_step_1": raw_in(torch.float16, 1, size=1e-2),
         "operations": {str(b2): operations(b2) for b2 in (1e-3, 1e-4, 1e-5)},
-        "late_waker": {str(t): late_waker(t) for t in (50_000, 100_000, 200_000, 887_000)},
+        "late_waker": {str(t): first_update_size(t) for t in (50_000, 100_000, 200_000, 887_000)},
     }

@@ -1,4 +1,4 @@
-"""Pictures and masks from both layouts, what is wrong with them in one line, crops and measures against other code."""
+"""Images and masks from both layouts, what is wrong with them in one line, crops and measures against other code."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import voc_sets
 from PIL import Image
 from torch.nn import functional as F
 
-from adaxlab.data.segmentation import folders
-from adaxlab.data.segmentation import images as pictures
+from adaxlab.data.segmentation import folders, images
 from adaxlab.data.segmentation.crops import RandomCrops, crop
 from adaxlab.data.segmentation.images import VOID
 from adaxlab.errors import LabError
@@ -24,7 +23,7 @@ def read(root, on_error="raise"):
     layout, place = folders.find(root)
     lists = folders.pairs(layout, place)
     return {
-        split: pictures.read(pairs, layout.classes, layout.void, on_error) for split, pairs in lists.items()
+        split: images.read(pairs, layout.classes, layout.void, on_error) for split, pairs in lists.items()
     }
 
 
@@ -58,7 +57,7 @@ def test_voc_gives_its_pixels_whatever_the_form_of_its_lists(paths, tmp_path):
         np.testing.assert_array_equal(one(found["train"], i)[..., 3], mask)  # palette numbers, not colours
 
 
-def test_camvid_without_lists_and_with_pictures_stored_anew(tmp_path):
+def test_camvid_without_lists_and_with_images_stored_anew(tmp_path):
     root = voc_sets.camvid(tmp_path)
     before = read(root)
     for split in ("train", "val", "test"):
@@ -66,8 +65,8 @@ def test_camvid_without_lists_and_with_pictures_stored_anew(tmp_path):
     assert torch.equal(read(root)["train"].pixels, before["train"].pixels)
     voc_sets.camvid(tmp_path)
     for path in (root / "CamVid" / "train").glob("*.png"):
-        with Image.open(path) as picture:
-            picture.save(path.with_suffix(".webp"), lossless=True)
+        with Image.open(path) as image:
+            image.save(path.with_suffix(".webp"), lossless=True)
         path.unlink()
     assert torch.equal(read(root)["train"].pixels, before["train"].pixels)
 
@@ -96,14 +95,14 @@ def _colour(path):
 
 
 BAD = {
-    "a cut picture": ("train/s1.png", _cut, "cannot be decoded"),
-    "a picture that is none": (
+    "a truncated image": ("train/s1.png", _cut, "cannot be decoded"),
+    "a file that is not an image": (
         "train/s1.png",
         lambda p: p.write_bytes(b"no"),
         "cannot be decoded (cannot identify",
     ),
     "an empty file": ("train/s1.png", lambda p: p.write_bytes(b""), "cannot be decoded"),
-    "a missing picture": ("train/s1.png", lambda p: p.unlink(), "is missing"),
+    "a missing image": ("train/s1.png", lambda p: p.unlink(), "is missing"),
     "a missing mask": ("trainannot/s1.png", lambda p: p.unlink(), "is missing"),
     "a cut mask": ("trainannot/s1.png", _cut, "cannot be decoded"),
     "sizes that differ": ("trainannot/s1.png", _resize, "is 47 x 40 pixels, its image s1.png 48 x 40"),
@@ -117,7 +116,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_bad_picture_is_named_or_skipped_and_counted(what, tmp_path, capsys):
+def test_a_bad_image_is_named_or_skipped_and_counted(what, tmp_path, capsys):
     name, damage, message = BAD[what]
     root = voc_sets.camvid(tmp_path)
     whole = read(root)["train"]
@@ -131,7 +130,7 @@ def test_a_bad_picture_is_named_or_skipped_and_counted(what, tmp_path, capsys):
     assert "\n" not in text
     assert caught.value.__cause__ is None  # no trace of a worker
     task = Voc(data=str(root), backbone="tiny", on_error="skip")
-    assert task.data()["train"].pictures == 5
+    assert task.data()["train"].images == 5
     assert "skipped 1 images of train, the first: " + str(root / "CamVid" / name) in capsys.readouterr().err
     left = read(root, "skip")["train"]
     assert len(left.skipped) == 1
@@ -169,7 +168,7 @@ def test_what_is_not_there_is_said(tmp_path):
     with pytest.raises(LabError, match="unknown layout 'coco'; known are auto, voc, camvid"):
         folders.find(root, "coco")
     with pytest.raises(LabError, match="on_error='ignore': must be raise or skip"):
-        pictures.read([], 11, 11, "ignore")
+        images.read([], 11, 11, "ignore")
     bad = voc_sets.camvid(tmp_path / "c")
     for path in (bad / "CamVid" / "train").glob("*.png"):
         path.write_bytes(b"")
@@ -177,10 +176,10 @@ def test_what_is_not_there_is_said(tmp_path):
         read(bad, "skip")
 
 
-def test_no_more_than_the_picture_it_belongs_to(tmp_path):
-    """`part` shares pixels; every picture keeps its own."""
+def test_no_more_than_the_image_it_belongs_to(tmp_path):
+    """`part` shares pixels; every image keeps its own."""
     found = read(voc_sets.voc(tmp_path))["train"]
-    some = pictures.part(found, torch.tensor([4, 1]))
+    some = images.part(found, torch.tensor([4, 1]))
     assert some.pixels.data_ptr() == found.pixels.data_ptr()
     np.testing.assert_array_equal(one(some, 0), one(found, 4))
 
@@ -191,7 +190,7 @@ def test_no_more_than_the_picture_it_belongs_to(tmp_path):
 @pytest.mark.parametrize("scale", [0.5, 0.61, 0.97, 1.0, 1.23, 1.5])
 @pytest.mark.parametrize("share", [0.0, 0.35, 0.999])
 def test_a_crop_is_resize_pad_cut_and_flip(scale, share, tmp_path):
-    """Against torch's own interpolation, picture by picture, sizes differing within the batch."""
+    """Against torch's own interpolation, image by image, sizes differing within the batch."""
     found = read(voc_sets.voc(tmp_path))["train"]
     rows, size, fill = torch.tensor([0, 3, 5]), 45, torch.tensor([11.0, 22.0, 33.0])
     flip = torch.tensor([False, True, False])
@@ -219,9 +218,9 @@ def test_a_crop_is_resize_pad_cut_and_flip(scale, share, tmp_path):
         assert (classes[k] != expected_labels).float().mean() < 2e-3  # ties of rounding
 
 
-def test_draws_use_every_picture_before_any_comes_again():
+def test_draws_use_every_image_before_any_comes_again():
     torch.manual_seed(3)
-    crops = RandomCrops(pictures=7, steps=9, batch=4, scales=(0.5, 1.5))
+    crops = RandomCrops(images=7, steps=9, batch=4, scales=(0.5, 1.5))
     drawn = list(crops)
     assert len(drawn) == len(crops) == 9
     rows, scale, top, left, flip = (torch.cat(parts) for parts in zip(*drawn, strict=True))
@@ -242,7 +241,7 @@ def test_draws_use_every_picture_before_any_comes_again():
 )
 def test_draws_that_cannot_be(given):
     with pytest.raises(LabError, match=next(iter(given))):
-        RandomCrops(**{"pictures": 3, "steps": 1, "batch": 1, **given})
+        RandomCrops(**{"images": 3, "steps": 1, "batch": 1, **given})
 
 
 # -- measures -------------------------------------------------------------------------------------------------------
@@ -275,7 +274,7 @@ def test_mean_iou_against_sets_of_pixels():
     assert whole == pytest.approx(by_hand(parts, 6), abs=1e-12)  # classes 3 and 5 do not occur
     assert sum(matrices).sum() == sum((m != VOID).sum() for m, _ in parts)
     mean_of_parts = sum(measure.mean_iou(m).item() for m in matrices) / 3
-    assert abs(mean_of_parts - whole) > 1e-3  # a mean over pictures is another number
+    assert abs(mean_of_parts - whole) > 1e-3  # a mean over images is another number
 
 
 def test_nothing_but_void_is_no_error():
