@@ -6,6 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from adaxlab import optimizers, spec
+from adaxlab import task as tasks
 from adaxlab.driver import Executor, Watcher, carry_out
 from adaxlab.errors import unknown
 from adaxlab.settings import Settings
@@ -25,6 +29,27 @@ def rows(names: Iterable[str], options: Mapping[str, Mapping[str, Any]] | None =
     return tuple(Row(name, options=given.get(name, {})) for name in names)
 
 
+def check(study: Study) -> None:
+    """Build every optimizer over the task's own model, so that what it does not accept is found before any run."""
+    if study.executor != "process":
+        return
+    made: dict[str, Any] = {}
+    for row in study.rows:
+        options = study.options_of(row)
+        key = spec.canonical(options)
+        if key not in made:
+            task = tasks.load(study.task, options)
+            tasks.check_data(task.data(), study.task)  # model() may need what data() finds out
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(study.first_seed)
+                made[key] = task, tasks.check_model(task.model(), study.task)
+        task, model = made[key]
+        given = optimizers.options(row.method, row.options)
+        groups = getattr(task, "groups", None)
+        params = groups(model, given) if groups else model.parameters()
+        optimizers.build(row.method, params, given, model)
+
+
 def compare(
     study: Study,
     root: Path | str = "runs",
@@ -36,6 +61,7 @@ def compare(
 ) -> Comparison:
     """Run what is missing of the study and summarise it; `first` is the row to begin with (for workers)."""
     study = study.complete()
+    check(study)
     records = carry_out(study, root, settings, watcher, stop, execute=execute, first=first)
     assert records is not None, "only a limit in seconds ends without records"
     return summarise(study, records)

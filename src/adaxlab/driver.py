@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from adaxlab import search
+from adaxlab import search, space
 from adaxlab.errors import Interrupted, LabError, unknown
 from adaxlab.execute import process, stack, torchrun
 from adaxlab.settings import Settings
@@ -69,6 +69,9 @@ def plan(study: Study, row: Row, chosen: float | None = None) -> Plan:
         n = study.tuning.seeds
         scores = [_score(records[i : i + n]) for i in range(0, len(records), n)]
         lr = search.best(row.rates, scores)
+    elif study.tuning and not study.tuning.walks:
+        chosen_row, lr = yield from _sampled(study, row, lr)
+        row = chosen_row
     elif study.tuning:
         walk = search.walk(lr, study.tuning.trials)
         lr = next(walk)
@@ -80,6 +83,35 @@ def plan(study: Study, row: Row, chosen: float | None = None) -> Plan:
                 lr = end.value
     if study.seeds:
         yield study.finals(row, lr)
+
+
+def _sampled(study: Study, row: Row, lr: float) -> Generator[list[Spec], list[RunRecord], tuple[Row, float]]:
+    """Tune the row over the settings of the study; the best row and its lr."""
+    assert study.tuning is not None
+    how = study.tuning
+    ranges = row.space(how.over)
+    inner = {name: (*span.inner(), span.log) for name, span in ranges.items()}
+    own = space.point(row.method, row.options, ranges)
+    first = {name: ranges[name].drawn(value) for name, value in own.items()}
+    asking = search.sampled(inner, first, how.trials, how.first_seed, how.sampler or "qmc")
+    points: list[search.Point] = []
+    scores: list[search.Score] = []
+    asked = next(asking, None)
+    while asked is not None:
+        new = [{name: ranges[name].outer(x) for name, x in point.items()} for point in asked]
+        begun = len(points)
+        trials = [
+            study.trials(row.tuned(point), point.get("lr", lr), begun + i) for i, point in enumerate(new)
+        ]
+        records = yield [spec for trial in trials for spec in trial]
+        got = [_score(records[i : i + how.seeds]) for i in range(0, len(records), how.seeds)]
+        points, scores = points + new, scores + got
+        try:
+            asked = asking.send(got)
+        except StopIteration:
+            asked = None
+    chosen = points[max(range(len(points)), key=lambda i: scores[i])]
+    return row.tuned(chosen), chosen.get("lr", lr)
 
 
 def _score(records: Sequence[RunRecord]) -> search.Score:

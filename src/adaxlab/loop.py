@@ -73,7 +73,7 @@ class Loop:
         groups = getattr(task, "groups", None)
         params = groups(self.model, spec["options"]) if groups else self.model.parameters()
         try:
-            self.optimizer = optimizers.build(spec["optimizer"], params, spec["options"])
+            self.optimizer = optimizers.build(spec["optimizer"], params, spec["options"], self.model)
         except LabError as error:  # the optimizer's own failure: the study's other rows go on
             raise RunError(str(error)) from error
         for group in self.optimizer.param_groups:

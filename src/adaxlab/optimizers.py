@@ -1,5 +1,13 @@
-"""Optimizers by name: every method of the zoo, `torch:AdamW`, and the user's own as `module:Class` or
-`file.py:Class`."""
+"""Optimizers by name.
+
+    adaxw, adamw, sgdm, ...     a method of the zoo
+    torch:NAdam, module:Class   a class that takes parameters; file.py:Class is one of the user's own
+    file.py:function            a factory that takes the model and the options, and returns an optimizer
+    muon+adamw                  a split: hidden matrices to the first, everything else to the second (adaxlab.joint)
+
+`muon` and `torch:Muon` take matrices only and stand for a split with adamw. An option of a split goes to both parts
+where both have it; `first.` and `second.` before its name give it to one of them.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +20,18 @@ from typing import Any
 
 import torch
 
-import adaxopt
-from adaxlab import task
+from adaxlab import joint, task
 from adaxlab.errors import LabError, unknown
 from adaxlab.failures import first_line, guarded
 from adaxopt.torch.optimizers import CLASSES
+from adaxopt.torch.options import ENGINE_DEFAULTS
 from adaxopt.zoo import METHODS
 
 RECORDED = ("lr", "betas", "eps", "weight_decay")  # written into every specification, with what the user sets
+MUON = ("muon", "torch:Muon", "torch.optim:Muon")
+"""Muon takes matrices only: alone it stands for a split with adamw. Its update is scaled to the size of AdamW's, so
+that one lr serves both (Liu et al. 2025)."""
+SIDES = ("first", "second")
 
 
 def names() -> tuple[str, ...]:
@@ -42,39 +54,148 @@ def base(name: str) -> str:
     return first if sign and not set(second) & set(":/") else name
 
 
+def grows(name: str) -> bool:
+    """Whether its b2 is a rate of growth, as AdaX's is: then b2*T matters, not b2. Of a split, the last part's.
+
+    >>> grows("adaxw@slow"), grows("muon+adaxw"), grows("adamw")
+    (True, True, False)
+    """
+    known = METHODS.get(parts(name)[-1])
+    return bool(known and known.rule.memory and known.rule.memory.kind == "growing")
+
+
+def betas_of(name: str) -> str:
+    """The option that holds the betas of an optimizer; of a split, those of its second part.
+
+    >>> betas_of("adaxw"), betas_of("muon+adaxw"), betas_of("adamw+adaxw")
+    ('betas', 'betas', 'second.betas')
+    """
+    found = parts(name)
+    return "second.betas" if len(found) == 2 and _accepts(found[0], "betas") else "betas"
+
+
+def remembers(name: str) -> bool:
+    """Whether b2 is a setting of the optimizer: SGDM and AdaGrad have betas for the sake of b1 alone."""
+    known = METHODS.get(parts(name)[-1])
+    return known is None or (
+        known.rule.memory is not None and known.rule.memory.kind in ("growing", "fading")
+    )
+
+
+def parts(name: str) -> tuple[str, ...]:
+    """The optimizers that share the model's parameters.
+
+    >>> parts("adamw"), parts("muon+adaxw@slow"), parts("torch:Muon")
+    (('adamw',), ('muon', 'adaxw'), ('torch:Muon', 'adamw'))
+    """
+    found = _divided(base(name))
+    return (*found, "adamw") if len(found) == 1 and found[0] in MUON else found
+
+
+def _divided(kind: str) -> tuple[str, ...]:
+    """The names between plus signs; a folder may have such a sign in its name."""
+    for i, letter in enumerate(kind):
+        if letter == "+" and _named(kind[:i]):
+            rest = _divided(kind[i + 1 :])
+            if all(map(_named, rest)):
+                return kind[:i], *rest
+    return (kind,)
+
+
+def _named(kind: str) -> bool:
+    return kind in METHODS or kind in MUON or ":" in kind
+
+
 def check_name(name: str) -> str:
     """The name itself, or an error that lists the known ones."""
     if name.endswith("@"):
         raise LabError(f"optimizer {name!r}: a second name follows the @, such as adaxw@slow")
     kind = base(name)
-    parts = [part.strip() for part in kind.split(",") if part.strip()]
-    if len(parts) > 1 and not Path(kind.rpartition(":")[0]).is_file():
-        raise LabError(f"optimizer {name!r}: names are separated by spaces: --optimizers {' '.join(parts)}")
-    if ":" not in kind and kind not in METHODS:
-        if kind.endswith(".py") or Path(f"{kind}.py").is_file():
-            task.offer(kind, "optimizer", _is_optimizer)
-        raise unknown("optimizer", kind, METHODS, ", or torch:AdamW, module:Class, file.py:Class")
-    if ":" in kind:
-        _class(kind)
+    listed = [part.strip() for part in kind.split(",") if part.strip()]
+    if len(listed) > 1 and not Path(kind.rpartition(":")[0]).is_file():
+        raise LabError(f"optimizer {name!r}: names are separated by spaces: --optimizers {' '.join(listed)}")
+    found = parts(name)
+    if len(found) == 1 and "+" in kind and ":" not in kind:
+        found = tuple(kind.split("+"))
+    for part in found:
+        if not _named(part):
+            if part.endswith(".py") or Path(f"{part}.py").is_file():
+                task.offer(part, "optimizer", _is_optimizer)
+            more = ", muon, or torch:AdamW, module:Class, file.py:Class, file.py:function, or a split: muon+adamw"
+            raise unknown("optimizer", part, METHODS, more)
+        if len(found) > 2 or (len(found) > 1 and _is_factory(part)):
+            what = (
+                "has more than two parts"
+                if len(found) > 2
+                else f"{part} is a factory and takes the whole model"
+            )
+            raise LabError(f"optimizer {name}: {what}; a split has two classes, such as muon+adamw")
+        _maker(part)
     return kind
 
 
-def _class(name: str) -> Any:
-    place, _, attribute = name.rpartition(":")
+def _maker(kind: str) -> Any:
+    """The class, or the factory, of one optimizer."""
+    if kind in METHODS:
+        return CLASSES[kind]
+    if kind in MUON:
+        return joint.muon()
+    place, _, attribute = kind.rpartition(":")
     if not attribute:
         task.offer(place, "optimizer", _is_optimizer)
     module = torch.optim if place == "torch" else task.module(place, "optimizer")
     if not hasattr(module, attribute):
         known = [key for key, value in vars(module).items() if _is_optimizer(value)]
         raise unknown(f"optimizer in {place}", attribute, known or ["(none)"])
-    cls = getattr(module, attribute)
-    if not _is_optimizer(cls):
-        raise LabError(f"optimizer {name}: must be a subclass of torch.optim.Optimizer")
-    return cls
+    made = getattr(module, attribute)
+    if not _is_optimizer(made) and (inspect.isclass(made) or not callable(made)):
+        raise LabError(
+            f"optimizer {kind}: must be a subclass of torch.optim.Optimizer, or a function that takes the model and "
+            "returns an optimizer"
+        )
+    return made
 
 
 def _is_optimizer(value: Any) -> bool:
     return inspect.isclass(value) and issubclass(value, torch.optim.Optimizer)
+
+
+def _is_factory(kind: str) -> bool:
+    return ":" in kind and not inspect.isclass(_maker(kind))
+
+
+def _parameters(kind: str) -> dict[str, inspect.Parameter]:
+    """The options of a class or factory: what follows the parameters, or the model."""
+    return dict(list(inspect.signature(_maker(kind)).parameters.items())[1:])
+
+
+def _accepts(kind: str, option: str) -> bool:
+    if kind in METHODS:
+        return option in METHODS[kind].defaults or option in ENGINE_DEFAULTS
+    found = _parameters(kind)
+    return option in found or any(p.kind is p.VAR_KEYWORD for p in found.values())
+
+
+def accepts(name: str, option: str) -> bool:
+    """Whether the optimizer has such an option; of a split, whether one of its parts has it.
+
+    >>> accepts("torch:SGD", "momentum"), accepts("muon+adamw", "second.eps"), accepts("adamw", "momentum")
+    (True, True, False)
+    """
+    found = parts(name)
+    side, dot, key = option.partition(".")
+    if dot:
+        return side in SIDES and len(found) == 2 and _accepts(found[SIDES.index(side)], key)
+    return any(_accepts(part, option) for part in found)
+
+
+def _defaults(kind: str) -> dict[str, Any]:
+    """The documented defaults that a specification writes out."""
+    if kind in METHODS:
+        return {key: METHODS[kind].defaults[key] for key in RECORDED}
+    found = {key: p.default for key, p in _parameters(kind).items() if key in RECORDED}
+    found = {key: value for key, value in found.items() if value is not inspect.Parameter.empty}
+    return {**found, "adjust_lr_fn": "match_rms_adamw"} if kind in MUON else found
 
 
 def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -82,21 +203,22 @@ def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]
 
     >>> options("adaxw", {"weight_decay": 0.1})
     {'lr': 0.005, 'betas': [0.9, 0.0001], 'eps': 1e-12, 'weight_decay': 0.1}
+    >>> options("muon+adamw", {"second.lr": 1e-4})["second.weight_decay"]
+    0.01
     """
-    kind = check_name(name)
-    if kind in METHODS:
-        defaults = {key: METHODS[kind].defaults[key] for key in RECORDED}
-    else:
-        parameters = inspect.signature(_class(kind)).parameters
-        defaults = {
-            key: parameters[key].default
-            for key in RECORDED
-            if key in parameters and parameters[key].default is not inspect.Parameter.empty
-        }
-    _check_given(name, kind, given or {})
-    result = {**defaults, **(given or {})}
+    check_name(name)
+    given = dict(given or {})
+    for key, value in given.items():
+        if base(name) not in METHODS and not accepts(name, key):  # those of the zoo know what was meant
+            raise unknown(f"option of {name}", key, _known(name))
+        if value == "":
+            raise LabError(f"optimizer {name}: {key}= has no value; give one, such as {name}.{key}=0.1")
+    result = {**_all_defaults(name, given), **given}
     if "lr" not in result:
-        raise LabError(f"optimizer {name}: has no default lr; give one with --set {name}.lr=0.001")
+        what = f"--set {name}.lr=0.001"
+        if any(_is_factory(part) and not _accepts(part, "lr") for part in parts(name)):
+            what = "an argument lr, which tuning and schedules use"
+        raise LabError(f"optimizer {name}: has no default lr; give one with {what}")
     lr = result["lr"]
     if isinstance(lr, bool) or not isinstance(lr, int | float):
         raise LabError(f"optimizer {name}: lr={lr!r}: is not a number; give one, such as {name}.lr=0.001")
@@ -106,39 +228,108 @@ def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]
     return {key: list(value) if isinstance(value, tuple) else value for key, value in result.items()}
 
 
-def _check_given(name: str, kind: str, given: Mapping[str, Any]) -> None:
-    """Options that the optimizer does not have, or without a value, are an error of one line that lists its options."""
-    cls = CLASSES[kind] if kind in METHODS else _class(kind)
-    parameters = list(inspect.signature(cls).parameters.values())[
-        1:
-    ]  # the first takes the model's parameters
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-        for key in given:
-            if key not in (known := [p.name for p in parameters]):
-                raise unknown(f"option of {name}", key, known)
-    for key, value in given.items():
-        if value == "":
-            raise LabError(f"optimizer {name}: {key}= has no value; give one, such as {name}.{key}=0.1")
+def _known(name: str) -> list[str]:
+    """The options of an optimizer, for messages."""
+    each = [METHODS[part].defaults if part in METHODS else _parameters(part) for part in parts(name)]
+    return list(dict.fromkeys(key for found in each for key in found))
 
 
-def build(name: str, params: Iterable[Any], given: Mapping[str, Any]) -> torch.optim.Optimizer:
-    """The optimizer over `params`; an option that it does not know or allow is an error of one line."""
-    kind = check_name(name)
+def _all_defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of all parts. One lr serves both parts of a split; other defaults carry the part's name where they
+    differ."""
+    found = parts(name)
+    if len(found) == 1:
+        return _defaults(found[0])
+    each = [_defaults(part) for part in found]
+    result: dict[str, Any] = {}
+    for key in dict.fromkeys([*each[0], *each[1]]):
+        having = [(side, one[key]) for side, one in zip(SIDES, each, strict=True) if key in one]
+        if key in given:
+            continue
+        if key == "lr" or len(having) == 1 or having[0][1] == having[1][1]:
+            result[key] = having[0][1]
+        else:
+            result |= {f"{side}.{key}": value for side, value in having}
+    return result
+
+
+def build(
+    name: str, params: Iterable[Any], given: Mapping[str, Any], model: torch.nn.Module | None = None
+) -> torch.optim.Optimizer:
+    """The optimizer over `params`, parameters or groups of `model`; a factory takes the model itself.
+
+    An option that it does not know or allow is an error of one line.
+    """
+    check_name(name)
+    found = parts(name)
     chosen = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     with guarded(f"optimizer {name}"):
         try:
-            if kind in METHODS:
-                return adaxopt.create(kind, params, **chosen)
-            return _class(kind)(params, **chosen)
+            if len(found) == 2:
+                made = _split(name, params, chosen, model)
+            elif _is_factory(found[0]):
+                made = _from_factory(name, chosen, model)
+            else:
+                made = _maker(found[0])(params, **chosen)
         except (TypeError, ValueError) as error:
             raise LabError(f"optimizer {name}: {first_line(error)}") from error
+    if inspect.signature(made.step).parameters.get("closure", _OPTIONAL).default is inspect.Parameter.empty:
+        raise LabError(
+            f"optimizer {name}: its step() needs a closure, which would evaluate the model several times a step; "
+            "choose one that steps without"
+        )
+    return made
+
+
+_OPTIONAL = inspect.Parameter("closure", inspect.Parameter.KEYWORD_ONLY, default=None)
+
+
+def _split(
+    name: str, params: Iterable[Any], chosen: Mapping[str, Any], model: torch.nn.Module | None
+) -> torch.optim.Optimizer:
+    found = parts(name)
+    if model is None:
+        raise LabError(f"optimizer {name}: a split needs the model, to know its hidden matrices")
+    divided = joint.divide(params, joint.hidden_matrices(model).values())
+    if not divided[0]:
+        raise LabError(
+            f"optimizer {name}: the model has no hidden matrix for {found[0]} (two dimensions, neither an embedding "
+            f"nor the output layer); use {found[1]} alone"
+        )
+    made = []
+    for side, kind, groups in zip(SIDES, found, divided, strict=True):
+        if groups:
+            shared = {key: value for key, value in chosen.items() if "." not in key and _accepts(kind, key)}
+            own = {key.partition(".")[2]: v for key, v in chosen.items() if key.startswith(f"{side}.")}
+            made.append(_maker(kind)(groups, **{**shared, **own}))
+    return joint.Joint(made)
+
+
+def _from_factory(name: str, chosen: Mapping[str, Any], model: torch.nn.Module | None) -> Any:
+    if model is None:
+        raise LabError(f"optimizer {name}: a factory needs the model")
+    made = _maker(base(name))(model, **chosen)
+    needed = ("step", "zero_grad", "param_groups", "state_dict", "load_state_dict")
+    missing = [key for key in needed if not hasattr(made, key)]
+    if missing:
+        raise LabError(
+            f"optimizer {name}: gave a {type(made).__name__} without {', '.join(missing)}; it must return an optimizer"
+        )
+    inside = {id(p) for group in made.param_groups for p in group["params"]}
+    left = [key for key, p in model.named_parameters() if p.requires_grad and id(p) not in inside]
+    if left:
+        raise LabError(
+            f"optimizer {name}: leaves out {len(left)} parameters ({left[0]}, ...); put all of them into groups, or "
+            "set requires_grad = False in the task's model()"
+        )
+    return made
 
 
 def source_digest(name: str) -> str | None:
     """A digest of the files that hold a user's optimizer, so that an edited one is another run; None for those of
     torch and of this package."""
-    kind = base(name)
-    return None if kind in METHODS else task.file_digest(_class(kind))
+    found = [task.file_digest(_maker(part)) for part in parts(name) if ":" in part]
+    return "+".join(digest for digest in found if digest) or None
 
 
 @functools.cache
@@ -151,6 +342,8 @@ def warm_up() -> None:
 
 
 def check_options(name: str, given: Mapping[str, Any]) -> None:
-    """Build the optimizer once over a single number, so that a wrong option is found before any run
-    starts."""
-    build(name, [torch.nn.Parameter(torch.zeros(1))], given)
+    """Build the optimizer once over a single number, so that a wrong option is found before any run starts; one that
+    needs a model is built over the task's (adaxlab.compare.check)."""
+    given = options(name, given)
+    if len(parts(name)) == 1 and not _is_factory(parts(name)[0]):
+        build(name, [torch.nn.Parameter(torch.zeros(1))], given)

@@ -122,6 +122,11 @@ def per_optimizer(words: Iterable[str]) -> dict[str, dict[str, Any]]:
     for word in words:
         name, given = pair(word)
         optimizer, dot, option = name.rpartition(".")
+        if optimizer.endswith(
+            (".first", ".second")
+        ):  # an option of one part of a split: muon+adamw.second.lr=1e-3
+            optimizer, _, side = optimizer.rpartition(".")
+            option = f"{side}.{option}"
         if not dot or not optimizer:
             raise LabError(f"--set {word}: must be optimizer.option=value, such as adaxw.weight_decay=0.1")
         _put(result.setdefault(optimizer, {}), f"--set {word}", option, given)

@@ -1,5 +1,8 @@
-"""Tuning with equal budgets: every optimizer may try the same number of learning rates, on a log grid that starts at
-its documented default and follows what it finds.
+"""Tuning with equal budgets: every optimizer may try the same number of settings.
+
+`walk` tunes the learning rate alone, on a log grid that starts at the documented default and follows what it finds.
+`sampled` tunes several settings with a sampler of optuna. Both are functions of the scores they are sent, so a study
+that was killed is replayed from the scores of its finished runs and continues with the same trials.
 
 A fixed grid favours the methods whose default happens to suit the task. So the grid is walked: first a decade to
 either side of the best so far, until it is bracketed; then half a decade, a quarter, an eighth; a budget
@@ -11,9 +14,16 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
+from adaxlab.errors import LabError, unknown
+from adaxopt.extras import need
+
+SAMPLERS = ("qmc", "random", "tpe")
+"""Quasi-random (scrambled Sobol points), uniformly random, and optuna's Bayesian search."""
+Point = dict[str, float]
 Score = tuple[float, float]
 WORST: Score = (-math.inf, -math.inf)
 
@@ -85,3 +95,57 @@ def best(rates: Iterable[float], scores: Iterable[Score]) -> float:
     0.01
     """
     return max(zip(rates, scores, strict=True), key=lambda pair: pair[1])[0]
+
+
+def sampled(
+    ranges: Mapping[str, tuple[float, float, bool]],
+    first: Point,
+    trials: int,
+    seed: int,
+    sampler: str = "qmc",
+) -> Generator[list[Point], list[Score], None]:
+    """Yield the points to try, take their scores: all at once, or one by one where the sampler learns from the scores.
+
+    `ranges` are (low, high, logarithmic). The first point is `first`, the optimizer's own settings. The points follow
+    from the arguments and the scores alone; every optimizer gets the same ones, each in its own ranges.
+    """
+    if sampler not in SAMPLERS:
+        raise unknown("sampler", sampler, SAMPLERS)
+    optuna = _optuna()
+    space = {
+        name: optuna.distributions.FloatDistribution(low, high, log=log)
+        for name, (low, high, log) in ranges.items()
+    }
+    study = optuna.create_study(direction="maximize", sampler=_sampler(optuna, sampler, seed))
+    study.enqueue_trial(first)
+    if sampler == "tpe":
+        for _ in range(trials):
+            trial = study.ask(space)
+            (score,) = yield [dict(trial.params)]
+            study.tell(trial, score[0])
+        return
+    asked = [study.ask(space)]
+    study.tell(asked[0], 0.0)  # a quasi-random sampler takes its dimensions from a trial that has ended
+    asked += [study.ask(space) for _ in range(trials - 1)]
+    yield [dict(trial.params) for trial in asked]
+
+
+def _optuna() -> Any:
+    try:
+        need("tuning over more than lr", "adaxopt[tune]", optuna="4.0", scipy="1.0")
+    except ImportError as error:
+        raise LabError(str(error)) from error
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def _sampler(optuna: Any, name: str, seed: int) -> Any:
+    if name == "random":
+        return optuna.samplers.RandomSampler(seed=seed)
+    if name == "tpe":
+        return optuna.samplers.TPESampler(seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return optuna.samplers.QMCSampler(seed=seed, scramble=True)

@@ -12,14 +12,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from adaxlab import files, optimizers, schedule, spec, splits, task
+from adaxlab import files, optimizers, schedule, search, space, spec, splits, task
 from adaxlab.errors import LabError, StoreError, unknown
 from adaxlab.failures import guarded
 from adaxlab.stats import Rule
@@ -71,25 +71,55 @@ class Row:
         """
         found = {**self.options, "lr": lr}
         if self.b2_steps is not None:
-            found["betas"] = [0.9, float(f"{self.b2_steps / steps:.6g}")]
+            key = optimizers.betas_of(self.method)
+            b1 = found[key][0] if key in found else 0.9
+            found[key] = [b1, float(f"{self.b2_steps / steps:.6g}")]
         if self.lr_decay is not None:
             found["weight_decay"] = float(f"{self.lr_decay / lr:.6g}")
         return found
 
+    def space(self, over: Iterable[str]) -> dict[str, space.Range]:
+        """The ranges of the settings to tune, those that the optimizer has."""
+        return space.of(self.method, self.options, space.parse(over))
+
+    def tuned(self, chosen: Mapping[str, float]) -> Row:
+        """The row at settings that a search has chosen; lr is given to `at`."""
+        b2_steps = chosen.get("b2") if optimizers.grows(self.method) else None
+        rest = {name: value for name, value in chosen.items() if name != "lr"}
+        options = space.options(self.method, self.options, rest)
+        return replace(self, options=options, b2_steps=self.b2_steps if b2_steps is None else b2_steps)
+
 
 @dataclass(frozen=True)
 class Tuning:
-    """The same budget for every row: `trials` learning rates, each with `seeds` runs of `epochs` (0: the study's)."""
+    """The same budget for every row: `trials` settings, each with `seeds` runs of `epochs` (0: the study's)."""
 
     trials: int
     seeds: int = 1
     epochs: int = 0
     first_seed: int = TUNE_SEED
+    over: tuple[str, ...] = ("lr",)
+    """What is tuned: lr, weight_decay, b1, b2, or option=low:high (adaxlab.space)."""
+    sampler: str = ""
+    """qmc, random or tpe; none: a walk along the log grid for lr alone, qmc for more."""
 
     def __post_init__(self) -> None:
         for key, least in {"trials": 1, "seeds": 1, "epochs": 0, "first_seed": 0}.items():
             if getattr(self, key) < least:
                 raise LabError(f"tuning {key}={getattr(self, key)!r}: must be >= {least}")
+        if self.sampler and self.sampler not in search.SAMPLERS:
+            raise unknown("sampler", self.sampler, search.SAMPLERS)
+        space.parse(self.over)
+
+    @property
+    def walks(self) -> bool:
+        """Whether lr alone is tuned, by the walk along the log grid."""
+        return self.over == ("lr",) and not self.sampler
+
+    def data(self) -> dict[str, Any]:
+        """As JSON has it; what is tuned is written where it is more than lr."""
+        full = asdict(self)
+        return full if not self.walks else {k: v for k, v in full.items() if k not in ("over", "sampler")}
 
 
 @dataclass(frozen=True)
@@ -161,6 +191,7 @@ class Study:
         made = task.load(self.task, self.task_options)
         for row in self.rows:
             optimizers.check_options(row.method, optimizers.options(row.method, row.options))
+        self._check_space()
         names = [row.name for row in self.rows]
         full = replace(
             self,
@@ -170,6 +201,18 @@ class Study:
             baseline=self.baseline or ("adamw" if "adamw" in names else names[0]),
         )
         return replace(full, name=spec.check_study(self.name or full._default_name()))
+
+    def _check_space(self) -> None:
+        """Every setting that is tuned is one of at least one optimizer, and every optimizer has one of them."""
+        if not self.tuning or self.tuning.walks:
+            return
+        spaces = {row.name: row.space(self.tuning.over) for row in self.rows}
+        for knob in space.parse(self.tuning.over):
+            if not any(knob.name in found for found in spaces.values()):
+                raise LabError(f"--tune-over {knob.name}: none of {', '.join(spaces)} has such an option")
+        for name, found in spaces.items():
+            if not found:
+                raise LabError(f"--tune-over {' '.join(self.tuning.over)}: {name} has none of them; add lr")
 
     def _default_name(self) -> str:
         """Task, and a few digits of everything that must not differ within a study, the rows' settings included."""
@@ -182,13 +225,15 @@ class Study:
 
     def data(self) -> dict[str, Any]:
         """The study as JSON has it."""
-        return json.loads(spec.canonical(asdict(self)))
+        tuning = self.tuning.data() if self.tuning else None
+        return json.loads(spec.canonical({**asdict(self), "tuning": tuning}))
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Study:
         """What `data` gave, back."""
         rows = tuple(Row(**{**row, "rates": tuple(row["rates"])}) for row in data["rows"])
-        tuning = Tuning(**data["tuning"]) if data["tuning"] else None
+        how = data["tuning"]
+        tuning = Tuning(**{**how, "over": tuple(how.get("over", ("lr",)))}) if how else None
         figures = tuple(data["figures"])
         return cls(
             **{**data, "rows": rows, "tuning": tuning, "rule": Rule(**data["rule"]), "figures": figures}

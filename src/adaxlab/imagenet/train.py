@@ -115,7 +115,7 @@ class Training:
             options |= ON_GPU.get(optimizers.base(self.spec["optimizer"]), {"capturable": True})
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="betas")  # b2*T was chosen: a short run has a large b2
-            return optimizers.build(self.spec["optimizer"], self.network.parameters(), options)
+            return optimizers.build(self.spec["optimizer"], self.network.parameters(), options, self.network)
 
     @property
     def diverged(self) -> bool:
