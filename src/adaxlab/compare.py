@@ -11,7 +11,8 @@ import torch
 from adaxlab import optimizers, spec
 from adaxlab import task as tasks
 from adaxlab.driver import Executor, Watcher, carry_out
-from adaxlab.errors import unknown
+from adaxlab.errors import RunError, unknown
+from adaxlab.failures import guarded
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
 from adaxlab.study import Row, Study
@@ -39,8 +40,8 @@ def check(study: Study) -> None:
         key = spec.canonical(options)
         if key not in made:
             task = tasks.load(study.task, options)
-            tasks.check_data(task.data(), study.task)  # model() may need what data() finds out
-            with torch.random.fork_rng(devices=[]):
+            with guarded(f"task {study.task}", RunError), torch.random.fork_rng(devices=[]):
+                tasks.check_data(task.data(), study.task)  # model() may need what data() finds out
                 torch.manual_seed(study.first_seed)
                 made[key] = task, tasks.check_model(task.model(), study.task)
         task, model = made[key]

@@ -209,7 +209,7 @@ def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]
     check_name(name)
     given = dict(given or {})
     for key, value in given.items():
-        if base(name) not in METHODS and not accepts(name, key):  # those of the zoo know what was meant
+        if not accepts(name, key) and not _knows_better(base(name)):
             raise unknown(f"option of {name}", key, _known(name))
         if value == "":
             raise LabError(f"optimizer {name}: {key}= has no value; give one, such as {name}.{key}=0.1")
@@ -228,10 +228,16 @@ def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]
     return {key: list(value) if isinstance(value, tuple) else value for key, value in result.items()}
 
 
+def _knows_better(kind: str) -> bool:
+    """Whether it takes any keyword and says itself what was meant, as the methods without a public class do."""
+    return kind in METHODS and any(p.kind is p.VAR_KEYWORD for p in _parameters(kind).values())
+
+
 def _known(name: str) -> list[str]:
     """The options of an optimizer, for messages."""
     each = [METHODS[part].defaults if part in METHODS else _parameters(part) for part in parts(name)]
-    return list(dict.fromkeys(key for found in each for key in found))
+    known = dict.fromkeys(key for found in each for key in found)
+    return [*(key for key in RECORDED if key in known), *(key for key in known if key not in RECORDED)]
 
 
 def _all_defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
