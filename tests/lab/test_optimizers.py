@@ -156,7 +156,7 @@ class TestFactory:
         (
             "torch:SGD+adamw",
             {"momentun": 0.9},
-            "unknown option of torch:SGD+adamw 'momentun'; known are lr, momentum",
+            "unknown option of torch:SGD+adamw 'momentun'; known are lr, betas, eps, weight_decay, momentum",
         ),
         ("torch:SGD+adamw", {"third.lr": 0.9}, "unknown option of torch:SGD+adamw 'third.lr'"),
         ("adamw", {"second.lr": 0.9}, "second.lr"),
