@@ -109,10 +109,10 @@ class Compare:
     """digits, sorting, cifar10, language, gpt, voc, imagenet, or your own: path/to/file.py:Class or module:Class"""
     optimizers: tuple[str, ...] = ("sgdm", "adamw", "amsgradw", "adaxw")
     """names of the zoo, torch:AdamW, module:Class, file.py:Class; adaxw@slow is a second adaxw with other options"""
-    seeds: int = 3
-    """final runs of each optimizer"""
-    tune: int = 0
-    """learning rates to try per optimizer on held-out data; 0 uses the documented defaults"""
+    seeds: int = 5
+    """final runs of each optimizer; a verdict from 3 or 4 is provisional, fewer give none"""
+    tune: int = 8
+    """learning rates to try per optimizer on held-out data; 0: none, and no verdict unless every lr is set"""
     epochs: int | None = None
     """the task's own unless given"""
     batch_size: int | None = None
@@ -126,9 +126,9 @@ class Compare:
     baseline: str | None = None
     """the optimizer that the others are compared with (adamw if present, else the first)"""
     confidence: float = 0.95
-    """confidence of the intervals and of the verdict; fixed with the study"""
+    """confidence of the intervals and of all verdicts together; fixed with the study"""
     margin: float = 0.0
-    """by how much an optimizer must be better for the verdict; fixed with the study"""
+    """by how much an optimizer must be better or worse for a verdict; fixed with the study"""
     study: str | None = None
     """name of the study, a folder in --out; derived from the settings unless given"""
     out: str = "runs"

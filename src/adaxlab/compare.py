@@ -15,19 +15,31 @@ from adaxlab.errors import RunError, unknown
 from adaxlab.failures import guarded
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
-from adaxlab.study import Row, Study
+from adaxlab.study import B2_STEPS, Row, Study
 from adaxlab.summary import Comparison, summarise
 
 __all__ = ["Comparison", "compare", "rows"]
 
 
 def rows(names: Iterable[str], options: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[Row, ...]:
-    """A row for each optimizer, with the options that are set for it."""
+    """A row for each optimizer, with the options that are set for it.
+
+    >>> [row.b2_steps for row in rows(["adamw", "adaxw", "adaxw@own"], {"adaxw@own": {"betas": (0.9, 1e-4)}})]
+    [None, 3.0, None]
+    """
     names, given = tuple(names), dict(options or {})
     for name in given:
         if name not in names:
             raise unknown("optimizer in --set", name, names)
-    return tuple(Row(name, options=given.get(name, {})) for name in names)
+    return tuple(_row(name, given.get(name, {})) for name in names)
+
+
+def _row(name: str, options: Mapping[str, Any]) -> Row:
+    return Row(
+        name,
+        options=options,
+        b2_steps=B2_STEPS if optimizers.grows(name) and optimizers.betas_of(name) not in options else None,
+    )
 
 
 def check(study: Study) -> None:

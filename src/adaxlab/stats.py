@@ -1,4 +1,4 @@
-"""Statistics of a comparison: intervals, pairs over seeds, and a verdict by a rule that was fixed before the run.
+"""Statistics of small samples: intervals, tests, pairs over seeds, and the rule of a comparison.
 
 Everything is plain Python on small samples; n goes with every number.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import functools
 import math
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 from adaxlab.errors import LabError
 
@@ -170,37 +168,6 @@ def t_interval(values: Sequence[float], confidence: float = 0.95) -> Estimate:
     return Estimate(n, m, s, m - half, m + half, confidence, "t")
 
 
-def bootstrap_interval(
-    values: Sequence[float], confidence: float = 0.95, draws: int = 10_000, seed: int = 0
-) -> Estimate:
-    """The percentile interval of the mean over seeded resamples: no shape assumed, too narrow for n below about 10."""
-    _check_confidence(confidence)
-    n, m, s = len(values), mean(values), sd(values)
-    if n < 2:
-        return Estimate(n, m, s, math.nan, math.nan, confidence, "bootstrap")
-    source = random.Random(seed)
-    means = sorted(math.fsum(source.choices(values, k=n)) / n for _ in range(draws))
-    edge = (1 - confidence) / 2
-    return Estimate(n, m, s, _quantile(means, edge), _quantile(means, 1 - edge), confidence, "bootstrap")
-
-
-def _quantile(ordered: Sequence[float], p: float) -> float:
-    position = p * (len(ordered) - 1)
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
-
-
-def interval(values: Sequence[float], confidence: float = 0.95, method: str = "t") -> Estimate:
-    """The interval of a rule's method."""
-    if method not in METHODS:
-        raise LabError(f"interval={method!r}: must be one of {', '.join(METHODS)}")
-    return t_interval(values, confidence) if method == "t" else bootstrap_interval(values, confidence)
-
-
-METHODS = ("t", "bootstrap")
-
-
 def _check_confidence(confidence: float) -> None:
     if not 0 < confidence < 1:
         raise LabError(f"confidence={confidence!r}: must be in (0, 1)")
@@ -211,59 +178,30 @@ def _check_confidence(confidence: float) -> None:
 
 @dataclass(frozen=True)
 class Rule:
-    """What decides, fixed before the run and stored with the study.
+    """What decides a comparison, fixed before the run and stored with the study (see adaxlab.verdict).
 
-    The claim "A is better than B by more than `margin`" is held when the whole interval of the paired difference
-    (per seed, in the direction that is better) lies above the margin, not held when it lies below it, else
-    undecided. `correct_for` claims judged together share the error rate (Bonferroni). Fewer than `least` pairs
-    decide nothing. A seed on which a run diverged gives no pair; the claim cannot be held when A diverged.
+    An optimizer is better than the baseline when the difference per seed is significantly above `margin`, worse when
+    it is significantly below -`margin`, at the `confidence` that all comparisons of the study share. Fewer than `least`
+    seeds decide nothing.
     """
 
     confidence: float = 0.95
     margin: float = 0.0
-    interval: str = "t"
     least: int = 3
-    correct_for: int = 1
+    correction: Literal["holm", "none"] = "holm"
+    """For the number of optimizers that are compared with the baseline."""
 
     def __post_init__(self) -> None:
         _check_confidence(self.confidence)
-        if not math.isfinite(self.margin):
-            raise LabError(f"margin={self.margin!r}: must be a finite number, such as 0.01")
-        if self.interval not in METHODS:
-            raise LabError(f"interval={self.interval!r}: must be one of {', '.join(METHODS)}")
-        if self.least < 2 or self.correct_for < 1:
-            raise LabError(f"least={self.least!r}, correct_for={self.correct_for!r}: must be >= 2 and >= 1")
-
-    @property
-    def level(self) -> float:
-        """The confidence of each single interval."""
-        return 1 - (1 - self.confidence) / self.correct_for
+        if not 0 <= self.margin < math.inf:
+            raise LabError(f"margin={self.margin!r}: must be a finite number >= 0, such as 0.01")
+        if self.correction not in ("holm", "none"):
+            raise LabError(f"correction={self.correction!r}: must be holm or none")
+        if self.least < 3:
+            raise LabError(f"least={self.least!r}: must be >= 3")
 
     def data(self) -> dict[str, Any]:
         return asdict(self)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """`outcome` is held, not held or undecided; `needed` is the n that would decide, were mean and sd to stay."""
-
-    outcome: str
-    n: int
-    difference: Estimate | None
-    needed: int | None
-    rule: Rule
-    note: str = ""
-
-    def sentence(self) -> str:
-        """For a table: the outcome and, where n pairs do not decide, how many would.
-
-        >>> verdict([1.0, 2.0, 3.0]).sentence()
-        'undecided at n = 3; n = 4 might decide'
-        """
-        text = f"{self.outcome} at n = {self.n}"
-        if self.outcome == "undecided":
-            text += f"; n = {self.needed} might decide" if self.needed else "; no difference seen"
-        return text + (f" ({self.note})" if self.note else "")
 
 
 def paired(
@@ -296,35 +234,6 @@ def unpaired(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
     free = whole**2 / sum(p**2 / (len(x) - 1) for p, x in zip(parts, (a, b), strict=True))
     half = t_quantile(0.975, free) * whole**0.5
     return middle - half, middle + half
-
-
-def verdict(
-    differences: Sequence[float] | Mapping[int, float], rule: Rule | None = None, diverged: int = 0
-) -> Verdict:
-    """Judge "better by more than the margin" from the paired differences; `diverged` counts the runs of A that did.
-
-    >>> verdict([1.0, 1.1, 0.9, 1.0]).outcome, verdict([-1.0, -1.1, -0.9, -1.0]).outcome
-    ('held', 'not held')
-    """
-    rule = rule or Rule()
-    values = list(differences.values() if isinstance(differences, Mapping) else differences)
-    estimate = interval(values, rule.level, rule.interval) if len(values) > 1 else None
-    if diverged:
-        return Verdict("not held", len(values), estimate, None, rule, f"diverged on {diverged}")
-    if estimate is None:
-        return Verdict("undecided", len(values), None, rule.least, rule)
-    if len(values) >= rule.least:
-        if estimate.low > rule.margin:
-            return Verdict("held", estimate.n, estimate, None, rule)
-        if estimate.high < rule.margin:
-            return Verdict("not held", estimate.n, estimate, None, rule)
-    return Verdict("undecided", estimate.n, estimate, needed(estimate, rule), rule)
-
-
-def needed(estimate: Estimate, rule: Rule, most: int = 1_000_000) -> int | None:
-    """The n above the present one that would decide, were mean and sd to stay; None beyond `most`."""
-    n = sample_size(abs(estimate.mean - rule.margin), estimate.sd, rule.level, rule.least, most)
-    return None if n is None else max(n, estimate.n + 1)
 
 
 def sample_size(

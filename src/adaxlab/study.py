@@ -24,6 +24,8 @@ from adaxlab.errors import LabError, StoreError, unknown
 from adaxlab.failures import guarded
 from adaxlab.stats import Rule
 
+B2_STEPS = 3.0
+"""b2*T where nothing else was asked for: AdaX's b2 is a rate of growth, so it follows from the length of the run."""
 TUNE_SEED = 10_000  # tuning runs take seeds from here on, final runs from 0: no seed is used for both
 GROWS = ("rows", "seeds")  # may differ between two calls of one study; everything else is fixed
 WORDS = (
@@ -129,7 +131,7 @@ class Study:
     task: str
     rows: tuple[Row, ...]
     name: str = ""
-    seeds: int = 3
+    seeds: int = 5
     first_seed: int = 0
     tuning: Tuning | None = None
     follows: str = ""
@@ -184,6 +186,17 @@ class Study:
     def row(self, name: str) -> Row:
         """The row of that name."""
         return next(row for row in self.rows if row.name == name)
+
+    @property
+    def terms(self) -> str:
+        """What a verdict is about: methods that were "tuned", settings that were "given", or defaults: "untuned".
+
+        >>> Study("digits", (Row("adamw"), Row("adaxw", options={"lr": 1e-3}))).terms
+        'untuned'
+        """
+        if self.tuning or self.follows:
+            return "tuned"
+        return "given" if all("lr" in row.options for row in self.rows) else "untuned"
 
     def complete(self) -> Study:
         """The study with the task's own defaults filled in and every option checked; bad input is an error of one

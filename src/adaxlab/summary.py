@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from adaxlab import stats
+from adaxlab import optimizers, stats
 from adaxlab.store import ERROR, RunRecord
 from adaxlab.study import Row, Study
+from adaxlab.verdict import Verdict, verdicts
+
+UNTUNED = "learning rates were not tuned, so a difference may be one of defaults"
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,14 @@ class RowResult:
     values: Mapping[int, float | None]
     """The final metric of every seed; None where the run diverged."""
     estimate: stats.Estimate | None
-    verdict: stats.Verdict | None
+    verdict: Verdict | None
     train_loss: float | None
     seconds: float
     step_ms: float
     steps_to: tuple[float | None, ...] = ()
     """For each seed, the step at which the study's target was reached."""
+    b2_steps: float | None = None
+    """b2*T in the final runs, where b2 is a rate of growth."""
     runs: tuple[RunRecord, ...] = field(default=(), repr=False)
     error: str = ""
     """Why a run of this row failed; there is then no verdict."""
@@ -69,6 +74,8 @@ class Comparison:
     rows: list[RowResult]
     metric_name: str
     higher_is_better: bool
+    history: tuple[str, ...] = ()
+    """What was changed after results had been seen, in sentences."""
 
     def row(self, name: str) -> RowResult:
         return next(row for row in self.rows if row.name == name)
@@ -103,7 +110,7 @@ def largest_lr(trials: Mapping[float, float | None], broken: float) -> float | N
     return max(lr for lr, value in trials.items() if value is not None and value <= min(ended) + broken)
 
 
-def summarise(study: Study, records: Iterable[RunRecord]) -> Comparison:
+def summarise(study: Study, records: Iterable[RunRecord], history: Iterable[str] = ()) -> Comparison:
     """The results of a study from its records; those of rows or seeds that it does not ask for are left out."""
     records = list(records)
     ended = [r for r in records if r.done]
@@ -120,10 +127,14 @@ def summarise(study: Study, records: Iterable[RunRecord]) -> Comparison:
             tried[row].setdefault(r.spec["options"]["lr"], []).append(r)
     failed = {r.row: r for r in records if r.status == "failed"}
     values = {row: {seed: _metric(r) for seed, r in sorted(runs.items())} for row, runs in finals.items()}
+    without = dict.fromkeys(values, UNTUNED) if study.terms == "untuned" else {}
+    without |= {row: f"{row} failed" for row in failed}
+    judged = verdicts(values, study.baseline, study.rule, higher, without) if study.baseline else {}
     rows = [
-        _result(study, row, finals[row.name], tried[row.name], values, higher, failed) for row in study.rows
+        _result(study, row, finals[row.name], tried[row.name], judged.get(row.name), failed.get(row.name))
+        for row in study.rows
     ]
-    return Comparison(study, records, rows, name, higher)
+    return Comparison(study, records, rows, name, higher, tuple(history))
 
 
 def _metric(record: RunRecord) -> float | None:
@@ -136,35 +147,39 @@ def _result(
     row: Row,
     finals: Mapping[int, RunRecord],
     tried: Mapping[float, list[RunRecord]],
-    values: Mapping[str, Mapping[int, float | None]],
-    higher: bool,
-    failed: Mapping[str, RunRecord],
+    verdict: Verdict | None,
+    failed: RunRecord | None,
 ) -> RowResult:
     runs = [finals[seed] for seed in sorted(finals)]
     done = [r.done for r in runs if r.done]
-    ended = [value for value in values[row.name].values() if value is not None]
+    values = {seed: _metric(r) for seed, r in sorted(finals.items())}
+    ended = [value for value in values.values() if value is not None]
     losses = [d["train_loss"] for d in done if d.get("train_loss") is not None]
-    verdict = None
-    if study.baseline and row.name != study.baseline and not {row.name, study.baseline} & set(failed):
-        pairs = stats.paired(values[row.name], values[study.baseline], higher)
-        verdict = stats.verdict(pairs, study.rule, len(done) - len(ended))
     options = runs[0].spec["options"] if runs else None
     return RowResult(
         name=row.name,
         options=options,
         lr=options["lr"] if options else row.lr(),
         trials={lr: _mean([_metric(r) for r in tried[lr]]) for lr in sorted(tried)},
-        values=values[row.name],
-        estimate=stats.interval(ended, study.rule.confidence, study.rule.interval) if ended else None,
+        values=values,
+        estimate=stats.t_interval(ended, study.rule.confidence) if ended else None,
         verdict=verdict,
         train_loss=stats.mean(losses) if losses else None,
         seconds=stats.mean([d["seconds"] for d in done]) if done else 0.0,
         step_ms=1e3 * sum(d.get("step_seconds", 0.0) for d in done) / max(1, sum(d["steps"] for d in done)),
         steps_to=tuple(steps_to(r.metrics, study.target) for r in runs) if study.target is not None else (),
+        b2_steps=_b2_steps(row, options, done),
         runs=tuple(runs),
-        error=failed[row.name].error if row.name in failed else "",
-        error_file=str(failed[row.name].path / ERROR) if row.name in failed else "",
+        error=failed.error if failed else "",
+        error_file=str(failed.path / ERROR) if failed else "",
     )
+
+
+def _b2_steps(row: Row, options: Mapping[str, Any] | None, done: list[dict[str, Any]]) -> float | None:
+    steps = max((d["steps"] for d in done), default=0)
+    if not options or not steps or "betas" not in options or not optimizers.grows(row.method):
+        return None
+    return float(options["betas"][1]) * steps
 
 
 def _mean(values: list[float | None]) -> float | None:

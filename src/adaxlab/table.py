@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from adaxlab import markdown
+from adaxlab.claim import ENOUGH
 from adaxlab.stats import Estimate
 from adaxlab.store import RunRecord
+from adaxlab.study import B2_STEPS
 from adaxlab.summary import Comparison, RowResult
-from adaxopt.zoo import METHODS
 
 SHORT = 8
 """Digits of a run's name in the list; `adax runs show` accepts any unique prefix."""
@@ -56,23 +57,23 @@ def comparison(result: Comparison) -> Any:
     )
     table.add_column("optimizer", style="bold", overflow="fold")  # the one that gives way: no digit is lost
     table.add_column("lr", justify="right", no_wrap=True)
+    grows = any(row.b2_steps is not None for row in result.rows)
+    if grows:
+        table.add_column("b2*T", justify="right", no_wrap=True)
     table.add_column(f"{result.metric_name},\n{percent}", justify="right", no_wrap=True)
     table.add_column("n", justify="right", no_wrap=True)
     table.add_column(_header(study.baseline), justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("ms/step", justify="right", no_wrap=True)
-    sign = 1 if result.higher_is_better else -1
-    means = [sign * row.estimate.mean for row in result.rows if row.estimate]
     for row in result.rows:
-        leads = row.estimate is not None and sign * row.estimate.mean == max(means)
         table.add_row(
             row.name,
             f"{row.lr:.3g}" + ("*" if row.edge else ""),
+            *([number(row.b2_steps, 2) if row.b2_steps is not None else ""] * grows),
             spread(row.estimate),
             str(row.n) + (f" ({row.diverged} diverged)" if row.diverged else ""),
             *_verdict(result, row),
             number(row.step_ms, 3),
-            style="green" if leads else None,
         )
     return table
 
@@ -105,8 +106,8 @@ def plain(result: Comparison) -> str:
 
 def _verdict(result: Comparison, row: RowResult) -> tuple[str, str]:
     """The difference from the baseline, and what it says; a row that failed has neither."""
-    if row.verdict:
-        return spread(row.verdict.difference, "+"), row.verdict.outcome
+    if row.verdict and not row.error:
+        return spread(row.verdict.difference, "+"), row.verdict.word
     return "baseline" if row.name == result.study.baseline else "-", "failed" if row.error else ""
 
 
@@ -118,66 +119,60 @@ def _header(baseline: str, width: int = 16) -> str:
     return "\n".join(["better than", *words]) + "?"
 
 
-def _equal(difference: Estimate) -> bool:
-    """No spread but that of rounding."""
-    return difference.n > 1 and difference.sd <= 1e-9 * abs(difference.mean)
-
-
 def _caption(result: Comparison, percent: str) -> str:
     study = result.study
-    given = [row.name for row in study.rows if "lr" in row.options]
-    if study.tuning:
-        how = (
-            f"lr: the best of {study.tuning.trials} per optimizer on a held-out fifth (or 'valid') of the training "
-            "data, "
-            f"seed {study.tuning.first_seed}; final runs on fresh seeds {study.first_seed} to "
-            f"{study.first_seed + study.seeds - 1}."
+    said = [_rates(result), *_remarks(result), *result.history]
+    judged = [row.verdict for row in result.rows if row.verdict and row.verdict.outcome != "none"]
+    if judged:
+        margin = f" by more than {study.rule.margin:g}" if study.rule.margin else ""
+        said.append(
+            f"Verdict: better or worse than {study.baseline}{margin} by a paired t test over the seeds at {percent} "
+            "confidence, corrected for the number of optimizers compared (Holm), fixed before the runs (study.json); "
+            "the interval is the plain one. A diverged run counts as worse than any finished one."
         )
-    elif study.follows:
-        how = f"lr: each row's best in {study.follows}; seeds {study.first_seed} to "
-        how += f"{study.first_seed + study.seeds - 1}."
-    else:
-        how = "lr: each method's documented default, not tuned; --tune N gives every method the same budget."
-        if given:
-            rest = "" if len(given) == len(study.rows) else ", the documented default for the others"
-            how = f"lr: as given for {', '.join(given)}{rest}; not tuned here."
-    edge = " * the best lr is at the edge of the tried range: a larger --tune may find a better one." * any(
-        row.edge for row in result.rows
-    )
+        if any(found.provisional for found in judged):
+            said.append(f"Provisional: fewer than {ENOUGH} seeds.")
+    said.append("ms/step: inside optimizer.step().")
+    return " ".join(said)
+
+
+def _rates(result: Comparison) -> str:
+    """Where the learning rates are from."""
+    study = result.study
+    seeds = f"{study.first_seed} to {study.first_seed + study.seeds - 1}"
+    if study.tuning:
+        return (
+            f"lr: the best of {study.tuning.trials} per optimizer on a held-out fifth (or 'valid') of the training "
+            f"data, seed {study.tuning.first_seed}; final runs on fresh seeds {seeds}."
+        )
+    if study.follows:
+        return f"lr: each row's best in {study.follows}; seeds {seeds}."
+    given = [row.name for row in study.rows if "lr" in row.options]
+    if study.terms == "given":
+        return f"lr: as given for {', '.join(given)}; not tuned here."
+    rest = f"as given for {', '.join(given)}, the documented default for the others" if given else ""
+    return f"lr: {rest or 'the documented default of each optimizer'}; not tuned."
+
+
+def _remarks(result: Comparison) -> list[str]:
+    """What a reader should know about single rows."""
+    said = []
+    if any(row.edge for row in result.rows):
+        said.append("* the best lr is at the edge of the tried range: a larger --tune may find a better one.")
+    short = [row.name for row in result.rows if row.b2_steps is not None and row.b2_steps < 1]
+    if short:
+        names = ", ".join(short)
+        said.append(
+            f"b2*T of {names} is below 1: v is nearly a plain mean; without its betas, b2*T is {B2_STEPS:g}."
+        )
     for row in result.rows:
         if row.error:
-            edge += f" {row.name} failed: {row.error}; the traceback is in {row.error_file}."
-        if row.verdict and (row.verdict.outcome == "undecided" or row.verdict.note):
-            edge += f" {row.name}: {row.verdict.sentence()}."
-        elif row.verdict and row.verdict.difference and _equal(row.verdict.difference):
-            edge += (
-                f" {row.name}: all {row.verdict.n} differences are equal, so their interval has no width; if "
-                f"{result.metric_name} takes few values, use more seeds."
+            said.append(f"{row.name} failed: {row.error}; the traceback is in {row.error_file}.")
+        elif row.verdict and row.verdict.outcome == "inconclusive" and row.verdict.why:
+            said.append(
+                f"{row.name}: {row.verdict.why}; if {result.metric_name} takes few values, use more seeds."
             )
-    return (
-        f"{how}{_memory(result)}{edge} Verdict on 'better than {study.baseline}': held when the whole {percent} "
-        f"{study.rule.interval} interval of the paired difference (n >= {study.rule.least}) lies above "
-        f"{study.rule.margin:g}, fixed before the runs (study.json). ms/step: inside optimizer.step()."
-    )
-
-
-def _memory(result: Comparison) -> str:
-    """b2*T where b2 is a growth rate: at the default b2, the memory depends on the length of the run."""
-    found: dict[str, tuple[float, int]] = {}
-    for r in (r for r in result.records if r.spec["purpose"] == "final" and r.done and r.done["steps"]):
-        assert r.done is not None
-        name = r.spec["optimizer"]
-        known = METHODS.get(name.split("@")[0])
-        if known and known.rule.memory and known.rule.memory.kind == "growing":
-            betas = r.spec["options"].get("betas", known.defaults["betas"])
-            found[name] = (float(betas[1]) * r.done["steps"], r.done["steps"])
-    if not found:
-        return ""
-    text = f" b2*T: {', '.join(f'{name} {x:.2g}' for name, (x, _) in found.items())}"
-    for name, (x, steps) in found.items():
-        if x < 1:
-            return f"{text}; below 1 v is nearly a plain mean; --set {name}.betas=0.9,{2 / steps:.2g} makes it 2."
-    return f"{text}."
+    return said
 
 
 def runs(records: Iterable[RunRecord]) -> Any:

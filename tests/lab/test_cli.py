@@ -18,7 +18,7 @@ from adaxlab.paper import catalogue
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 EXAMPLE = Path(__file__).parents[2] / "examples" / "two_spirals.py"
-QUICK = ["--seeds", "2", "--epochs", "1", "--optimizers", "sgdm", "adaxw"]
+QUICK = ["--seeds", "2", "--tune", "0", "--epochs", "1", "--optimizers", "sgdm", "adaxw"]
 
 
 @pytest.fixture(scope="module")
@@ -153,9 +153,9 @@ def test_compare_ends_with_a_table(runs, capsys):
 
 
 def test_options_reach_the_runs(tmp_path, capsys):
-    words = ["compare", f"{TINY}:Tiny", "--optimizers", "adaxw", "torch:AdamW", "--seeds", "1", "--epochs", "2",
-             "--batch-size", "32", "--schedule", "step,milestones=0.5,gamma=0.5,warmup=1", "--task-option", "rows=64",
-             "--set", "adaxw.weight_decay=0.3", "--set", "torch:AdamW.betas=0.9,0.95",
+    words = ["compare", f"{TINY}:Tiny", "--optimizers", "adaxw", "torch:AdamW", "--seeds", "1", "--tune", "0",
+             "--epochs", "2", "--batch-size", "32", "--schedule", "step,milestones=0.5,gamma=0.5,warmup=1",
+             "--task-option", "rows=64", "--set", "adaxw.weight_decay=0.3", "--set", "torch:AdamW.betas=0.9,0.95",
              "--out", str(tmp_path)]  # fmt: skip
     assert cli.main(words) == 0
     specs = {r.spec["optimizer"]: r.spec for r in store.load_runs(tmp_path)}
@@ -261,6 +261,8 @@ def test_the_example_task_runs(tmp_path, capsys):
         "adaxw",
         "--seeds",
         "1",
+        "--tune",
+        "0",
         "--epochs",
         "2",
     ]
@@ -277,7 +279,18 @@ def wait_for(condition, seconds=60):
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_says_how_to_go_on(signum, code, tmp_path):
-    words = ["compare", f"{TINY}:Slow", "--optimizers", "adaxw", "--seeds", "1", "--out", tmp_path]
+    words = [
+        "compare",
+        f"{TINY}:Slow",
+        "--optimizers",
+        "adaxw",
+        "--seeds",
+        "1",
+        "--tune",
+        "0",
+        "--out",
+        tmp_path,
+    ]
     process = launch(*words)
     wait_for(lambda: any(p.stat().st_size for p in tmp_path.rglob("metrics.jsonl")))
     process.send_signal(signum)
@@ -292,7 +305,7 @@ def test_interrupted_says_how_to_go_on(signum, code, tmp_path):
 
 
 def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path):
-    words = ["compare", f"{TINY}:Tiny", "--optimizers", "adaxw", "--seeds", "1", "--epochs", "3",
+    words = ["compare", f"{TINY}:Tiny", "--optimizers", "adaxw", "--seeds", "1", "--tune", "0", "--epochs", "3",
              "--checkpoint-seconds", "0"]  # fmt: skip
 
     def limit():  # no file may grow beyond 4 kB: JSON fits, a checkpoint does not

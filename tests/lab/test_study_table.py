@@ -156,20 +156,21 @@ def test_studies_without_a_mark_of_their_own_are_listed(tmp_path):
     ("outcome", "by", "lost", "cell"),
     [
         ("", None, 0, "baseline"),
-        ("held", (0.1, 0.05, 0.15), 0, "better: +0.1000 (+0.0500 to +0.1500)"),
-        ("not held", (-0.1, -0.15, -0.05), 0, "worse: -0.1000 (-0.1500 to -0.0500)"),
-        ("undecided", (0.1, -0.15, 0.35), 0, "undecided: +0.1000 (-0.1500 to +0.3500)"),
-        ("not held", (0.1, 0.0, 0.2), 1, "not better (1 diverged): +0.1000 (+0.0000 to +0.2000)"),
-        ("not held", None, 3, "not better (3 diverged)"),
-        ("undecided", None, 0, "undecided"),
+        ("better", (0.1, 0.05, 0.15), 0, "better: +0.1000 (+0.0500 to +0.1500)"),
+        ("worse", (-0.1, -0.15, -0.05), 0, "worse: -0.1000 (-0.1500 to -0.0500)"),
+        ("inconclusive", (0.1, -0.15, 0.35), 0, "inconclusive: +0.1000 (-0.1500 to +0.3500)"),
+        ("worse", (0.1, 0.0, 0.2), 1, "worse (1 diverged): +0.1000 (+0.0000 to +0.2000)"),
+        ("worse", None, 3, "worse (3 diverged)"),
+        ("inconclusive", None, 0, "inconclusive"),
     ],
 )
 def test_a_verdict_in_words(outcome, by, lost, cell):
     from adaxlab import stats, summary
     from adaxlab.paper.tables.study import Line
+    from adaxlab.verdict import Verdict
 
     difference = stats.Estimate(3, by[0], 0.0, by[1], by[2]) if by else None
-    judged = stats.Verdict(outcome, 3, difference, None, stats.Rule()) if outcome else None
+    judged = Verdict(outcome, 3, difference) if outcome else None
     values = dict.fromkeys(range(3), 3.0) | dict.fromkeys(range(3, 3 + lost))
     result = summary.RowResult("x", {"lr": 0.1}, 0.1, {}, values, None, judged, None, 0.0, 0.0)
     assert language.versus(study(baseline="adamw")).cell(Line(Row("x"), result, [])) == cell

@@ -52,7 +52,7 @@ def _study(
     name: str, where: str, asks: str, rows: tuple[Row, ...], title: str, note: str, **rest: Any
 ) -> Study:
     options = {"model": "resnet20", "precision": "bf16", **rest.pop("task_options", {})}
-    given: dict[str, Any] = {"epochs": EPOCHS, "batch_size": 128, "schedule": STEP, **rest}
+    given: dict[str, Any] = {"seeds": 3, "epochs": EPOCHS, "batch_size": 128, "schedule": STEP, **rest}
     given |= {"where": where, "asks": asks, "title": title, "note": note}
     return Study("cifar10", rows, f"cifar10/{name}", executor="stack", task_options=options, **given)
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adaxlab.stats import Rule
 from adaxlab.study import Row, Study, Tuning
 
 RATES = (3e-4, 6e-4, 1.2e-3, 2.4e-3, 4.8e-3, 9.6e-3)
@@ -30,6 +31,9 @@ LR_DECAY = 1e-4
 def _row(name: str, options: dict[str, Any], b2_steps: float | None = None) -> Row:
     return Row(name, options=options, rates=RATES, b2_steps=b2_steps, lr_decay=LR_DECAY)
 
+
+PLAIN = Rule(correction="none")
+"""The rule that was fixed before the runs: each row on its own."""
 
 GPT = Study(
     name="gpt",
@@ -44,6 +48,8 @@ GPT = Study(
         Row("sgdm", options={"decay": "decoupled"}, rates=SGD_RATES, lr_decay=LR_DECAY),
     ),
     baseline="adamw",
+    seeds=3,
+    rule=PLAIN,
     epochs=20,
     batch_size=32,
     tuning=Tuning(len(RATES), epochs=6),

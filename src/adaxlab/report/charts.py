@@ -51,7 +51,7 @@ def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None 
         if any(s.diverged for s in study.series)
         else ""
     )
-    level = (rule or stats.Rule()).level
+    level = (rule or stats.Rule()).confidence
     steps = any(s.seconds("step_seconds") for s in study.series)
     solid = " The solid part is the optimizer's own step." if steps else ""
     paper = " The ring is the paper's mean, with its margin." if any(s.paper for s in study.series) else ""

@@ -49,7 +49,7 @@ def _compare(chosen: Sequence[Series]) -> str:
     seeds = {r.spec.get("seed") for s in chosen for r in s.final}
     words += ["--seeds", str(max(1, len(seeds)))]
     trials = max(len({(r.spec.get("options") or {}).get("lr") for r in s.tune}) for s in chosen)
-    words += ["--tune", str(trials)] if trials else []
+    words += ["--tune", str(trials)]
     words += ["--epochs", str(first.get("epochs")), "--batch-size", str(first.get("batch_size"))]
     words += (
         ["--schedule", _schedule(first["schedule"])] if isinstance(first.get("schedule"), Mapping) else []

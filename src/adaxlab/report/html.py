@@ -25,6 +25,7 @@ BADGES = {
     "better": "▲",
     "worse": "▼",
     "undecided": "≈",
+    "inconclusive": "≈",
     "diverged": "✕",
     "supported": "✓",
     "contradicted": "✕",

@@ -20,7 +20,7 @@ from adaxlab.report.encoding import (
     shape,
 )
 from adaxlab.report.series import Study
-from adaxlab.report.tables import Figures, duration, interval, published, versus
+from adaxlab.report.tables import Figures, compared, duration, interval, published
 from adaxlab.report.theme import TOKENS
 
 
@@ -102,13 +102,13 @@ def differences(study: Study, base: str, rule: stats.Rule | None = None) -> Char
     reference = next((s for s in study.ranked if s.label == base), None)
     if reference is None:
         return None
-    rows = []
+    rows, found = [], compared(study, base, rule)
     for series in study.ranked:
-        result = versus(series, reference, study.higher_is_better, rule) if series is not reference else None
+        result = found.get(series.label)
         if result is not None and result.estimate is not None:
             e = result.estimate
             text = Figures((e.high - e.low) or abs(e.mean)).interval(e.mean, e.low, e.high, signed=True)
-            words = f"{result.kind} ({result.note})"
+            words = f"{result.words} ({result.note})"
             rows.append(
                 row(series.label, mean=e.mean, low=e.low, high=e.high, text=text, n=e.n, verdict=words)
             )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from adaxlab import stats
+from adaxlab.claim import ENOUGH
 from adaxlab.report import html, tables
 from adaxlab.report.charts import pictures
 from adaxlab.report.command import commands, differing
@@ -19,14 +20,12 @@ Draw = Callable[[str, str, Any], str]
 def _words(rule: stats.Rule) -> str:
     """The rule of the verdicts, for people."""
     margin = f" by more than {rule.margin:g}" if rule.margin else ""
-    shared = (
-        f" ({rule.confidence:.0%} shared by {rule.correct_for} comparisons)" if rule.correct_for > 1 else ""
-    )
     return (
         "Brackets hold 95% t intervals of the mean over seeds. Differences are paired by seed, positive where the "
-        f"method is better. A method is called better{margin}, or worse, only if the whole "
-        f"{tables.percent(rule.level)} interval of its difference says so{shared}, on at least {rule.least} pairs; "
-        "otherwise the runs leave it undecided. Runs that diverged are counted and are not part of a mean."
+        f"method is better. A method is better{margin}, or worse, if a paired t test, "
+        f"corrected for the number of comparisons (Holm), says so at {tables.percent(rule.confidence)} confidence on "
+        f"at least {rule.least} pairs (fewer than {ENOUGH}: provisional); otherwise the comparison is inconclusive. "
+        "A diverged run counts as worse than any finished one and is not part of a mean."
     )
 
 

@@ -9,14 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adaxlab import files, stats
+from adaxlab import files, stats, verdict
 from adaxlab.errors import LabError
 from adaxlab.report.series import Series, Study, flat, show, status
 
 _t_quantile = functools.cache(stats.t_quantile)
-
-ROUNDING = 1e-9
-"""A spread below this share of the mean is no spread."""
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
@@ -30,35 +27,35 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A series against the reference: `kind` is better, worse, undecided or diverged; `note` has n and the rest."""
+    """A series against the reference: `kind` is better, worse, inconclusive or none; `note` has n and the rest."""
 
     kind: str
+    words: str
     note: str
     estimate: stats.Estimate | None
 
 
-def versus(
-    series: Series, base: Series, higher_is_better: bool, rule: stats.Rule | None = None
-) -> Comparison:
-    """The verdict on "`series` is better than `base`" by the rule, in the words of a comparison.
+def compared(study: Study, base: str, rule: stats.Rule | None = None) -> dict[str, Comparison]:
+    """The verdict on every series but `base`, by its label; the difference is positive where the series is better."""
+    values = {
+        s.label: {**s.scores, **{r.spec.get("seed"): None for r in s.diverged}}
+        for s in study.series
+        if s.final
+    }
+    if base not in values:
+        return {}
+    found = verdict.verdicts(values, base, rule, study.higher_is_better)
+    return {label: _comparison(each, study, label) for label, each in found.items()}
 
-    The difference is positive where `series` is better. A claim that is not held because runs diverged says so.
-    """
-    pairs = stats.paired(series.scores, base.scores, higher_is_better)
-    result = stats.verdict(pairs, rule)
-    n = f"{result.n} pair{'s' * (result.n != 1)}"
-    if result.difference and result.n > 1 and result.difference.sd <= ROUNDING * abs(result.difference.mean):
-        n += ", all equal"
+
+def _comparison(found: verdict.Verdict, study: Study, label: str) -> Comparison:
+    note = f"{found.n} pair{'s' * (found.n != 1)}"
+    if found.difference and found.difference.sd <= verdict.EQUAL * abs(found.difference.mean):
+        note += ", all equal"
+    series = next(s for s in study.series if s.label == label)
     if series.diverged:
-        count = f"{len(series.diverged)} of {len(series.final)} diverged"
-        if result.outcome == "not held":
-            return Comparison("worse", f"{n}, {count}", result.difference)
-        return Comparison("diverged", f"{n}, {count}", result.difference)
-    if result.outcome == "undecided":
-        more = f"{result.needed} might decide" if result.needed else "no difference seen"
-        return Comparison("undecided", f"{n}; {more}", result.difference)
-    kind = "better" if result.outcome == "held" else "worse"
-    return Comparison(kind, n, result.difference)
+        note += f", {len(series.diverged)} of {len(series.final)} diverged"
+    return Comparison(found.outcome, found.word, note, found.difference)
 
 
 def plan(study: Study, baseline: str | None, rule: stats.Rule | None) -> tuple[str | None, stats.Rule]:
@@ -142,7 +139,7 @@ class Figures:
         """
         if low == high:
             return self.number(mean, signed)
-        if high - low <= ROUNDING * abs(mean):
+        if high - low <= verdict.EQUAL * abs(mean):
             return Figures(0.0).number(mean, signed)
         return f"{self.number(mean, signed)} [{self.number(low, signed)}, {self.number(high, signed)}]"
 
@@ -180,29 +177,29 @@ def summary(study: Study, base: str, rule: stats.Rule | None = None, fixed: bool
     fmt = Figures(min(widths) if widths else 0.0)
     against = next((s for s in study.ranked if s.label == base), None)
     rest = [s for s in study.series if not s.scores]
-    return [_summary_row(study, s, against, fmt, rule, fixed) for s in [*study.ranked, *rest]]
+    found = compared(study, base, rule)
+    return [_summary_row(study, s, against, fmt, found.get(s.label), fixed) for s in [*study.ranked, *rest]]
 
 
 def _summary_row(
-    study: Study, series: Series, against: Series | None, fmt: Figures, rule: stats.Rule | None, fixed: bool
+    study: Study, series: Series, against: Series | None, fmt: Figures, found: Comparison | None, fixed: bool
 ) -> Row:
     mean = low = high = None
     text = difference = words = note = ""
-    verdict = "none"
+    kind = "none"
     if series.values:
         mean, low, high = interval(series.values)
         text = fmt.interval(mean, low, high)
     if against is not None and series is against:
-        verdict, words = "base", "best mean" if series is study.ranked[0] and not fixed else "baseline"
+        kind, words = "base", "best mean" if series is study.ranked[0] and not fixed else "baseline"
         note = f"{len(series.diverged)} of {len(series.final)} diverged" if series.diverged else ""
-    elif against is not None and series.values:
-        result = versus(series, against, study.higher_is_better, rule)
-        verdict, words, note = result.kind, result.kind, result.note
-        e = result.estimate
+    elif found is not None and (series.values or series.diverged):
+        kind, words, note = found.kind, found.words, found.note
+        e = found.estimate
         if e is not None:
             difference = Figures((e.high - e.low) or abs(e.mean)).interval(e.mean, e.low, e.high, signed=True)
     elif series.diverged:
-        verdict, words = "diverged", "every run diverged"
+        kind, words = "diverged", "every run diverged"
     elif series.final:
         words = "no finished run yet"
     else:
@@ -217,7 +214,7 @@ def _summary_row(
         high=high,
         text=text,
         difference=difference,
-        verdict=verdict,
+        verdict=kind,
         words=words,
         note=note,
         lr=show(options["lr"]) if "lr" in options else "",
@@ -231,7 +228,7 @@ def _summary_row(
 
 
 def headline(study: Study, rows: Sequence[Row]) -> str:
-    """The study in a sentence: the best mean, and which methods are better, worse or undecided against it."""
+    """The study in a sentence: the best mean, and which methods are better, worse or inconclusive against it."""
     done = [r for r in rows if r.n]
     if not done and rows and all(r.diverged for r in rows):
         return "Every final run of every method diverged: check the task before the methods."
@@ -245,10 +242,9 @@ def headline(study: Study, rows: Sequence[Row]) -> str:
         by_verdict.setdefault(r.verdict, []).append(r.label)
     said = [
         f"{listed(by_verdict[kind])} {kind}"
-        for kind in ("better", "worse", "undecided")
+        for kind in ("better", "worse", "inconclusive")
         if kind in by_verdict
     ]
-    said += [f"{listed(by_verdict['diverged'])} diverged on some seeds"] if "diverged" in by_verdict else []
     return f"{text} Against {base}: {'; '.join(said)}." if said and base else text
 
 

@@ -21,8 +21,6 @@ from adaxlab.provenance import not_complete
 from adaxlab.study import Study
 
 Record = Mapping[str, Any]
-WORDS = {"held": "better", "not held": "worse"}
-"""A row's verdict on "better than the baseline", as a table says it; any other is undecided."""
 
 
 def versus(study: Study, digits: int = 4) -> Column:
@@ -32,7 +30,7 @@ def versus(study: Study, digits: int = 4) -> Column:
         judged, lost = line.result.verdict, line.result.diverged
         if judged is None:
             return "baseline"
-        verdict = f"not better ({lost} diverged)" if lost else WORDS.get(judged.outcome, "undecided")
+        verdict = judged.outcome + (f" ({lost} diverged)" if lost else "")
         seen = judged.difference
         if seen is None:
             return verdict
