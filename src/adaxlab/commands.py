@@ -152,7 +152,7 @@ class Compare:
         study = Study(
             task=self.task,
             rows=rows(self.optimizers, options.per_optimizer(self.set)),
-            seeds=self.seeds,
+            seeds=options.positive("seeds", self.seeds),
             tuning=Tuning(self.tune) if self.tune else None,
             name=self.study or "",
             task_options=options.pairs(self.task_option),
