@@ -72,7 +72,7 @@ def comparison(result: Comparison) -> Any:
             *([number(row.b2_steps, 2) if row.b2_steps is not None else ""] * grows),
             spread(row.estimate),
             str(row.n) + (f" ({row.diverged} diverged)" if row.diverged else ""),
-            *_verdict(result, row),
+            *(cell.replace(" (", "\n(") for cell in _verdict(result, row)),
             number(row.step_ms, 3),
         )
     return table

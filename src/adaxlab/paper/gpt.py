@@ -7,7 +7,7 @@ is 1e-4 at every lr, so that a larger lr is not a larger decay. Three fresh seed
 split.
 
     better      Student's paired 95% interval, over the seeds, of (AdamW's loss - the row's) is above 0: better than
-                AdamW with b2 .95; below 0: worse; else undecided
+                AdamW with b2 .95; below 0: worse; else inconclusive
     steps to    the step at which the test loss first is at or below 1.25 nats per byte, between two evaluations by
                 a line; a run that does not get there has none
     largest lr  the largest lr of the six whose run did not break: it ended, within 0.25 nats of the row's best

@@ -12,7 +12,7 @@ chosen on the validation split; three fresh seeds follow, judged on the test spl
             state, on 200,000 words.
 
     rule    a row is better than Adam (sparse) when Student's paired 95% interval over the seeds of the difference in
-            nats per word is above 0; worse when it is below 0; else undecided. Differences in nats are logarithms of
+            nats per word is above 0; worse when it is below 0; else inconclusive. Differences in nats are logarithms of
             ratios of perplexities. A diverged run cannot hold a claim.
 
 The paper ran 350,000 steps at b2 = 1e-4: b2*T = 35. Shorter runs take b2 = 35/T, and once b2 = 3/T (the range of the

@@ -24,12 +24,10 @@ BADGES = {
     "best": "★",
     "better": "▲",
     "worse": "▼",
-    "undecided": "≈",
     "inconclusive": "≈",
     "diverged": "✕",
     "supported": "✓",
     "contradicted": "✕",
-    "inconclusive": "≈",
 }
 
 
