@@ -177,9 +177,8 @@ def _result(
 
 def _b2_steps(row: Row, options: Mapping[str, Any] | None, done: list[dict[str, Any]]) -> float | None:
     steps = max((d["steps"] for d in done), default=0)
-    if not options or not steps or "betas" not in options or not optimizers.grows(row.method):
-        return None
-    return float(options["betas"][1]) * steps
+    betas = (options or {}).get(optimizers.betas_of(row.method)) if optimizers.grows(row.method) else None
+    return float(betas[1]) * steps if betas and steps else None
 
 
 def _mean(values: list[float | None]) -> float | None:
