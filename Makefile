@@ -4,9 +4,10 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
+COVERAGE ?= 70
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-integrations test-ray test-robust test-newest test-oldest test-oldest-torch test-oldest-extras check bench docs site bench-gpu test-gpu sanitize-gpu clean
+.PHONY: help setup demo test coverage test-integrations test-ray test-robust test-newest test-oldest test-oldest-torch test-oldest-extras check bench docs site bench-gpu test-gpu sanitize-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':[^#]*## *' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -24,6 +25,10 @@ demo: setup  ## compare optimizers on embedded data: about a minute, ends with a
 
 test: setup  ## the test suite: core and lab, no GPU needed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests --ignore=tests/integrations
+
+coverage: setup  ## the same suite, with the share of lines and branches that it runs (a table, and build/coverage/index.html)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered \
+	    --cov-report=html:build/coverage --cov-fail-under=$(COVERAGE) tests --ignore=tests/integrations
 
 # Each line: instruction set of torch, of oneDNN, threads, seed of the order, other options. All are run; one failure fails.
 ROBUST = "default SSE41 1 11" "avx2 AVX2 2 22" "- - 2 33 --nudge=same"

@@ -36,7 +36,8 @@ def whole_param_groups(optimizer: Engine) -> list[dict[str, Any]]:
         for frame in _frames_of(ZERO):
             owner = frame.f_locals.get("self")
             if getattr(owner, "optim", None) is optimizer:
-                return owner.param_groups  # type: ignore[union-attr]
+                groups: list[dict[str, Any]] = owner.param_groups  # type: ignore[union-attr]
+                return groups
     return optimizer.param_groups
 
 

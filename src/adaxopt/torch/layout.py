@@ -45,7 +45,9 @@ def alike(tensors: Sequence[Tensor]) -> Callable[..., bool]:
     """
     try:
         guards: Any = torch._C._dynamo.guards.TensorGuards  # type: ignore[attr-defined]
-        check = guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+        check: Callable[..., bool] = guards(
+            *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
+        ).check
         if check(*tensors) is True:
             return check
     except (AttributeError, TypeError, RuntimeError):

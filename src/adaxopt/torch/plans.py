@@ -85,7 +85,8 @@ class GroupPlan:
             return "the CUDA kernel keeps no window of gradients"
         if optimizer._project is not None:
             return "the CUDA kernel does not project"
-        return fused_cuda.missing()
+        missing: str | None = fused_cuda.missing()
+        return missing
 
     def fits(self, optimizer: Engine, group: dict[str, Any]) -> bool:
         """Whether nothing has changed but gradients and hyper-parameters."""
@@ -139,7 +140,8 @@ class GroupPlan:
             return rest
         if self.rows is None:
             self.rows = fused_rows.GroupRows()
-        return self.rows.step(optimizer, group, rest, scale, found_inf)
+        left: list[Tensor] = self.rows.step(optimizer, group, rest, scale, found_inf)
+        return left
 
 
 def _offset(p: Tensor, group: dict[str, Any], entry: dict[str, Tensor]) -> int:

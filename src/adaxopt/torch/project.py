@@ -64,4 +64,5 @@ class Ball:
             if bool(rise.abs() <= 1e-15 * mu):
                 break
         x = y64 * (d64 / (d64 + mu))
-        return (x * (self.radius / torch.linalg.vector_norm(x))).to(y.dtype)
+        inside: Tensor = x * (self.radius / torch.linalg.vector_norm(x))
+        return inside.to(y.dtype)

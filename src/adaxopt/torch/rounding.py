@@ -37,7 +37,8 @@ PIECE = 1 << 22
 def key(seed: int, index: int, step: int | float | Tensor, stream: int) -> int | Tensor:
     """The 32-bit key of a tensor, step and stream: an int, or a 0-d int64 tensor where `step` is a tensor."""
     t = step.to(torch.int64) if isinstance(step, Tensor) else int(step)
-    return counter_rng.key(seed, index, t & MASK, t >> 32, stream)
+    made: int | Tensor = counter_rng.key(seed, index, t & MASK, t >> 32, stream)
+    return made
 
 
 def _flat(x: Tensor) -> tuple[Tensor | None, list[int]]:

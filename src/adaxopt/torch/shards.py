@@ -84,7 +84,8 @@ def with_norm_of(g: Tensor, norm_type: float) -> Tensor:
     part = _not_empty(g.redistribute(placements=summed)._local_tensor)  # type: ignore[attr-defined]
     norm = torch.linalg.vector_norm(part, norm_type).reshape(1)
     places = [place if place.is_replicate() else Shard(0) for place in summed]
-    return kind.from_local(norm, g.device_mesh, places, run_check=False).full_tensor()  # type: ignore[attr-defined]
+    total: Tensor = kind.from_local(norm, g.device_mesh, places, run_check=False).full_tensor()  # type: ignore[attr-defined]
+    return total
 
 
 def on_mesh(value: Tensor, mesh: Any) -> Tensor:

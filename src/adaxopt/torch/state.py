@@ -53,7 +53,7 @@ def step_device(p: Tensor, group: Mapping[str, Any]) -> torch.device:
 
 def moment_dtype(p: Tensor, group: Mapping[str, Any]) -> torch.dtype:
     """float32 for 16-bit parameters unless the user asks otherwise; complex state for complex parameters."""
-    asked = group["state_dtype"]
+    asked: torch.dtype | None = group["state_dtype"]
     if p.is_complex():
         if asked is torch.bfloat16:
             raise ValueError("state_dtype=torch.bfloat16: there is no complex bfloat16; leave it None here")
@@ -111,7 +111,7 @@ def local(t: Tensor) -> Tensor:
     """This process's part of a DTensor; any other tensor itself. The rule is element-wise, so parts suffice."""
     kind = dtensor_type()
     if kind is not None and isinstance(t, kind):
-        return t._local_tensor  # type: ignore[attr-defined]
+        t = t._local_tensor  # type: ignore[attr-defined]
     return t
 
 
@@ -124,7 +124,8 @@ def local_gradient(p: Tensor, g: Tensor) -> Tensor:
         raise TypeError("a DTensor parameter has a plain gradient: distribute it as its parameter is")
     if g.placements != p.placements:  # type: ignore[attr-defined]
         g = g.redistribute(p.device_mesh, p.placements)  # type: ignore[attr-defined]
-    return g._local_tensor  # type: ignore[attr-defined]
+    part: Tensor = g._local_tensor  # type: ignore[attr-defined]
+    return part
 
 
 def _resolved(g: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -42,7 +42,7 @@ def stats(optimizer: Engine) -> list[dict[str, float]]:
     return [_group(optimizer, group) for group in optimizer.param_groups]
 
 
-def _group(optimizer: Engine, group: dict) -> dict[str, float]:
+def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
     entries = [optimizer.state[p] for p in group["params"] if optimizer.state.get(p)]
     if not entries:
         return {"step": 0.0}
