@@ -150,6 +150,20 @@ def command_page() -> str:
     return "\n".join([start, *(command_section(words) for words in commands(Command))])
 
 
+def examples_page() -> str:
+    """The programs of examples/: what each says of itself, and its code."""
+    parts = ["# Examples\n\nComplete programs, in the folder `examples/`. The tests run each of them.\n"]
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        code = path.read_text()
+        tree = ast.parse(code)
+        title, _, rest = (ast.get_docstring(tree) or "").partition("\n\n")
+        after = "\n".join(code.splitlines()[tree.body[0].end_lineno :]).strip()
+        parts.append(
+            f"## {path.name}\n\n{title}\n\n```text\n{rest.strip()}\n```\n\n```python\n{after}\n```\n"
+        )
+    return "\n".join(parts)
+
+
 PICTURE = re.compile(
     r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img alt="([^"]*)" src="([^"]+)">\s*</picture>', flags=re.S
 )
@@ -200,6 +214,7 @@ def write(out: Path = OUT) -> None:
     for place, text in api_pages():
         (out / place).write_text(text)
     (out / "cli.md").write_text(command_page())
+    (out / "examples.md").write_text(examples_page())
 
 
 if __name__ == "__main__":
