@@ -1,8 +1,7 @@
-"""From a task's splits to batches, in an order that depends on the seed and the epoch alone.
+"""Batches of a task's splits, in an order that depends only on the seed and the epoch.
 
-So a run that is resumed in the middle of an epoch needs no record of the order: it is drawn again.
-Iterables that shuffle themselves draw from the global generators, whose state at the epoch's start is kept
-for them.
+A run that resumes in the middle of an epoch therefore computes the order again. Iterables that shuffle themselves draw
+from the global generators, whose state at the start of the epoch is in the checkpoint.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import torch
 from adaxlab.errors import LabError
 
 SPLIT_SEED = 20260101  # the held-out part is the same for every optimizer, seed and study
-WHOLE = 64 * 2**20  # bytes up to which an epoch's tensors are shuffled at once and then sliced
+WHOLE = 64 * 2**20  # largest size in bytes of a data set that is shuffled once per epoch and then sliced
 
 
 def order(n: int, seed: int, epoch: int) -> torch.Tensor:
-    """The permutation of n examples for one epoch: a function of (seed, epoch)."""
+    """Return the permutation of n examples for one epoch: a function of (seed, epoch)."""
     generator = torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 2 + 1)
     return torch.randperm(n, generator=generator)
 
@@ -38,8 +37,8 @@ class Tensors:
         return math.ceil(self.n / self.batch_size)
 
     def batches(self, index: torch.Tensor | None, skip: int = 0) -> Iterator[tuple[Any, int]]:
-        """(batch, its number of examples) for the examples in `index`, or all in order; the first `skip`
-        left out."""
+        """Yield (batch, number of examples) for the examples in `index` (None: all in order), without the first
+        `skip` batches."""
         tensors, size = self.tensors, self.batch_size
         if index is not None and self.whole:
             index = index.to(tensors[0].device)
@@ -54,7 +53,7 @@ class Tensors:
 
 
 class Examples:
-    """A map-style Dataset: `len(d)` and `d[i]`, collated as torch's DataLoader does."""
+    """A map-style Dataset (`len(d)` and `d[i]`), collated as in torch's DataLoader."""
 
     def __init__(
         self, dataset: Any, batch_size: int, device: torch.device, rows: Sequence[int] | None = None
@@ -77,10 +76,10 @@ class Examples:
 
 
 class Batches:
-    """An iterable of ready batches with a length (a DataLoader, a list). It shuffles itself, or not.
+    """A sized iterable of batches, such as a DataLoader or a list; shuffling is up to the iterable.
 
-    Batches to skip are drawn before the iterator is handed back, so that the caller can then put back the
-    state of the random generators as it was when the run stopped.
+    `batches` consumes the batches to skip before it returns, so that the caller can then restore the state of the
+    random generators.
     """
 
     def __init__(self, iterable: Any, device: torch.device) -> None:
@@ -92,9 +91,9 @@ class Batches:
         return self.n
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell the iterable, and a DataLoader's samplers and dataset, which epoch comes, where they want to know."""
-        for tell in self.listeners:
-            tell(epoch)
+        """Call `set_epoch` of the iterable, and of a DataLoader's samplers and dataset, where it exists."""
+        for set_epoch in self.listeners:
+            set_epoch(epoch)
 
     def batches(self, index: torch.Tensor | None, skip: int = 0) -> Iterator[tuple[Any, int]]:
         ready = iter(self.iterable)
@@ -104,7 +103,7 @@ class Batches:
 
 
 def _listeners(iterable: Any) -> list[Callable[[int], object]]:
-    """`set_epoch` of the iterable and, for a DataLoader, of its samplers and its dataset; each once."""
+    """Return `set_epoch` of the iterable and, for a DataLoader, of its samplers and its dataset; each once."""
     inner = getattr(iterable, "batch_sampler", None)
     places = {
         "": iterable,
@@ -115,17 +114,17 @@ def _listeners(iterable: Any) -> list[Callable[[int], object]]:
     }
     found: dict[int, Callable[[int], object]] = {}
     for place, one in places.items():
-        tell = getattr(one, "set_epoch", None)
-        if not callable(tell) or id(one) in found:
+        set_epoch = getattr(one, "set_epoch", None)
+        if not callable(set_epoch) or id(one) in found:
             continue
         try:
-            inspect.signature(tell).bind(0)
+            inspect.signature(set_epoch).bind(0)
         except TypeError:
             raise LabError(
-                f"{type(one).__name__}.set_epoch{inspect.signature(tell)}: the iterable of batches{place} must take "
-                "the epoch alone, set_epoch(epoch); change it, or give it another name"
+                f"{type(one).__name__}.set_epoch{inspect.signature(set_epoch)}: the iterable of batches{place} must "
+                "take the epoch alone, set_epoch(epoch); change it, or give it another name"
             ) from None
-        found[id(one)] = tell
+        found[id(one)] = set_epoch
     return list(found.values())
 
 
@@ -133,7 +132,7 @@ Source = Tensors | Examples | Batches
 
 
 class Split:
-    """The batches that `evaluate` of a task measures on, in order, on the run's device; can be read several times."""
+    """The evaluation batches that a task's `evaluate` receives, in order, on the run's device; iterable repeatedly."""
 
     def __init__(self, source: Source, name: str) -> None:
         self.source, self.name = source, name
@@ -146,7 +145,7 @@ class Split:
 
 
 def rows_of(batch: Any) -> int:
-    """How many examples a batch holds: the first dimension of its first tensor, else 1."""
+    """Return the number of examples in a batch: the first dimension of its first tensor, else 1."""
     if isinstance(batch, torch.Tensor):
         return len(batch) if batch.dim() else 1
     if isinstance(batch, dict):
@@ -159,7 +158,7 @@ def rows_of(batch: Any) -> int:
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
-    """The batch with its tensors on `device`; lists, tuples and dicts keep their shape."""
+    """Return the batch with its tensors on `device`; lists, tuples and dicts keep their structure."""
     if isinstance(batch, torch.Tensor):
         return batch.to(device, non_blocking=True)
     if isinstance(batch, dict):
@@ -170,9 +169,9 @@ def to_device(batch: Any, device: torch.device) -> Any:
 
 
 def kind(split: Any, where: str) -> str:
-    """'tensors', 'dataset' or 'batches'; an error that says what is allowed for anything else."""
+    """Return 'tensors', 'dataset' or 'batches'; raise LabError for anything else."""
     if isinstance(split, torch.Tensor):
-        raise LabError(f"{where}: a lone tensor; give a tuple of tensors, (x, y) or (x,)")
+        raise LabError(f"{where}: a single tensor; give a tuple of tensors, (x, y) or (x,)")
     if isinstance(split, (tuple, list)) and split and all(isinstance(t, torch.Tensor) for t in split):
         lengths = [len(t) if t.dim() else 0 for t in split]
         if len(set(lengths)) != 1 or not lengths[0]:
@@ -199,7 +198,7 @@ def kind(split: Any, where: str) -> str:
 def source(
     split: Any, batch_size: int, device: torch.device, where: str, rows: torch.Tensor | None = None
 ) -> Source:
-    """The split as a source of batches; `rows` restricts it to a part of its examples."""
+    """Return the split as a source of batches; `rows` selects some of its examples."""
     form = kind(split, where)
     if form == "tensors":
         chosen = split if rows is None else [t[rows.to(t.device)] for t in split]
@@ -208,13 +207,13 @@ def source(
         return Examples(split, batch_size, device, None if rows is None else rows.tolist())
     if rows is not None:
         raise LabError(
-            f"{where}: batches cannot be divided for tuning; let data() give a 'valid' split as well"
+            f"{where}: batches cannot be split for tuning; data() must also return a 'valid' split"
         )
     return Batches(split, device)
 
 
 def holdout(n: int, share: float = 0.2) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows to train on and rows held out for tuning, out of n: the same for everyone.
+    """Return the indices to train on and the indices held out for tuning, out of n; the same for every run.
 
     >>> train, valid = holdout(10)
     >>> len(train), len(valid), sorted((*train.tolist(), *valid.tolist())) == list(range(10))

@@ -1,7 +1,7 @@
-"""One process or many: which process this is, and the few things that processes tell each other.
+"""Ranks and collective operations of the processes that torchrun started.
 
-Started by `torchrun --nproc_per_node N -m adaxlab.reproduce ...`, each process has its share of every batch; in a
-single process the same calls do nothing.
+With `torchrun --nproc_per_node N -m adaxlab.reproduce ...` each process computes its share of every batch; in a single
+process the same calls do nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from adaxlab.errors import LabError
 from adaxlab.settings import choose_device
 
 WAIT = timedelta(hours=4)
-"""How long processes wait for each other: the first may have ImageNet to decode, an hour on four cores."""
+"""Timeout of collective operations: the first process may decode ImageNet, which takes an hour on four cores."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process's number, how many there are, and its device."""
+    """Rank and device of this process, and the number of processes."""
 
     device: torch.device
     rank: int = 0
@@ -35,11 +35,11 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes and prints for all."""
+        """Whether this is the process that writes files and prints."""
         return self.rank == 0
 
     def share(self, count: int) -> tuple[int, int]:
-        """This process's part of `count` things: neighbours, sizes differing by one at most.
+        """Return (start, end) of this process's contiguous part of `count` items; sizes differ by at most one.
 
         >>> [Ranks(torch.device("cpu"), r, 3).share(8) for r in range(3)]
         [(0, 3), (3, 6), (6, 8)]
@@ -49,15 +49,15 @@ class Ranks:
         return begin, begin + each + (self.rank < more)
 
     def agree(self, value: int) -> int:
-        """The first process's value, in every process."""
+        """Return the value of the first process in every process (a broadcast)."""
         if self.world == 1:
             return value
-        told = torch.tensor(int(value), device=self.device)
-        dist.broadcast(told, 0)
-        return int(told)
+        reported = torch.tensor(int(value), device=self.device)
+        dist.broadcast(reported, 0)
+        return int(reported)
 
     def first_does(self, work: Callable[[], int | None]) -> int:
-        """Call `work` in the first process alone: its result, in every process. A LabError is one everywhere."""
+        """Call `work` in the first process only and return its result in every process; a LabError is raised in all."""
         result: int | None = 0
         failed: LabError | None = None
         if self.first:
@@ -70,7 +70,7 @@ class Ranks:
         return self.agree(result or 0)
 
     def gather(self, values: Tensor) -> Tensor:
-        """[world, k]: every process's vector."""
+        """Return [world, k]: the vectors of all processes."""
         if self.world == 1:
             return values[None]
         out = [torch.empty_like(values) for _ in range(self.world)]
@@ -79,17 +79,17 @@ class Ranks:
 
 
 def world_size() -> int:
-    """How many processes torchrun started; 1 without it."""
+    """Return the number of processes that torchrun started; 1 without torchrun."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def is_first() -> bool:
-    """Whether this process prints for all, as far as its environment says."""
+    """Whether this is the process that prints, according to its environment variables."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def current(device: str = "cpu") -> Ranks:
-    """This process inside `joined`; outside, and without torchrun, one process on `device`."""
+    """Return the ranks of the process group; without a group, a single process on `device`."""
     if not dist.is_initialized():
         return Ranks(choose_device(device))
     on_gpu = dist.get_backend() == "nccl"
@@ -99,9 +99,9 @@ def current(device: str = "cpu") -> Ranks:
 
 @contextmanager
 def joined(device: str) -> Iterator[Ranks]:
-    """The processes that torchrun started, or this one alone; a group that is made here is left at the end.
+    """Join the process group of torchrun, or yield a single process; a group created here is destroyed at the end.
 
-    Nothing may hold that group then: its threads would meet the end of the interpreter, which can abort the process.
+    No reference to the group may remain: its threads can abort the process at interpreter shutdown.
     """
     world = world_size()
     if world == 1 or dist.is_initialized():
@@ -117,11 +117,11 @@ def joined(device: str) -> Iterator[Ranks]:
     kind = choose_device(device).type
     if kind == "cuda":
         torch.cuda.set_device(choose_device(f"cuda:{local}"))
-    # imported before there is a group: these functions would keep it as the default value of their arguments
+    # import before a group exists: these functions would keep it as the default value of their arguments
     importlib.import_module("torch.distributed.nn")
     dist.init_process_group("nccl" if kind == "cuda" else "gloo", timeout=WAIT)
     try:
         yield current(device)
     finally:
-        gc.collect()  # networks in cycles hold the group
+        gc.collect()  # networks in reference cycles keep the group alive
         dist.destroy_process_group()

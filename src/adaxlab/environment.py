@@ -1,4 +1,4 @@
-"""Where a run ran: versions, hardware, commit, time. Nothing that names a person or a host."""
+"""The environment of a run: versions, hardware, commit, time. No user or host names."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import adaxopt
 
 
 def describe(device: torch.device, threads: int) -> dict[str, Any]:
-    """The environment of a run that starts now."""
+    """Return the environment of a run that starts now."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {
             "adaxopt": adaxopt.__version__,
-            "torch": str(torch.__version__),  # a class of its own, which checkpoints would not load
+            "torch": str(torch.__version__),  # a str subclass, which weights_only would not load
             "numpy": numpy.__version__,
             "python": platform.python_version(),
             "cuda": torch.version.cuda,
@@ -53,9 +53,9 @@ def _cpu() -> str:
 
 @functools.cache
 def _commit() -> str | None:
-    """The commit of the source tree, with a plus sign when files differ from it; None outside a checkout.
+    """Return the commit of the source tree, with a plus sign if files were modified; None outside a checkout.
 
-    A copy of the tree without its history names its commit in the variable ADAXOPT_COMMIT.
+    For a copy without git history, set the environment variable ADAXOPT_COMMIT.
     """
     if named := os.environ.get("ADAXOPT_COMMIT"):
         return named

@@ -1,4 +1,4 @@
-"""What a value of the command line may be, where a function says so in its annotations."""
+"""Check command-line values against the type annotations of a function."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS: dict[type, tuple[str, Callable[[object], bool]]] = {
 
 
 def check(function: Callable[..., Any], options: Mapping[str, Any], flag: str) -> None:
-    """An error of one line for a value of another kind than its parameter; other annotations allow everything.
+    """Raise LabError for a value whose type is not that of its parameter; unsupported annotations allow any value.
 
     >>> def train(steps: int = 1, rate: float | None = None, sizes: tuple[int, ...] = ()): ...
     >>> check(train, {"steps": 3, "rate": None, "sizes": "1,2"}, "--set")

@@ -1,4 +1,4 @@
-"""Lines for people while something takes its time; results go elsewhere."""
+"""Progress messages on standard error; results go to standard output."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Say = Callable[[str], None]
 
 
 def say(text: str) -> None:
-    """A line of progress on the standard error."""
+    """Print a line of progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def passing(text: str) -> Iterator[None]:
-    """Show a word in a terminal while something takes its time, then wipe it away."""
+    """Show `text` in a terminal while the block runs, then erase it."""
     shown = sys.stderr.isatty()
     if shown:
         print(f"{text} ...", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The global random generators: seeded for a run, saved in its checkpoint, given back when it ends."""
+"""The global random generators: seeded for a run, saved in its checkpoint, restored when it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def seed_all(seed: int) -> None:
 
 
 def state(device: torch.device) -> dict[str, Any]:
-    """The generators' state as tensors and plain values, loadable with `weights_only=True`."""
+    """Return the state of the generators as tensors and plain values, loadable with `weights_only=True`."""
     name, keys, position, has_gauss, gauss = np.random.get_state()
     version, words, gauss_next = random.getstate()
     return {
@@ -37,7 +37,7 @@ def state(device: torch.device) -> dict[str, Any]:
 
 
 def restore(saved: dict[str, Any], device: torch.device) -> None:
-    """Put back what `state` gave."""
+    """Restore the generators to a state returned by `state`."""
     torch.set_rng_state(saved["torch"])
     if saved["cuda"] is not None and device.type == "cuda":
         torch.cuda.set_rng_state(saved["cuda"], device)
@@ -49,8 +49,7 @@ def restore(saved: dict[str, Any], device: torch.device) -> None:
 
 @contextmanager
 def controlled(seed: int, device: torch.device, threads: int) -> Iterator[None]:
-    """Seeded generators, `threads` CPU threads and deterministic cuDNN inside; everything as it was
-    afterwards."""
+    """Seed the generators, use `threads` CPU threads and deterministic cuDNN; restore all of them at the end."""
     before, threads_before = state(device), torch.get_num_threads()
     cudnn = torch.backends.cudnn
     kept = {"enabled": cudnn.enabled, "allow_tf32": cudnn.allow_tf32}

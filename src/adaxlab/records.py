@@ -1,8 +1,8 @@
-"""The committed records of a study as run records: what tables, figures and the judge read.
+"""Load the committed records of a study, from which tables, figures and verdicts are computed.
 
-records/STUDY.jsonl        the runs of a study, a file of `store.export`
-records/FAMILY/speed.json  milliseconds of a step, a round for each method in turn; each round is given as a record
-                           whose seed is its number
+records/STUDY.jsonl        the runs of a study, written by `store.export`
+records/FAMILY/speed.json  milliseconds per step in alternating rounds; each round becomes a run record whose seed is
+                           the number of the round
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FOLDER = Path("records")
 
 
 def load(root: Path, study: str) -> list[RunRecord]:
-    """The runs of a study that have ended, such as `cifar10/table2`; none if it was not run."""
+    """Return the runs of a study such as `cifar10/table2` that have ended; an empty list if it was not run."""
     path = root / f"{study}.jsonl"
     if path.stem == "speed":
         return list(_rounds(path.with_suffix(".json"), study))

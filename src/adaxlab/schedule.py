@@ -1,8 +1,7 @@
-"""The learning rate over a run: a factor in [0, 1] on each group's own lr.
+"""Learning-rate schedules: a factor that multiplies the lr of each parameter group.
 
-A schedule is data, as it stands in a run's specification: `{"name": "cosine", "warmup": 0.05}`. Where a point in
-time is asked for (`warmup`, `milestones`), a number below 1 is a share of the run and a number from 1 on
-counts steps.
+A schedule is data in a run's specification: `{"name": "cosine", "warmup": 0.05}`. Values of `warmup` and `milestones`
+below 1 are fractions of the run; values from 1 on are numbers of steps.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ NAMES = tuple(_OPTIONS)
 
 
 def complete(schedule: Mapping[str, Any] | str) -> dict[str, Any]:
-    """The schedule with every option written out and checked; a bare name takes the defaults.
+    """Return the schedule with all options, checked; a name alone stands for the defaults.
 
     >>> complete("poly")
     {'name': 'poly', 'warmup': 0, 'power': 0.9}
@@ -44,7 +43,7 @@ def complete(schedule: Mapping[str, Any] | str) -> dict[str, Any]:
         result["milestones"] = list(result["milestones"])
         _check("milestones", result["milestones"], all(m >= 0 for m in result["milestones"]), "each >= 0")
     _check(
-        "warmup", result["warmup"], result["warmup"] >= 0, ">= 0 (below 1: a share of the run; else steps)"
+        "warmup", result["warmup"], result["warmup"] >= 0, ">= 0 (below 1: a fraction of the run; else steps)"
     )
     for key, allowed in {"gamma": ">= 0", "final": ">= 0", "power": "> 0"}.items():
         if key in result:
@@ -58,15 +57,14 @@ def _check(key: str, value: object, good: bool, allowed: str) -> None:
 
 
 def step_of(point: float, total: int) -> int:
-    """The step that a point in time is: a share of the run below 1, else a number of steps."""
+    """Return the step of a point in time: a fraction of the run if below 1, else a number of steps."""
     return round(point * total) if point < 1 else round(point)
 
 
 def factor(schedule: Mapping[str, Any] | str, total: int) -> Factor:
-    """The factor on lr at step 0, 1, ..., total - 1.
+    """Return a function of the step 0, 1, ..., total - 1 that gives the factor on lr.
 
-    With w warm-up steps the factor is (step+1)/w for step < w; after them u = (step-w)/(total-w) goes from 0
-    to 1:
+    With w warm-up steps the factor is (step+1)/w for step < w; then, with u = (step-w)/(total-w) from 0 to 1:
 
         constant  1                                    step    gamma^(number of milestones passed)
         cosine    final + (1-final)*(1+cos(pi*u))/2    linear  1 - (1-final)*u

@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class Stop:
-    """`signum` is 0 until a signal came; `over` says that it was the end of the time."""
+    """A request to stop: `signum` is 0 until a signal arrives; `over` is true if the time limit was reached."""
 
     signum = 0
     over = False
@@ -18,10 +18,10 @@ class Stop:
 
 @contextmanager
 def listening() -> Iterator[Stop]:
-    """Catch SIGINT and SIGTERM inside the block (in the main thread; elsewhere they are left alone).
+    """Catch SIGINT and SIGTERM inside the block (in the main thread only) and yield a Stop.
 
-    The first signal is noted in the Stop that is given; the handlers found at entry are put back at once, so
-    that a second signal acts as it would have without the lab.
+    The first signal sets `signum` of the Stop and restores the previous handlers, so that a second signal has its usual
+    effect.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():

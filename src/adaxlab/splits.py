@@ -1,4 +1,4 @@
-"""Which data a run trains on and which it is judged on."""
+"""Training and evaluation data of a run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from adaxlab import task as tasks
 def sources(
     spec: Mapping[str, Any], task: tasks.Task, device: torch.device
 ) -> tuple[batches.Source, batches.Source, str]:
-    """What to train on, what to evaluate on, and the latter's name.
+    """Return the training source, the evaluation source, and the name of the latter.
 
-    Tuning trains without the held-out part ('valid', or a fifth of 'train') and is judged on it; final runs train
-    on all of 'train' and are judged on 'test', which no choice has seen.
+    Tuning runs are evaluated on held-out data ('valid', or a fifth of 'train' that is then not trained on). Final runs
+    train on all of 'train' and are evaluated on 'test', which is never used for tuning.
     """
     name, size = spec["task"], spec["batch_size"]
     eval_size = getattr(task, "eval_batch_size", 4 * size)

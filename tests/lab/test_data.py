@@ -60,9 +60,9 @@ DAMAGE = {
         lambda f: (f / "test_lables.json").write_text(str([10] * 20)),
         "labels up to 10",
     ),
-    "a cut binary": ("binary", lambda f: _cut(f / "data_batch_1.bin"), "3073 an image"),
+    "a cut binary": ("binary", lambda f: _cut(f / "data_batch_1.bin"), "3073 per image"),
     "a missing pickle": ("python", lambda f: (f / "data_batch_5").unlink(), "data_batch_5: is missing"),
-    "a cut pickle": ("python", lambda f: _cut(f / "data_batch_4"), "is no batch of CIFAR-10"),
+    "a cut pickle": ("python", lambda f: _cut(f / "data_batch_4"), "is not a CIFAR-10 batch"),
     "an empty folder": ("sheets", lambda f: [p.unlink() for p in f.iterdir()], "adax data get cifar10"),
 }
 

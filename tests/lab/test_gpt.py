@@ -267,7 +267,7 @@ def test_windows_are_pieces_of_the_text_from_the_seed(book):
     assert not all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
     raw = book.read_bytes()
     assert all(bytes(row.tolist()) in raw for w in first for row in w)
-    with pytest.raises(LabError, match="take a smaller context"):
+    with pytest.raises(LabError, match="choose a smaller context"):
         RandomWindows(text[:20], 1, 1, 24)
 
 

@@ -126,10 +126,10 @@ def test_crops_are_distributed_as_they_should_be():
 def test_normalisation_by_hand():
     raw = torch.full((1, 6, 6, 3), 128, dtype=torch.uint8)
     raw[0, 0, 0] = torch.tensor([255, 0, 7])
-    middle = augment.middle_batch(raw, 4)
+    middle = augment.center_crop_batch(raw, 4)
     assert middle.shape == (1, 3, 4, 4)
     assert middle[0, 1, 0, 0].item() == pytest.approx((128 / 255 - 0.456) / 0.224, abs=1e-6)
-    corner = augment.middle_batch(raw, 6)[0, :, 0, 0]
+    corner = augment.center_crop_batch(raw, 6)[0, :, 0, 0]
     assert corner.tolist() == pytest.approx(
         [(1 - 0.485) / 0.229, -0.456 / 0.224, (7 / 255 - 0.406) / 0.225], abs=1e-5
     )

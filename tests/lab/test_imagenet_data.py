@@ -82,7 +82,7 @@ DAMAGE = {
     ),
     "a class without a folder": (
         _missing_class,
-        f"train/{CLASSES[2]}: is named in wnids.txt and has no folder",
+        f"train/{CLASSES[2]}: is listed in wnids.txt but has no folder",
         5,
     ),
     "an unknown class": (
@@ -90,7 +90,7 @@ DAMAGE = {
             _annotate(p, "val_9.JPEG\tn99\t0\t0\t1\t1\n"),
             shutil.copy(p / "val/images/val_0.JPEG", p / "val/images/val_99.JPEG"),
         ),
-        r"val_annotations.txt:13: val_9.JPEG is named a second time; val/images/val_99.JPEG: has no class",
+        r"val_annotations.txt:13: val_9.JPEG is listed twice; val/images/val_99.JPEG: has no class",
         2,
     ),
     "a label out of range": (
@@ -103,7 +103,7 @@ DAMAGE = {
     ),
     "a missing file": (
         lambda p: (p / "val/images/val_3.JPEG").unlink(),
-        "val/images/val_3.JPEG: is missing, and named in line 4",
+        "val/images/val_3.JPEG: is missing, but listed in line 4",
         1,
     ),
     "a broken line": (
@@ -192,7 +192,7 @@ def test_the_shorter_side_is_resized_and_the_middle_kept():
 BAD = {
     "cut": (lambda data: data[: len(data) // 2], "cannot be decoded"),
     "empty": (lambda data: b"", "the file is empty"),
-    "text": (lambda data: b"<html>no image</html>", "is no image of a known kind"),
+    "text": (lambda data: b"<html>no image</html>", "is not an image of a known format"),
 }
 
 
@@ -277,9 +277,9 @@ def test_a_cache_of_something_else_is_refused(folder, tmp_path):
     cache.make(first, tmp_path / "cache", SIZE, workers=1)
     with pytest.raises(LabError, match="a cache of other images"):
         cache.make(second, tmp_path / "cache", SIZE, workers=1)
-    with pytest.raises(LabError, match="a cache of 16 pixels, 8 are asked for"):
+    with pytest.raises(LabError, match="a cache of 16 pixels, 8 are needed"):
         cache.make(first, tmp_path / "cache", 8, workers=1)
-    with pytest.raises(LabError, match="a cache of 16 pixels, 8 are asked for"):
+    with pytest.raises(LabError, match="a cache of 16 pixels, 8 are needed"):
         cache.obtain(tmp_path / "cache", 8)
 
 
@@ -299,7 +299,7 @@ def _flip(path):
         (lambda p: (p / "val-000.npy").unlink(), "val-000.npy: this piece of the cache cannot be read"),
         (lambda p: _cut(p / "train-000.npy"), "train-000.npy: this piece of the cache cannot be read"),
         (lambda p: _flip(p / "train-000.npy"), "train-000.npy: has sha256"),
-        (lambda p: (p / "cache.json").write_text("{}"), "cache.json: is not a list of kind"),
+        (lambda p: (p / "cache.json").write_text("{}"), "cache.json: is not a manifest of kind"),
     ],
 )
 def test_damaged_pieces_are_named(damage, message, folder, tmp_path, capsys):

@@ -157,7 +157,7 @@ def test_enwik8_comes_out_of_its_package(tmp_path):
     assert (tmp_path / "enwik8").read_bytes() == b"abc" * 100
     with tarfile.open(tmp_path / "q.tar.gz", "w:gz") as tar:
         tar.add(tmp_path / "x.gz", "else.gz")
-    with pytest.raises(LabError, match="holds no data/enwik8"):
+    with pytest.raises(LabError, match="contains no data/enwik8"):
         enwik8.unpack(tmp_path / "q.tar.gz", tmp_path / "enwik8")
 
 

@@ -159,7 +159,7 @@ def test_a_bad_list_is_named(what, tmp_path):
 
 
 def test_what_is_not_there_is_said(tmp_path):
-    with pytest.raises(LabError, match=r"no images with masks there .looked for JPEGImages/"):
+    with pytest.raises(LabError, match=r"no images with masks there .searched for JPEGImages/"):
         folders.find(tmp_path)
     root = voc_sets.voc(tmp_path)
     (root / "ImageSets" / "Segmentation" / "val.txt").unlink()
@@ -172,7 +172,7 @@ def test_what_is_not_there_is_said(tmp_path):
     bad = voc_sets.camvid(tmp_path / "c")
     for path in (bad / "CamVid" / "train").glob("*.png"):
         path.write_bytes(b"")
-    with pytest.raises(LabError, match=r"all 6 images are bad, the first: .*s0\.png"):
+    with pytest.raises(LabError, match=r"all 6 images are invalid, the first: .*s0\.png"):
         read(bad, "skip")
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from adaxlab.errors import LabError
 from adaxlab.models import deeplab as model
 from adaxlab.models import pretrained as weights
-from adaxlab.models.deeplab import BLOCKS, RATES, STYLES, Backbone, between, deeplab
+from adaxlab.models.deeplab import BLOCKS, RATES, STYLES, Backbone, deeplab, interpolation
 
 TINY = dict(blocks=BLOCKS["tiny"], width=8)
 
@@ -105,7 +105,7 @@ def test_scores_between_cells_lie_on_lines(size):
     plain = F.interpolate(cells, (height, width), mode="bilinear", align_corners=True)
     torch.testing.assert_close(scores, plain[..., : size[0], : size[1]], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(scores[..., ::8, ::8], cells[..., : -(-size[0] // 8), : -(-size[1] // 8)])
-    assert between(size[0], cells.shape[-2], torch.device("cpu")).sum(1).sub(1).abs().max() < 1e-6
+    assert interpolation(size[0], cells.shape[-2], torch.device("cpu")).sum(1).sub(1).abs().max() < 1e-6
 
 
 def test_autocast_is_bfloat16_between_float32_ends():
@@ -324,8 +324,8 @@ def _without(state, name):
 
 WRONG = {
     "a missing file": (None, "no such file; name a .pth file"),
-    "no state dict": ([1, 2], "holds list, not a state dict"),
-    "no tensors": ({"a": 1}, "holds dict, not a state dict"),
+    "no state dict": ([1, 2], "contains list, not a state dict"),
+    "no tensors": ({"a": 1}, "contains dict, not a state dict"),
     "a missing norm": (_without(norms(), "layer3.0.bn2.running_var"), "lacks 2 of the backbone's 51 tensors"),
     "a missing convolution": (_without(norms(), "conv1.weight"), "such as conv1.weight"),
     "another width": (
@@ -365,13 +365,13 @@ def test_a_file_that_would_run_code_or_is_damaged_is_not_opened(tmp_path, capsys
     assert capsys.readouterr().out == ""
     keras(norms(), tmp_path)
     (tmp_path / "shard0.bin").write_bytes(b"\0" * 99_999)
-    with pytest.raises(LabError, match=r"the shards have \d+ bytes, not \d+; fetch"):
+    with pytest.raises(LabError, match=r"the shards have \d+ bytes, not \d+; download"):
         weights.read(tmp_path)
     (tmp_path / "shard0.bin").unlink()
     with pytest.raises(LabError, match=r"shard0.bin: is missing or cannot be read"):
         weights.read(tmp_path)
     (tmp_path / "model.json").write_text("{}")
-    with pytest.raises(LabError, match=r"is no TensorFlow\.js model"):
+    with pytest.raises(LabError, match=r"is not a TensorFlow\.js model"):
         weights.read(tmp_path)
 
 

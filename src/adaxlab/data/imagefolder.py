@@ -1,12 +1,12 @@
-"""Images in folders: which files there are, and the class of each.
+"""List the image files of a data set and the class of each.
 
     layout          train                          val
     ImageFolder     train/<class>/*.JPEG           val/<class>/*.JPEG
     Tiny-ImageNet   train/<class>/images/*.JPEG    val/images/*.JPEG, named with their classes in val_annotations.txt
 
-Classes are the folders of `train`, sorted, as torchvision numbers them. What is wrong with a set (an empty class, an
-image of a class that is not known, a file that is named and missing) is an error that names the paths, or, with
-on_error="skip", left out and listed in `skipped`. Nothing is decoded here.
+Classes are the sorted folders of `train`, as in torchvision. A problem (an empty class, an image of an unknown class, a
+missing file) is an error that names the paths; with on_error="skip" it is left out and listed in `skipped`. Nothing is
+decoded here.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp", 
 ON_ERROR = ("raise", "skip")
 ANNOTATIONS = "val_annotations.txt"
 SHOWN = 3
-"""Paths that an error names; the rest are counted."""
+"""Number of paths that an error names; the others are counted."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that cannot be used: where, and why."""
+    """A file or class that cannot be used, and why."""
 
     path: str
     reason: str
@@ -39,7 +39,7 @@ class Problem:
 
 @dataclass
 class Listing:
-    """The images of a set by split: paths relative to `root` (with /), and the number of each one's class."""
+    """The images of a set by split: paths relative to `root` (with /), and the class index of each."""
 
     root: Path
     classes: tuple[str, ...]
@@ -49,29 +49,29 @@ class Listing:
 
 
 def check_on_error(on_error: str) -> str:
-    """The value itself, or an error."""
+    """Return `on_error`; raise LabError if it is not one of ON_ERROR."""
     if on_error not in ON_ERROR:
         raise unknown("on_error", on_error, ON_ERROR)
     return on_error
 
 
 def refuse(where: object, problems: Sequence[Problem], on_error: str) -> None:
-    """Raise an error that names the first problems, unless they may be skipped.
+    """Raise a LabError that names the first problems, unless `on_error` is "skip".
 
     >>> refuse("set", [Problem("a.png", "is empty")], "raise")
     Traceback (most recent call last):
-    adaxlab.errors.LabError: set: 1 problem: a.png: is empty; mend it, or leave it out with on_error=skip
+    adaxlab.errors.LabError: set: 1 problem: a.png: is empty; fix it, or leave it out with on_error=skip
     """
     if check_on_error(on_error) == "skip" or not problems:
         return
     shown = "; ".join(str(p).replace("\n", " ") for p in problems[:SHOWN])
     more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
     count, them = ("1 problem", "it") if len(problems) == 1 else (f"{len(problems)} problems", "them")
-    raise LabError(f"{where}: {count}: {shown}{more}; mend {them}, or leave {them} out with on_error=skip")
+    raise LabError(f"{where}: {count}: {shown}{more}; fix {them}, or leave {them} out with on_error=skip")
 
 
 def read(folder: str | Path, on_error: str = "raise") -> Listing:
-    """The listing of the set in `folder`."""
+    """Return the listing of the set in `folder`."""
     check_on_error(on_error)
     root = Path(folder)
     for split in SPLITS:
@@ -83,7 +83,7 @@ def read(folder: str | Path, on_error: str = "raise") -> Listing:
     problems: list[Problem] = []
     found = {name: _images(root, f"train/{name}") for name in _folders(root / "train")}
     for name in _named(root) - found.keys():
-        problems.append(Problem(f"train/{name}", "is named in wnids.txt and has no folder"))
+        problems.append(Problem(f"train/{name}", "is listed in wnids.txt but has no folder"))
     for name, files in found.items():
         if not files:
             problems.append(Problem(f"train/{name}", "class folder without an image"))
@@ -108,7 +108,7 @@ def _folders(place: Path) -> list[str]:
 
 
 def _images(root: Path, under: str) -> list[str]:
-    """Paths of the images under a folder, sorted, as deep as they lie."""
+    """Return the sorted paths of all images in a folder and its subfolders."""
     out = []
     for place, folders, names in os.walk(root / under):
         folders.sort()
@@ -122,7 +122,7 @@ def _suffix(name: str) -> str:
 
 
 def _named(root: Path) -> set[str]:
-    """The classes that Tiny-ImageNet's own list names, if there is one."""
+    """Return the classes listed in Tiny-ImageNet's wnids.txt, if it exists."""
     path = root / "wnids.txt"
     return set(_text(path).split()) if path.is_file() else set()
 
@@ -149,7 +149,7 @@ def _by_folder(root: Path, number: dict[str, int], problems: list[Problem]) -> l
 
 
 def _annotated(root: Path, number: dict[str, int], problems: list[Problem]) -> list[tuple[str, int]]:
-    """Tiny-ImageNet's val: a line is file, class and a box, with tabs between."""
+    """Read Tiny-ImageNet's val: each line has a file, its class and a bounding box, separated by tabs."""
     pairs: list[tuple[str, int]] = []
     there = {Path(path).name: path for path in _images(root, "val/images")}
     seen: set[str] = set()
@@ -164,11 +164,11 @@ def _annotated(root: Path, number: dict[str, int], problems: list[Problem]) -> l
             continue
         name, label = parts[:2]
         if name in seen:
-            problems.append(Problem(where, f"{name} is named a second time"))
+            problems.append(Problem(where, f"{name} is listed twice"))
             continue
         seen.add(name)
         if name not in there:
-            problems.append(Problem(f"val/images/{name}", f"is missing, and named in line {count}"))
+            problems.append(Problem(f"val/images/{name}", f"is missing, but listed in line {count}"))
         elif label not in number:
             problems.append(Problem(where, f"{name} has class {label}, which is not in train/"))
         else:

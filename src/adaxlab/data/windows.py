@@ -1,7 +1,7 @@
-"""A long text as windows for truncated backpropagation: rows side by side, 20 words at a time, one after the other.
+"""A long text as consecutive windows for truncated backpropagation through time.
 
-A window is (targets [n], tokens [rows, length], keep, fresh). Targets come first and flat, so that the lab weights a
-window by its words and a mean over windows is the mean over words.
+A window is (targets [n], tokens [rows, length], keep, fresh). Targets are first and flat, so that the training loop
+weights a window by its number of words and the mean over windows is the mean over words.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ Window = tuple[Tensor, Tensor, Tensor | None, bool]
 
 
 class Windows:
-    """The text cut into `rows` equal parts, read `length` words at a time, each part from its beginning.
+    """Windows of a text that is split into `rows` equal parts, each read `length` words at a time from its start.
 
-    The word before the first is `begin` (</s>), so that every word has one to be predicted from. In training
-    (`every=False`) the last words that do not fill all rows are left out, fewer than `rows`; for a measure
-    (`every=True`) each word is predicted exactly once. With `parts` > 1 an epoch is a part of the windows, the next one
-    at every epoch, so that a text that is read once is measured several times on the way; the last windows that do not
-    fill all parts are left out, fewer than `parts`.
+    The token before the first word is `begin` (</s>). In training (`every=False`) the remainder that does not fill all
+    rows, fewer than `rows` words, is dropped; in evaluation (`every=True`) each word is predicted exactly once. With
+    `parts` > 1 each epoch covers the next of `parts` equal parts of the windows, so that a single pass over the text
+    has several evaluations; the remaining windows, fewer than `parts`, are dropped.
 
     >>> text = np.arange(1, 8)
     >>> [(t.tolist(), x.tolist(), fresh) for t, x, _, fresh in Windows(text, rows=2, length=2, begin=0)]
@@ -37,7 +36,7 @@ class Windows:
         n = len(text)
         columns = -(-n // rows) if every else n // rows
         if not columns:
-            raise LabError(f"a text of {n} words cannot be read in {rows} rows; take a smaller batch")
+            raise LabError(f"a text of {n} words cannot be read in {rows} rows; choose a smaller batch")
         self.length, self.parts, self.part = length, parts, 0
         windows = -(-columns // length)
         if parts > windows:
@@ -52,7 +51,7 @@ class Windows:
         self.words = min(n, rows * columns)
 
     def set_epoch(self, epoch: int) -> None:
-        """Which part comes next."""
+        """Select the part of the windows that this epoch covers."""
         self.part = epoch % self.parts
 
     def __len__(self) -> int:

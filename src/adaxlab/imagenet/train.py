@@ -259,7 +259,7 @@ class Training:
         self.network.eval()
         right = torch.zeros(1, dtype=torch.float64, device=self.ranks.device)
         for raw, labels in self.test.in_order(TEST_BATCH, self.ranks):
-            x = augment.middle_batch(raw, self.recipe.size, self.dtype)
+            x = augment.center_crop_batch(raw, self.recipe.size, self.dtype)
             with self._autocast():
                 scores = self.network(self._input(x))
             right += (scores.argmax(1) == labels).sum()

@@ -1,4 +1,4 @@
-"""Networks of the experiments, the project's own so that torchvision is never needed."""
+"""Networks of the experiments, implemented here so that torchvision is not required."""
 
 from adaxlab.models.resnet import ResNet, make, resnet18, resnet20
 

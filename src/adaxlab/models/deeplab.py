@@ -1,10 +1,10 @@
-"""DeepLab-ASPP: a ResNet whose last two stages are dilated instead of strided, and four dilated convolutions, summed.
+"""DeepLab-ASPP: a ResNet whose last two stages are dilated instead of strided, and a sum of four dilated convolutions.
 
     x -> stem, four stages (an eighth of the image's size) -> sum over r in (6, 12, 18, 24) of conv3x3(x, dilation r)
 
-That is the head of DeepLab v2 (Chen et al. 2016). Norms are frozen: no gradient and no batch statistics, so a norm is
-a scale and a shift, and it is folded into the convolution before it: conv(x, scale*w) + shift. Parameters are the
-convolutions' weights and the head, named as torchvision names them.
+The head is that of DeepLab v2 (Chen et al. 2016). Norms are frozen (no gradient, no batch statistics), so a norm is a
+scale and a shift, folded into the preceding convolution: conv(x, scale*w) + shift. Parameters are the weights of the
+convolutions and the head, with torchvision's names.
 
 >>> deeplab("tiny", 21)(torch.zeros(1, 3, 50, 70)).shape                 # resnet101 has 43,943,188 parameters
 torch.Size([1, 21, 50, 70])
@@ -22,16 +22,16 @@ from torch import Tensor, nn
 RATES = (6, 12, 18, 24)
 STRIDE = 8
 BLOCKS = {"resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3), "tiny": (1, 1, 1, 1)}
-"""Blocks a stage; `tiny` is for tests, with an eighth of the channels."""
+"""Blocks per stage; `tiny` is for tests, with an eighth of the channels."""
 WIDTH = {"tiny": 8}
 
 
 @dataclass(frozen=True)
 class Style:
-    """What pretrained weights expect: where a block halves the image, the norms' eps, the input's mean and scale.
+    """Conventions of pretrained weights: position of the stride in a block, eps of the norms, input mean and scale.
 
-    Means and scales are of pixels from 0 to 255 in the order red, green, blue; weights for blue, green, red have the
-    stem's channels turned round when they are read.
+    Means and scales are for pixels from 0 to 255 in the order red, green, blue; the input channels of weights for blue,
+    green, red are reversed when they are read.
     """
 
     name: str
@@ -47,11 +47,11 @@ STYLES = {
     "caffe": Style("caffe", True, 1e-5, (123.68, 116.779, 103.939), (1.0, 1.0, 1.0), True),
     "keras": Style("keras", True, 1e-3, (123.68, 116.779, 103.939), (1.0, 1.0, 1.0), True),
 }
-"""torchvision's networks; He et al.'s own and DeepLab's; Keras's copy of He et al.'s, whose eps is another."""
+"""torchvision's networks; He et al.'s and DeepLab's Caffe networks; Keras's copy of He et al.'s, with another eps."""
 
 
 class FrozenNorm(nn.Module):
-    """scale*x + shift, channel by channel; both are buffers, so nothing trains them."""
+    """scale*x + shift per channel; both are buffers and are not trained."""
 
     scale: Tensor
     shift: Tensor
@@ -63,13 +63,13 @@ class FrozenNorm(nn.Module):
 
 
 def folded(x: Tensor, conv: nn.Conv2d, norm: FrozenNorm) -> Tensor:
-    """norm(conv(x)) as one convolution."""
+    """Return norm(conv(x)), computed as one convolution."""
     weight = conv.weight * norm.scale[:, None, None, None]
     return F.conv2d(x, weight, norm.shift, conv.stride, conv.padding, conv.dilation)
 
 
 class Bottleneck(nn.Module):
-    """1x1 to `width` channels, 3x3 (dilated), 1x1 to four times as many; a projection where the shape changes."""
+    """A bottleneck block: 1x1 to `width` channels, 3x3 (dilated), 1x1 to 4*width; a projection if the shape changes."""
 
     def __init__(self, narrow: int, width: int, stride: int, dilation: int, stride_first: bool) -> None:
         super().__init__()
@@ -95,10 +95,10 @@ class Bottleneck(nn.Module):
 
 
 class Backbone(nn.Module):
-    """A ResNet of bottlenecks. `output_stride` 8 dilates the last two stages; 32 is the network that classifies.
+    """A ResNet of bottleneck blocks. `output_stride=8` dilates the last two stages; 32 gives the classifier's strides.
 
-    Every second position of a stage that is not strided is what the strided one would give, exactly: a block of the
-    style that strides in its 3x3 convolution keeps, in a stage's first block, the dilation of the stage before.
+    Every second output of a dilated stage equals the output of the strided stage exactly. Therefore, if the stride is
+    in the 3x3 convolution, the first block of a stage keeps the dilation of the previous stage.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Backbone(nn.Module):
 
 
 def _start(net: Backbone, blocks: int) -> None:
-    """Without pretrained weights: Kaiming-normal convolutions, and branches small enough that the sum does not grow."""
+    """Initialise without pretrained weights: Kaiming-normal convolutions, branches scaled by 1/sqrt(blocks)."""
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -141,7 +141,7 @@ def _start(net: Backbone, blocks: int) -> None:
 
 
 class Aspp(nn.Module):
-    """The sum of four 3x3 convolutions of different dilation. Weights start normal with deviation 0.01."""
+    """The sum of four 3x3 convolutions with different dilations. Weights are initialised as N(0, 0.01^2)."""
 
     def __init__(self, channels: int, classes: int) -> None:
         super().__init__()
@@ -158,10 +158,10 @@ class Aspp(nn.Module):
 
 
 class DeepLab(nn.Module):
-    """Pixels (0 to 255, red green blue) [n, 3, height, width] to scores of `classes` at every pixel.
+    """Map pixels (0 to 255, RGB) [n, 3, height, width] to scores of `classes` at every pixel.
 
-    A cell of the network's output stands over every 8th pixel from the first on. The image is padded with its mean
-    to 8k+1 pixels a side, so that the scores between cells are on straight lines, whatever the size.
+    The network computes scores at every 8th pixel, starting with the first ("cells"), and interpolates linearly between
+    them. The image is padded with its mean to 8k+1 pixels per side, so that every pixel lies between two cells.
     """
 
     mean: Tensor
@@ -176,7 +176,7 @@ class DeepLab(nn.Module):
         self.register_buffer("scale", 1 / torch.tensor(style.scale)[:, None, None], persistent=False)
 
     def cells(self, pixels: Tensor) -> Tensor:
-        """Scores over every 8th pixel of the padded image, [n, classes, rows, columns]."""
+        """Return the scores at every 8th pixel of the padded image, [n, classes, rows, columns]."""
         height, width = pixels.shape[-2:]
         x = (pixels - self.mean) * self.scale
         x = F.pad(x, (0, -(width - 1) % STRIDE, 0, -(height - 1) % STRIDE))
@@ -185,27 +185,27 @@ class DeepLab(nn.Module):
         return self.aspp(self.backbone(x))
 
     def forward(self, pixels: Tensor, autocast: bool = False) -> Tensor:
-        """`autocast` computes the convolutions in bfloat16; what is between cells is float32 always."""
+        """Return the scores at every pixel. `autocast` runs the convolutions in bfloat16; interpolation is float32."""
         height, width = pixels.shape[-2:]
         with torch.autocast(pixels.device.type, torch.bfloat16, enabled=autocast):
             cells = self.cells(pixels)
-        rows = between(height, cells.shape[-2], pixels.device)
-        columns = between(width, cells.shape[-1], pixels.device)
+        rows = interpolation(height, cells.shape[-2], pixels.device)
+        columns = interpolation(width, cells.shape[-1], pixels.device)
         return rows @ (cells.float() @ columns.T)
 
 
 @functools.lru_cache(maxsize=64)
-def between(pixels: int, cells: int, device: torch.device) -> Tensor:
-    """[pixels, cells]: the weights of linear interpolation between cells that are 8 pixels apart.
+def interpolation(pixels: int, cells: int, device: torch.device) -> Tensor:
+    """Return [pixels, cells]: the weights of linear interpolation between cells that are 8 pixels apart.
 
-    A matrix, because its product has the same bits every time; torch's own upsampling has not, on a GPU.
+    A matrix product is deterministic; the backward pass of torch's upsampling on a GPU is not.
     """
     place = torch.arange(pixels, dtype=torch.float32)[:, None] / STRIDE
     return (1 - (place - torch.arange(cells)).abs()).clamp(min=0).to(device)
 
 
 def deeplab(name: str, classes: int, style: str = "torch") -> DeepLab:
-    """The network by its backbone's name (resnet101, resnet50, tiny) and the style of its weights."""
+    """Return the network with the given backbone (resnet101, resnet50, tiny) and style of weights."""
     for what, given, known in (("backbone", name, BLOCKS), ("style", style, STYLES)):
         if given not in known:
             raise ValueError(f"{what}={given!r}: known are {', '.join(known)}")

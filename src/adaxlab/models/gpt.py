@@ -1,8 +1,8 @@
-"""A decoder as they are built today: RMSNorm before each part, rotary positions, SwiGLU, no biases.
+"""A decoder-only transformer: pre-norm with RMSNorm, rotary position embeddings, SwiGLU, no biases.
 
     x <- x + attention(norm(x)),  x <- x + swiglu(norm(x))        for each layer;  scores = head(norm(x))
 
-Weights start normal with deviation 0.02, those that write into the residual stream with 0.02/sqrt(2*layers).
+Weights are initialised as N(0, 0.02^2), output projections of residual branches with std 0.02/sqrt(2*layers).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from torch.nn import functional as F
 from adaxlab.errors import LabError
 
 TABLE = "is_table"
-"""An attribute of the parameters that are tables (embedding, head) and not hidden matrices: Muon leaves them out."""
+"""Attribute that marks parameters of embedding and head, which are not hidden matrices: Muon excludes them."""
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair (x_i, x_{i + half}) of [..., length, size] by its position's angle."""
+    """Rotate each pair (x_i, x_{i + half}) of [..., length, size] by the angle of its position."""
     a, b = x.chunk(2, dim=-1)
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
 
 
 class Attention(nn.Module):
-    """Causal attention: a position sees itself and what is before it."""
+    """Causal self-attention with several heads."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Attention(nn.Module):
 
 
 class Swiglu(nn.Module):
-    """out(silu(gate(x)) * up(x)); gate and up are one matrix."""
+    """out(silu(gate(x)) * up(x)), with gate and up in one matrix."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Scores of the next of `vocabulary` symbols. The defaults have 21.2 million parameters.
+    """The decoder; it returns logits of the next token. The defaults have 21.2 million parameters.
 
     vocabulary*width*2 + layers*(4*width^2 + 3*width*inner + 2*width) + width
     """
@@ -102,7 +102,7 @@ class Decoder(nn.Module):
         self.register_buffer("sin", angle.sin(), persistent=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """tokens [n, length] to scores [n, length, vocabulary]."""
+        """Return the logits [n, length, vocabulary] of tokens [n, length]."""
         length = tokens.shape[1]
         x = self.embedding(tokens)
         for layer in self.layers:

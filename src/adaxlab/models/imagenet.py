@@ -1,15 +1,15 @@
-"""ResNet-18 and ResNet-50 for ImageNet, and with a stem for small images.
+"""ResNet-18 and ResNet-50 for ImageNet, with an optional stem for small images.
 
-The networks are He et al.'s (2016) as torchvision has them: stride in the 3x3 convolution of a bottleneck, projection
-shortcuts where the shape changes, Kaiming-normal (fan-out) convolutions, norms at 1 and 0 (`zero_init` sets the last
-norm of each block to 0 instead; off, as torchvision's default and the paper's time had it), PyTorch's default head.
+The networks are He et al.'s (2016) in torchvision's variant: stride in the 3x3 convolution of a bottleneck, projection
+shortcuts where the shape changes, Kaiming-normal (fan-out) convolutions, norms initialised to weight 1 and bias 0
+(`zero_init` sets the last norm weight of each block to 0; off by default, as in torchvision), PyTorch's default head.
 
-    stem        first layers                              64x64 gives the last stage
-    imagenet    7x7 convolution of stride 2, 3x3 maximum  2x2
-    small       3x3 convolution of stride 2               4x4
+    stem        first layers                               last stage for a 64x64 input
+    imagenet    7x7 convolution, stride 2; 3x3 max pooling  2x2
+    small       3x3 convolution, stride 2                   4x4
 
-`groups` splits each training batch for the statistics of the norms: what `groups` processes with a share of the batch
-each compute under DistributedDataParallel, in one process.
+`groups` splits each training batch for the batch-norm statistics: one process then computes what `groups` processes
+compute under DistributedDataParallel.
 
 >>> sum(p.numel() for p in resnet("resnet18").parameters()), sum(p.numel() for p in resnet("resnet50").parameters())
 (11689512, 25557032)
@@ -26,9 +26,9 @@ STEMS = ("imagenet", "small")
 
 
 class GroupedBatchNorm2d(nn.BatchNorm2d):
-    """Batch normalisation whose statistics are those of each of `groups` equal parts of the batch.
+    """Batch normalisation with separate statistics for each of `groups` equal parts of the batch.
 
-    Running statistics get the mean of the parts' updates: what processes that average theirs would hold.
+    Running statistics are updated with the mean over the parts, as if processes averaged theirs.
     """
 
     groups = 1
@@ -56,7 +56,7 @@ class GroupedBatchNorm2d(nn.BatchNorm2d):
 
 
 class _Block(nn.Module):
-    """What both kinds of block share: a shortcut, and relu(branch(x) + shortcut(x))."""
+    """Base of both block types: a shortcut, and relu(branch(x) + shortcut(x))."""
 
     expansion = 1
 
@@ -84,7 +84,7 @@ class Basic(_Block):
 
 
 class Bottleneck(_Block):
-    """1x1 down, 3x3 (with the stride), 1x1 up to four times the width."""
+    """1x1 to `width` channels, 3x3 (with the stride), 1x1 to 4*width."""
 
     expansion = 4
 
@@ -104,7 +104,7 @@ class Bottleneck(_Block):
 
 
 class ImageNetResNet(nn.Module):
-    """A stem, four stages, an average over the image, a linear head."""
+    """A stem, four stages of blocks, global average pooling, a linear head."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ def resnet(
     groups: int = 1,
     width: int = 64,
 ) -> ImageNetResNet:
-    """The network called `name`; `width` other than 64 is for small machines."""
+    """Return the network called `name`; a `width` below 64 is for small machines."""
     if name not in LAYERS:
         raise ValueError(f"model={name!r}: known are {', '.join(LAYERS)}")
     if stem not in STEMS:
@@ -164,7 +164,7 @@ def resnet(
 
 
 def seeded(seed: int, name: str, classes: int, **options: object) -> ImageNetResNet:
-    """`resnet`, initialised from `seed` without touching the global generator."""
+    """Return `resnet(...)` initialised from `seed` without changing the global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return resnet(name, classes, **options)  # type: ignore[arg-type]

@@ -1,20 +1,18 @@
-"""Log-uniform samples without repetition, and how often each word is among them.
+"""Log-uniform sampling without replacement, and the inclusion probability of each word.
 
-Words are numbered by frequency, so that a word's number stands for its rarity (Zipf's law):
+Words are numbered by frequency, most frequent first, so the log-uniform distribution approximates Zipf's law:
 
     P(k) = log((k + 2)/(k + 1)) / log(V + 1),        k = 0 ... V-1
 
-Drawing from P until S different words have come is a race: give each word a waiting time of an exponential clock with
-rate P(k) and take the S that ring first. The race needs no loop and no look at the device, and has the same
-distribution, word for word.
+Drawing from P until S different words have appeared is equivalent to an exponential race: draw an exponential waiting
+time with rate P(k) for each word and take the S smallest. This needs no loop and no synchronisation with the device.
 
 A word is among the S with probability about
 
     q_k = 1 - (1 - P(k))^n,        n such that sum_k q_k = S
 
-n being the number of draws that S different words take. TensorFlow and the code that the paper's experiment goes back
-to put the number of draws that a batch happened to need; its expected value is used here, so that q is a constant of
-the run.
+where n is the number of draws that give S different words. TensorFlow, and the code that the paper's experiment is
+based on, use the number of draws of the batch; we use its expected value, so that q is constant during a run.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from adaxlab.errors import LabError
 
 
 def log_uniform(vocabulary: int) -> Tensor:
-    """P(k) in float64.
+    """Return P(k) for all words, float64.
 
     >>> [round(p, 4) for p in log_uniform(3).tolist()]
     [0.5, 0.2925, 0.2075]
@@ -38,7 +36,7 @@ def log_uniform(vocabulary: int) -> Tensor:
 
 
 def inclusion(p: Tensor, samples: int) -> Tensor:
-    """q_k for `samples` different words (float64), by bisection on log n."""
+    """Return q_k for `samples` different words (float64), by bisection on log n."""
     if samples >= len(p):
         return torch.ones_like(p)
     log_miss = torch.log1p(-p)
@@ -55,7 +53,7 @@ def inclusion(p: Tensor, samples: int) -> Tensor:
 
 
 class Sampler(nn.Module):
-    """S different words of a vocabulary of V, and log q of every word. Buffers follow the model's device.
+    """Samples S different words of a vocabulary of V; `log_expected` is log q of every word.
 
     >>> sampler = Sampler(1000, 64)
     >>> words = sampler()
@@ -76,7 +74,7 @@ class Sampler(nn.Module):
         self.register_buffer("log_rate", p.log().float(), persistent=False)
 
     def forward(self) -> Tensor:
-        """Numbers of the sampled words, from torch's generator of the device."""
+        """Return the ids of the sampled words, drawn from torch's generator of the device."""
         if self.samples == len(self.log_rate):
             return torch.arange(self.samples, device=self.log_rate.device)
         waiting = torch.empty_like(self.log_rate).exponential_().log_() - self.log_rate

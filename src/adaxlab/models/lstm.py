@@ -1,11 +1,11 @@
-"""Embedding, LSTM, projection, softmax: the paper's model of One Billion Word.
+"""The paper's language model for One Billion Word: embedding, LSTM, projection, sampled softmax.
 
     embedding 256 -> dropout .01 -> two LSTM layers of 2048 (dropout between) -> projection to 256 -> dropout -> output
 
-The hidden state goes on from one window of text to the next, without its gradient, until a window says that the text
-begins anew. The state of training is part of the model's checkpoint, so that a resumed run goes on within a text;
-evaluation has one of its own, which begins at zero (`eval_state="zero"`) or as the one that training is in ("carried";
-more rows of text than training has take its rows again, from the first).
+The hidden state is carried, detached, from one window of text to the next until a window marks the start of the text.
+The training state is part of the model's checkpoint, so that a run resumes in the middle of a text. Evaluation has its
+own state, initialised with zeros (`eval_state="zero"`) or with the training state (`eval_state="carried"`; if the
+evaluation has more rows of text than training, the rows are repeated from the first).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ State = tuple[Tensor, Tensor]
 
 
 class Language(nn.Module):
-    """Scores of the next word, for `batch` texts side by side. Sizes are options; the defaults are the paper's."""
+    """A language model over `batch` parallel rows of text; the default sizes are the paper's."""
 
     h: Tensor
     c: Tensor
@@ -49,21 +49,21 @@ class Language(nn.Module):
         self.softmax = Output(vocabulary, projection, samples, sparse)
         for name in ("h", "c"):
             self.register_buffer(name, torch.zeros(layers, batch, hidden))
-        self.apart: State | None = None
+        self.eval_hidden: State | None = None
 
     def parts(self) -> tuple[nn.Module, ...]:
-        """What is clipped separately: LSTM, embedding, softmax, projection."""
+        """Return the modules whose gradients are clipped separately: LSTM, embedding, softmax, projection."""
         return self.lstm, self.embedding, self.softmax, self.projection
 
     def encode(self, tokens: Tensor, fresh: bool) -> Tensor:
-        """What stands for each position before the output layer: [texts, length, projection]."""
+        """Return the input of the output layer at each position: [rows, length, projection]."""
         begin = self._begin(tokens, fresh)
         out, (h, c) = self.lstm(self.drop(self.embedding(tokens)), begin)
         if self.training:
             self.h.copy_(h.detach())
             self.c.copy_(c.detach())
         else:
-            self.apart = (h.detach(), c.detach())
+            self.eval_hidden = (h.detach(), c.detach())
         return self.drop(self.projection(out))
 
     def _begin(self, tokens: Tensor, fresh: bool) -> State:
@@ -72,18 +72,18 @@ class Language(nn.Module):
                 self.h.zero_()
                 self.c.zero_()
             return self.h.clone(), self.c.clone()
-        if fresh or self.apart is None:
+        if fresh or self.eval_hidden is None:
             rows = torch.arange(len(tokens), device=self.h.device) % self.h.shape[1]
             h, c = self.h[:, rows], self.c[:, rows]
-            self.apart = (
+            self.eval_hidden = (
                 (h, c) if self.eval_state == "carried" else (torch.zeros_like(h), torch.zeros_like(c))
             )
-        return self.apart
+        return self.eval_hidden
 
     def forward(self, tokens: Tensor, targets: Tensor, keep: Tensor | None, fresh: bool) -> Tensor:
-        """The loss at each position that counts: sampled in training, full in evaluation.
+        """Return the loss at each kept position: sampled softmax in training, full softmax in evaluation.
 
-        tokens [texts, length]; `keep` [texts, length] says which positions `targets` [n] are for (None: all).
+        tokens [rows, length]; `keep` [rows, length] marks the positions of `targets` [n] (None: all).
         """
         encoded = self.encode(tokens, fresh)
         flat = encoded.flatten(0, 1) if keep is None else encoded[keep]

@@ -1,12 +1,12 @@
-"""Pretrained weights for the segmentation network, from a file that the user names.
+"""Load pretrained weights into the segmentation network.
 
-    file.pth      a state dict: torchvision's ResNet, or a DeepLab's with another spelling of the same names
-    model.json    a Keras ResNet-50 for TensorFlow.js and its shards (or the folder that holds them)
+    file.pth      a state dict: of torchvision's ResNet, or of a DeepLab with one of several naming schemes
+    model.json    a Keras ResNet-50 for TensorFlow.js and its shards (or the folder that contains them)
 
-Names are brought to torchvision's (`layer3.0.conv2.weight`, `layer3.0.bn2.running_var`); norms become a scale and a
-shift, biases of convolutions are added to the shift; a stem for blue, green, red is turned to red, green, blue.
-What has no place in the network (a classifier, another head) is left out and named; a convolution or norm of the
-backbone that is missing is an error.
+Names are converted to torchvision's (`layer3.0.conv2.weight`, `layer3.0.bn2.running_var`); norms become a scale and a
+shift, which absorbs biases of convolutions; a stem for blue, green, red is converted to red, green, blue. Tensors that
+the network does not have (a classifier, another head) are listed in the report; a missing tensor of the backbone is an
+error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from adaxlab.errors import LabError
 from adaxlab.models.deeplab import DeepLab, Style
 
 PREFIXES = ("module.", "model.", "Scale.", "base.", "backbone.", "encoder.", "resnet.", "features.", "net.")
-"""What wrappers put before a name; taken off one after the other."""
+"""Prefixes that wrappers add to a name; removed repeatedly."""
 _PARTS = {"reduce": "1", "conv3x3": "2", "increase": "3"}
 _BLOCK = re.compile(r"layer([2-5])\.block(\d+)\.(reduce|conv3x3|increase|shortcut)\.(conv|bn)\.(.+)")
 _HEAD = re.compile(r"(?:layer[56]\.conv2d_list\.|aspp\.c|aspp\.branches\.)(\d)\.(weight|bias)")
@@ -42,7 +42,7 @@ _FIELDS = {
 
 @dataclass(frozen=True)
 class Report:
-    """What came of a file: tensors of the backbone and of the head that were taken, and names that were not."""
+    """The result of loading a file: number of tensors loaded into backbone and head, and names of unused tensors."""
 
     source: str
     backbone: int
@@ -57,7 +57,7 @@ class Report:
 
 
 def find(path: str | Path) -> Path:
-    """The file: itself, or the model.json of a folder."""
+    """Return the path of the weights: `path` itself, or the model.json in that folder."""
     given = Path(path)
     for place in (
         given,
@@ -73,18 +73,18 @@ def find(path: str | Path) -> Path:
 
 
 def style_of(path: str | Path) -> str:
-    """The style that a file's weights have when the user does not say: keras for model.json, else torch."""
+    """Return the default style of a file: keras for model.json, else torch."""
     return "keras" if find(path).suffix == ".json" else "torch"
 
 
 def read(path: str | Path) -> dict[str, Tensor]:
-    """The file's tensors by torchvision's names; names that fit no scheme are kept as they are."""
+    """Return the tensors of the file by torchvision's names; names of no known scheme are kept."""
     file = find(path)
     if file.suffix == ".json":
         return read_tfjs(file)
     try:
         found = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # what is no pickle fails in every way there is: KeyError for a text file
+    except Exception as error:  # torch.load raises many types for other files: KeyError for text
         line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise LabError(
             f"{file}: cannot be read as a state dict ({type(error).__name__}: {line}); name another file"
@@ -93,12 +93,12 @@ def read(path: str | Path) -> dict[str, Tensor]:
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]
     if not isinstance(found, dict) or not any(isinstance(value, Tensor) for value in found.values()):
-        raise LabError(f"{file}: holds {type(found).__name__}, not a state dict of tensors")
+        raise LabError(f"{file}: contains {type(found).__name__}, not a state dict of tensors")
     return {torchvision_name(str(key)): value for key, value in found.items() if isinstance(value, Tensor)}
 
 
 def torchvision_name(name: str) -> str:
-    """A DeepLab's name as torchvision would have it.
+    """Convert a parameter name of a DeepLab checkpoint to torchvision's.
 
     >>> torchvision_name("Scale.layer1.0.conv1.weight"), torchvision_name("base.layer1.conv1.bn.running_mean")
     ('layer1.0.conv1.weight', 'bn1.running_mean')
@@ -126,20 +126,22 @@ def torchvision_name(name: str) -> str:
 
 
 def read_tfjs(file: Path) -> dict[str, Tensor]:
-    """A Keras ResNet for TensorFlow.js: shards of float32 in the order of the manifest; kernels are HWIO."""
+    """Read a Keras ResNet in TensorFlow.js format: float32 shards in the order of the manifest, HWIO kernels."""
     try:
         manifest = json.loads(file.read_text())["weightsManifest"]
         entries = [entry for group in manifest for entry in group["weights"]]
         raw = b"".join((file.parent / path).read_bytes() for group in manifest for path in group["paths"])
     except (ValueError, KeyError, TypeError) as error:
-        raise LabError(f"{file}: is no TensorFlow.js model ({type(error).__name__}: {error})") from error
+        raise LabError(f"{file}: is not a TensorFlow.js model ({type(error).__name__}: {error})") from error
     except OSError as error:
-        raise LabError(f"{error.filename}: is missing or cannot be read; fetch the weights again") from error
+        raise LabError(
+            f"{error.filename}: is missing or cannot be read; download the weights again"
+        ) from error
     wrong = [e["name"] for e in entries if e.get("dtype") != "float32" or "quantization" in e]
     size = sum(int(np.prod(e["shape"], dtype=np.int64)) for e in entries)
     if wrong or 4 * size != len(raw):
         why = f"{wrong[0]} is not float32" if wrong else f"the shards have {len(raw)} bytes, not {4 * size}"
-        raise LabError(f"{file}: {why}; fetch the weights again")
+        raise LabError(f"{file}: {why}; download the weights again")
     values, place, out = np.frombuffer(raw, dtype="<f4"), 0, {}
     for entry in entries:
         count = int(np.prod(entry["shape"], dtype=np.int64))
@@ -152,7 +154,7 @@ def read_tfjs(file: Path) -> dict[str, Tensor]:
 
 
 def keras_name(name: str) -> str:
-    """Keras's name as torchvision would have it.
+    """Convert a Keras parameter name to torchvision's.
 
     >>> keras_name("res4f_branch2b/kernel"), keras_name("bn2a_branch1/moving_mean"), keras_name("fc1000/bias")
     ('layer3.5.conv2.weight', 'layer1.0.downsample.1.running_mean', 'fc.bias')
@@ -173,7 +175,7 @@ def keras_name(name: str) -> str:
 
 
 def fold(found: Mapping[str, Tensor], style: Style) -> dict[str, Tensor]:
-    """The same weights with every norm as scale and shift, and the stem for red, green, blue.
+    """Return the weights with every norm as scale and shift, and with the stem for red, green, blue.
 
     With y = conv(x) + b:  gamma*(y - mean)/sqrt(var + eps) + beta = scale*conv(x) + shift,
     scale = gamma/sqrt(var + eps),  shift = beta + scale*(b - mean).
@@ -195,12 +197,15 @@ def fold(found: Mapping[str, Tensor], style: Style) -> dict[str, Tensor]:
 
 
 def _conv_before(norm: str) -> str:
-    """The convolution before a norm: bn2 follows conv2, downsample.1 follows downsample.0."""
+    """Return the name of the convolution before a norm: bn2 follows conv2, downsample.1 follows downsample.0."""
     return norm.removesuffix("1") + "0" if norm.endswith("downsample.1") else norm.replace("bn", "conv")
 
 
 def load(net: DeepLab, path: str | Path) -> Report:
-    """Put a file's weights into the network, whole or not at all; what was taken and what not."""
+    """Load the weights of a file into the network and report which tensors were used.
+
+    After an error the network is unchanged. A head that does not fit keeps its initialisation.
+    """
     file = find(path)
     found = fold(read(file), net.style)
     state = net.backbone.state_dict()
@@ -208,7 +213,7 @@ def load(net: DeepLab, path: str | Path) -> Report:
     if missing:
         raise LabError(
             f"{file}: lacks {len(missing)} of the backbone's {len(state)} tensors, such as {missing[0]}; "
-            f"it holds {', '.join(list(found)[:3]) or 'nothing'}, ...: is it for this backbone?"
+            f"it contains {', '.join(list(found)[:3]) or 'nothing'}, ...: is it for this backbone?"
         )
     wrong = [name for name in state if found[name].shape != state[name].shape]
     if wrong:

@@ -1,8 +1,9 @@
 """The two residual networks of the paper's CIFAR-10 experiments.
 
-`resnet20` is He et al.'s CIFAR network as the released code has it: three stages of 16, 32 and 64 channels, shortcuts
-without parameters (every second pixel, zero channels on both sides), Kaiming-normal convolution and linear weights.
-`resnet18` is the wide one of the L2-against-decoupled comparison: 3x3 stem, stages of 64 to 512, projection shortcuts.
+`resnet20` is He et al.'s CIFAR network as in the released code: three stages of 16, 32 and 64 channels, shortcuts
+without parameters (every second pixel, zero-padded channels), Kaiming-normal convolution and linear weights.
+`resnet18` is the network that compares L2 with decoupled decay: 3x3 stem, stages of 64 to 512 channels, projection
+shortcuts.
 
 >>> sum(p.numel() for p in resnet20().parameters()), sum(p.numel() for p in resnet18().parameters())
 (269722, 11173962)
@@ -22,7 +23,7 @@ def _conv3(narrow: int, wide: int, stride: int = 1) -> nn.Conv2d:
 
 
 class Pad(nn.Module):
-    """The shortcut without parameters: every second pixel, zero channels around."""
+    """A shortcut without parameters: every second pixel, zero-padded channels on both sides."""
 
     def __init__(self, extra: int) -> None:
         super().__init__()
@@ -56,7 +57,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A stem, stages of residual blocks that halve the image and double the channels, an average, a linear head."""
+    """A stem, stages of residual blocks (half the size, twice the channels), global average pooling, a linear head."""
 
     def __init__(
         self, blocks: tuple[int, ...], width: int, shortcut: Literal["pad", "project"], classes: int
@@ -86,7 +87,7 @@ def _kaiming(net: nn.Module) -> None:
 
 
 def resnet20(classes: int = 10, *, width: int = 16, depth: int = 20) -> ResNet:
-    """The CIFAR ResNet-(6n+2): 269,722 parameters at n = 3. `width` and `depth` are for tests on small machines."""
+    """Return the CIFAR ResNet-(6n+2): 269,722 parameters at n = 3. `width` and `depth` are for tests."""
     if depth < 8 or (depth - 2) % 6:
         raise ValueError(f"depth={depth}: a CIFAR ResNet has 6n+2 layers (8, 14, 20, 32, ...)")
     net = ResNet(((depth - 2) // 6,) * 3, width, "pad", classes)
@@ -95,12 +96,12 @@ def resnet20(classes: int = 10, *, width: int = 16, depth: int = 20) -> ResNet:
 
 
 def resnet18(classes: int = 10) -> ResNet:
-    """ResNet-18 for 32x32 images: 11,173,962 parameters; PyTorch's default initialisation, as the released code."""
+    """Return ResNet-18 for 32x32 images: 11,173,962 parameters; PyTorch's default initialisation, as released."""
     return ResNet((2, 2, 2, 2), 64, "project", classes)
 
 
 def make(name: str, seed: int, classes: int = 10) -> ResNet:
-    """A network by name, initialised from `seed` without touching the global generator."""
+    """Return a network by name, initialised from `seed` without changing the global generator."""
     makers = {"resnet20": resnet20, "resnet18": resnet18}
     if name not in makers:
         raise ValueError(f"model={name!r}: known are {', '.join(makers)}")

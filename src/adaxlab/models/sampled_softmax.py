@@ -1,11 +1,11 @@
-"""The output layer: a sampled softmax to train, the full one to measure.
+"""The output layer: a sampled softmax for training, the full softmax for evaluation.
 
 With targets t, samples S shared by the batch and log q from the sampler,
 
     loss = -log( exp(o_t - log q_t) / (exp(o_t - log q_t) + sum over s in S, s != t, of exp(o_s - log q_s)) )
 
-A sample that is a position's target (an accidental hit) is left out for that position. Dividing by q undoes the choice
-of samples: the scores o that minimise the expected loss are those of the full softmax.
+A sample that equals the target of a position (an accidental hit) is excluded at that position. Dividing by q corrects
+for the sampling: the logits o that minimise the expected loss are those of the full softmax.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from adaxlab.models.log_uniform import Sampler
 
-CHUNK = 2**26  # scores that a full softmax holds at a time
-FAR = -1e30  # a score whose exponential is 0; -inf would make the gradient of a row of hits alone no number
+CHUNK = 2**26  # logits that the full softmax computes at a time
+EXCLUDED = -1e30  # a logit whose exponential is 0; with -inf the gradient is NaN when all samples are hits
 
 
 def sampled_loss(
@@ -29,22 +29,22 @@ def sampled_loss(
     log_target: Tensor,
     log_sample: Tensor,
 ) -> Tensor:
-    """The loss above for each of n positions. `rows` and `bias` belong to targets (n) and then samples (S).
+    """Return the loss above for each of n positions. `rows` and `bias` belong to targets (n), then samples (S).
 
-    Samples are different words, at least one, in any order; float32 or float64.
+    Samples are at least one distinct word, in any order; float32 or float64.
     """
     n = len(targets)
     true = (hidden * rows[:n]).sum(1) + bias[:n] - log_target
     others = F.linear(hidden, rows[n:], (bias[n:] - log_sample).to(hidden.dtype))
     ordered, places = samples.sort()
     nearest = torch.searchsorted(ordered, targets.contiguous()).clamp_(max=len(samples) - 1)
-    hit = torch.where(ordered[nearest] == targets, FAR, 0.0).to(others.dtype)
+    hit = torch.where(ordered[nearest] == targets, EXCLUDED, 0.0).to(others.dtype)
     others = others.scatter_add_(1, places[nearest, None], hit[:, None])
     return torch.logaddexp(torch.logsumexp(others, 1), true) - true
 
 
 class Output(nn.Module):
-    """Rows and biases of the vocabulary, untied from the embedding; sparse gradients on request."""
+    """Output weights and biases of the vocabulary, not tied to the embedding; gradients are sparse if `sparse`."""
 
     def __init__(self, vocabulary: int, width: int, samples: int, sparse: bool = True) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Output(nn.Module):
         nn.init.zeros_(self.bias.weight)
 
     def sampled(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """The training loss at each position: hidden [n, width], targets [n]."""
+        """Return the training loss at each position: hidden [n, width], targets [n]."""
         samples = self.sampler()
         both = torch.cat([targets, samples])
         log_q = self.sampler.log_expected
@@ -63,7 +63,7 @@ class Output(nn.Module):
         return sampled_loss(hidden, targets, samples, self.rows(both), bias, log_q[targets], log_q[samples])
 
     def full(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """-log softmax over the whole vocabulary, at each position, a few positions at a time."""
+        """Return -log softmax over the whole vocabulary at each position, computed in chunks."""
         table, bias = self.rows.weight, self.bias.weight.squeeze(1)
         size = max(1, CHUNK // len(bias))
         parts = []

@@ -55,7 +55,7 @@ def read_rows(model: Any, windows: Any, state: str) -> list[TextRow]:
                 losses = model(tokens, targets, keep, fresh).double()
                 total = total + losses.new_zeros(len(tokens)).index_add_(0, row, losses)
                 words = words + kept.sum(1)
-        memory = model.apart[1][-1].abs().mean(1)
+        memory = model.eval_hidden[1][-1].abs().mean(1)
     finally:
         model.eval_state = before
         model.train(training)

@@ -1,8 +1,8 @@
-"""`cifar10`: 60,000 colour images of 32 x 32 pixels and the CIFAR ResNet-20 of the paper, for `adax compare cifar10`.
+"""Task `cifar10`: CIFAR-10 (60,000 colour images of 32 x 32 pixels) with the paper's ResNet-20.
 
 The recipe is the paper's: pad by 4, random crop, flip, batch 128, 182 epochs with lr x0.1 at epochs 100 and 150. The
-data are where `adax data get cifar10` puts them, or in the folder that `data` names. For many seeds at once on one GPU
-see `adax reproduce cifar10/table2` (executor `stack`), which is about ten times as fast.
+data are read from `data`, by default the folder of `adax data get cifar10`. `adax reproduce cifar10/table2` trains many
+seeds at once on one GPU (executor `stack`), about ten times as fast.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ HOLDOUT_SEED = 20200421
 class Cifar10:
     """Ten classes, accuracy on the 10,000 test images.
 
-    `model` is resnet20 (0.27M parameters) or resnet18 (11.2M). `holdout` images, chosen once and for all, are kept from
-    the training set for tuning; 0 leaves it to the lab's rule. A CPU computes in float32 whatever the `precision`.
-    `trace` records the second moment along training.
+    `model` is resnet20 (0.27M parameters) or resnet18 (11.2M). `holdout` training images, the same in every run, are
+    held out for tuning; 0 uses the lab's default split. On a CPU `precision` has no effect: it computes in float32.
+    `trace` records the second moment during training.
     """
 
     metric = "accuracy"
@@ -56,7 +56,7 @@ class Cifar10:
                 raise unknown(kind, given, known)
 
     def data(self) -> dict[str, Any]:
-        """uint8 images [n, 32, 32, 3]; they are normalised in `loss`, on the device."""
+        """Return uint8 images [n, 32, 32, 3], which `loss` normalises on the device."""
         data = read(self.folder)
         train, test = (
             (torch.from_numpy(images), torch.from_numpy(labels).long())
@@ -71,7 +71,7 @@ class Cifar10:
         return {"train": tuple(x[rest] for x in train), "valid": tuple(x[kept] for x in train), "test": test}
 
     def digest(self) -> str:
-        """Which images these are, whatever their layout on the disk."""
+        """Return the digest of the images, which does not depend on their layout on disk."""
         return read(self.folder).digest()
 
     def model(self) -> nn.Module:
@@ -94,7 +94,7 @@ class Cifar10:
 
 
 def read(folder: str) -> cifar10.Cifar10:
-    """CIFAR-10 from `folder`, or from where `adax data get cifar10` put it."""
+    """Read CIFAR-10 from `folder`; if empty, from the folder of `adax data get cifar10`."""
     if folder:
         return _load(folder)
     root = default_root()
@@ -120,7 +120,7 @@ def _holds(root: Path) -> bool:
 
 
 def held_out(n: int, count: int) -> tuple[Tensor, Tensor]:
-    """Which of `n` training images to train on, and the `count` that are kept from it: the same in every run."""
+    """Return the indices of `n` training images to train on and of the `count` held-out ones, the same in every run."""
     if not 0 < count < n:
         raise LabError(f"holdout={count}: must be between 1 and {n - 1}")
     mixed = order.permutations([HOLDOUT_SEED], 0, n, torch.device("cpu"))[0].long()
@@ -128,7 +128,7 @@ def held_out(n: int, count: int) -> tuple[Tensor, Tensor]:
 
 
 def crop_and_flip(images: Tensor) -> Tensor:
-    """A random 32x32 window of each image padded by 4 black pixels, flipped or not: [n, 32, 32, 3] uint8."""
+    """Return [n, 32, 32, 3] uint8: a random 32x32 crop of each image padded by 4 black pixels, randomly flipped."""
     n, device = len(images), images.device
     padded = F.pad(images, (0, 0, 4, 4, 4, 4))
     rows = torch.randint(0, 9, (n, 1), device=device) + torch.arange(32, device=device)
@@ -139,6 +139,6 @@ def crop_and_flip(images: Tensor) -> Tensor:
 
 
 def normalise(images: Tensor) -> Tensor:
-    """uint8 [n, 32, 32, 3] to float32 [n, 3, 32, 32] by the released code's mean and deviation."""
+    """Normalise uint8 [n, 32, 32, 3] to float32 [n, 3, 32, 32] with the released code's mean and standard deviation."""
     mean, std = (torch.tensor(v, device=images.device) for v in (MEAN, STD))
     return ((images.float() / 255 - mean) / std).permute(0, 3, 1, 2)

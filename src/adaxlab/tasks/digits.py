@@ -1,8 +1,7 @@
-"""`digits`: 1,797 handwritten digits of 8 x 8 pixels and a small convolutional net. Embedded, runs
-everywhere.
+"""Task `digits`: 1,797 handwritten digits of 8 x 8 pixels and a small convolutional network; the data are included.
 
 Data: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998 (CC BY 4.0; see
-`digits_LICENCE.md`). The first 1,347 images train, the last 450 test, in the order of the file.
+`digits_LICENCE.md`). The first 1,347 images of the file are the training set, the last 450 the test set.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ TRAIN = 1347
 
 
 class Digits:
-    """Ten digits, accuracy on the last 450. `width` scales the net: 16 gives 13,706 parameters.
+    """Ten classes, accuracy on the 450 test images. `width` scales the network: 16 gives 13,706 parameters.
 
     >>> task = Digits()
-    >>> loss, right = task.loss(task.model(), tuple(t[:5] for t in task.data()["test"]))
-    >>> right.shape
+    >>> loss, correct = task.loss(task.model(), tuple(t[:5] for t in task.data()["test"]))
+    >>> correct.shape
     torch.Size([5])
     """
 

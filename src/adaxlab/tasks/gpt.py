@@ -1,11 +1,11 @@
-"""`gpt`: the next byte of enwik8 (or of any file) by a small transformer. Our own experiment, not the paper's.
+"""Task `gpt`: next-byte prediction on enwik8 (or any file) with a small transformer. Not an experiment of the paper.
 
     adax data get enwik8
     adax compare gpt --optimizers adamw adaxw --set adaxw.lr=1e-3 adaxw.betas=0.9,5e-4 --device cuda
 
-An epoch is `steps` batches of windows at random places (from the run's seed), so that `epochs` counts evaluations: 20
-of 100 steps. The metric is the mean of -log P(byte), in nats, over the first `eval_bytes` of the split; divide it by
-log 2 for bits per byte. The batch is an option of the task (`batch=64`), not the lab's --batch-size.
+An epoch is `steps` batches of windows at random positions (from the run's seed), so `epochs` is the number of
+evaluations: 20, each after 100 steps. The metric is the mean of -log P(byte), in nats, over the first `eval_bytes` of
+the split; divide it by log 2 for bits per byte. The batch size is an option of the task (`batch=64`), not --batch-size.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from adaxlab.models.gpt import Decoder
 
 @functools.lru_cache(maxsize=2)
 def read(place: str) -> dict[str, np.ndarray]:
-    """The splits' bytes; kept, because a study asks for the same file again and again."""
+    """Return the bytes of each split; cached, because the runs of a study use the same file."""
     return enwik8.as_bytes(place or default_root() / "enwik8")
 
 
 class RandomWindows:
-    """`steps` batches of windows [batch, context + 1] at places drawn from torch's generator when a pass begins."""
+    """An iterable of `steps` batches of windows [batch, context + 1] at positions drawn from torch's generator."""
 
     def __init__(self, text: np.ndarray, steps: int, batch: int, context: int) -> None:
         if len(text) <= context:
             raise LabError(
-                f"a text of {len(text)} bytes has no window of {context + 1}; take a smaller context"
+                f"a text of {len(text)} bytes has no window of {context + 1}; choose a smaller context"
             )
         self.text, self.steps, self.batch, self.context = text, steps, batch, context
 
@@ -93,7 +93,7 @@ class Gpt:
         self.schedule = {"name": "cosine", "warmup": 0.1, "final": 0.1}
 
     def digest(self) -> str:
-        """sha256 of the three splits' bytes, one after the other: which text this is, wherever it lies."""
+        """Return the SHA-256 of the concatenated bytes of the three splits."""
         text = read(self.place)
         whole = hashlib.sha256()
         for part in ("train", "valid", "test"):
@@ -109,11 +109,11 @@ class Gpt:
         }
 
     def _whole(self, text: np.ndarray) -> Tensor:
-        """Windows one after the other, each beginning with the last byte of the one before."""
+        """Return consecutive windows, each starting with the last byte of the previous one."""
         count = min(len(text) - 1, self.eval_bytes) // self.context
         if not count:
             raise LabError(
-                f"a split of {len(text)} bytes has no window of {self.context + 1}; take a smaller context"
+                f"a split of {len(text)} bytes has no window of {self.context + 1}; choose a smaller context"
             )
         places = np.arange(count)[:, None] * self.context + np.arange(self.context + 1)
         return torch.from_numpy(text[places])
@@ -125,7 +125,7 @@ class Gpt:
         return model
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
-        """The mean over all bytes; bf16 autocast on a GPU, the loss itself in float32."""
+        """Return the mean loss over all bytes; bf16 autocast on a GPU, the loss itself in float32."""
         (window,) = batch
         window = window.long()
         low = window.is_cuda and self.precision == "bf16"

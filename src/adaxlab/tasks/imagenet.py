@@ -1,15 +1,15 @@
-"""`imagenet`: images in class folders and the ImageNet ResNets.
+"""Task `imagenet`: images in class folders and the ImageNet ResNets.
 
     adax data get tiny-imagenet
     adax compare imagenet --optimizers sgdm adamw adaxw --device cuda
     adax compare imagenet --task-option data=/data/imagenet size=224 stored=256 stem=imagenet
 
-`data` is a folder with train/ and val/ (or Tiny-ImageNet's own layout), or a cache; a folder is decoded once, into a
-memory-mapped cache beside it. The recipe is the paper's for ResNet-18, shortened: batch 256, warmup over 5% of the run,
-lr x0.1 at 30, 60 and 90%.
+`data` is a folder with train/ and val/ (or in Tiny-ImageNet's layout), or a cache; a folder is decoded once into a
+memory-mapped cache beside it. The recipe is the paper's for ResNet-18 with fewer epochs: batch 256, warmup over 5% of
+the run, lr x0.1 at 30, 60 and 90%.
 
-`adax compare` runs the task in its ordinary loop. The paper's studies (`adax reproduce imagenet/tiny`) run it by the
-executor `torchrun`, which calls `training`: several processes, CUDA graphs, crops as a function of seed and epoch.
+`adax compare` uses the general training loop. The paper's studies (`adax reproduce imagenet/tiny`) use the executor
+`torchrun`, which calls `training`: several processes, CUDA graphs, crops as a function of seed and epoch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Place = tuple[str, int, str, str]
 
 
 def place_of(data: str) -> Path:
-    """The folder that is named, or where `adax data get tiny-imagenet` puts the set."""
+    """Return the given folder; if empty, the folder of `adax data get tiny-imagenet`."""
     if data:
         return Path(data)
     for place in (
@@ -57,9 +57,9 @@ def place_of(data: str) -> Path:
 
 @functools.lru_cache(maxsize=2)
 def _open(data: str, stored: int, cache: str, on_error: str) -> caches.Cache:
-    """The cache, made first if need be; kept, because a study asks for the same one again and again.
+    """Open the image cache, creating it if needed; cached, because the runs of a study use the same one.
 
-    Under torchrun the first process makes it and the others wait: call this in every process.
+    Under torchrun the first process creates it and the others wait: call this in every process.
     """
     ranks = distributed.current()
     place = place_of(data)
@@ -75,7 +75,7 @@ def _open(data: str, stored: int, cache: str, on_error: str) -> caches.Cache:
 
 @functools.lru_cache(maxsize=2)
 def _loader(place: Place, split: str, device: torch.device, resident: bool | None) -> Loader:
-    """A split of the cache on the device; kept for the next run."""
+    """Return a loader of a split of the image cache on the device; cached for the next run."""
     return Loader(on_device(_open(*place).parts[split], device, resident))
 
 
@@ -111,7 +111,7 @@ class ImageNet:
         self.channels_last = wide if channels_last is None else channels_last
 
     def digest(self) -> str:
-        """The digest of the images, whatever their layout on disk; the first call decodes them."""
+        """Return the digest of the images, which does not depend on their layout; the first call decodes them."""
         return _open(*self.place).digest
 
     # -- by the executor torchrun ----------------------------------------------------------------------------------
@@ -119,21 +119,21 @@ class ImageNet:
     def loaders(
         self, purpose: str, device: torch.device, resident: bool | None = None
     ) -> tuple[Loader, Loader]:
-        """What to train on and what to test on: for tuning, a share of the training images stands for val/."""
+        """Return the training and the test loader; for tuning the latter has held-out training images."""
         train = _loader(self.place, "train", device, resident)
         if purpose == "tune":
             return hold_out(train, max(1, round(self.recipe.holdout * len(train))))
         return train, _loader(self.place, "val", device, resident)
 
     def training(self, spec: Mapping[str, Any], ranks: Ranks, config: ExecutionConfig) -> Training:
-        """The run at its beginning."""
+        """Return the training of a run, at step 0."""
         train, test = self.loaders(spec["purpose"], ranks.device, config.resident)
         return Training(spec, self.recipe, train, test, len(_open(*self.place).classes), ranks, config)
 
     # -- by the ordinary loop --------------------------------------------------------------------------------------
 
     def data(self) -> dict[str, Any]:
-        """uint8 images [n, stored, stored, 3]: tensors, or read from the memory map where they are many."""
+        """Return uint8 images [n, stored, stored, 3]: tensors, or a memory map if they are too large."""
         found = _open(*self.place)
         out: dict[str, Any] = {}
         for name, part in (("train", found.parts["train"]), ("test", found.parts["val"])):
@@ -156,7 +156,7 @@ class ImageNet:
             keys = torch.randint(-HIGH, HIGH, (len(raw),), device=raw.device)
             x = augment.crop_batch(raw, augment.spans(keys, raw.shape[1]), self.recipe.size)
         else:
-            x = augment.middle_batch(raw, self.recipe.size)
+            x = augment.center_crop_batch(raw, self.recipe.size)
         low = raw.is_cuda and self.recipe.precision == "bf16"
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=low):
             scores = model(x.contiguous(memory_format=torch.channels_last) if self.channels_last else x)

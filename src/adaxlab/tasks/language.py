@@ -1,11 +1,11 @@
-"""`language`: the next word by an LSTM with a sampled softmax, the paper's One Billion Word experiment.
+"""Task `language`: next-word prediction by an LSTM with a sampled softmax, the paper's One Billion Word experiment.
 
     adax compare language --task-option text=ptb hidden=512 --optimizers adam amsgrad adax
     adax compare language --task-option text=folder data=FOLDER      the benchmark's shards, or any text
 
-The metric is the mean of -log P(word) under the full softmax, in nats; its exponential is the perplexity. Texts go in
-`batch` rows side by side and the hidden state goes from window to window, so the batch is an option of the task
-(`batch=128`), not the lab's --batch-size.
+The metric is the mean of -log P(word) under the full softmax, in nats; its exponential is the perplexity. The text is
+read in `batch` parallel rows and the hidden state is carried from window to window, so the batch size is an option of
+the task (`batch=128`), not --batch-size.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from adaxlab.models.lstm import STATES
 from adaxlab.models.lstm import Language as Model
 
 TEXTS = {"ptb": 1, "enwik8": 3, "folder": 1}
-"""The texts that are known, and the least count of a word of their vocabulary (`min_count` changes it)."""
+"""The known texts, and the smallest count of a word in their vocabulary (default of `min_count`)."""
 EVAL_ROWS = 32
 
 
 @functools.lru_cache(maxsize=2)
 def corpus(name: str, folder: str, on_error: str, min_count: int, limit: int) -> text.Corpus:
-    """The text as numbers; kept, because a study asks for the same one again and again."""
+    """Return the text as word ids; cached, because the runs of a study use the same one."""
     how: dict[str, Any] = {"on_error": on_error, "min_count": min_count, "limit": limit}
     if name == "enwik8":
         place = folder or str(default_root() / "enwik8")
@@ -50,9 +50,12 @@ def corpus(name: str, folder: str, on_error: str, min_count: int, limit: int) ->
 
 
 class Language:
-    """Sizes default to the paper's; `sparse` asks for gradients that name only the words that were met; `limit` is the
-    most words to train on (0: all), `eval_words` to measure on; with `parts` > 1 an epoch is a part of the text, the
-    next one each time; `eval_state` is the state that a measure begins in, zero or carried (that of training)."""
+    """The paper's language model; sizes default to the paper's.
+
+    `sparse` makes gradients of embedding and softmax sparse. `limit` is the largest number of training words (0: all),
+    `eval_words` that of evaluation. With `parts` > 1 each epoch covers the next of `parts` parts of the text.
+    `eval_state` is the initial hidden state of an evaluation: zero, or carried over from training.
+    """
 
     metric = "nats per word"
     higher_is_better = False
@@ -108,11 +111,11 @@ class Language:
         self.schedule = {"name": "linear", "final": 2e-5}  # 5e-4 to 1e-8
 
     def corpus(self) -> Corpus:
-        """The text as numbers."""
+        """Return the text as word ids."""
         return corpus(*self.place)
 
     def digest(self) -> str:
-        """sha256 of the words and of the three splits as numbers: which text this is, wherever it lies."""
+        """Return the SHA-256 of the vocabulary and of the word ids of the three splits."""
         found = self.corpus()
         whole = hashlib.sha256("\n".join(found.words).encode())
         for part in (found.train, found.valid, found.test):
@@ -139,12 +142,15 @@ class Language:
         return Model(len(self.corpus().words), **self.sizes)
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
-        """Sampled in training, full in evaluation. On a GPU the LSTM runs in TF32, cuDNN's default."""
+        """Return the mean loss and the loss of each word: sampled softmax in training, full softmax in evaluation.
+
+        On a GPU the LSTM runs in TF32, cuDNN's default.
+        """
         targets, tokens, keep, fresh = batch
         losses = model(tokens, targets, keep, fresh)
         return losses.mean(), losses
 
     def before_step(self, model: nn.Module) -> None:
-        """Clip the gradient's norm for LSTM, embedding, softmax and projection, each by itself."""
+        """Clip the gradient norms of LSTM, embedding, softmax and projection separately."""
         for part in model.parts():  # type: ignore[operator]
             adaxopt.clip_grad_norm_(part.parameters(), self.clip)

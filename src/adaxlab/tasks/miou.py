@@ -1,4 +1,4 @@
-"""Cross entropy without the void, and mean intersection over union from one confusion matrix."""
+"""Cross entropy that ignores void pixels, and mean intersection over union from a confusion matrix."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from adaxlab.data.segmentation.images import VOID
 
 
 def cross_entropy(scores: Tensor, classes: Tensor) -> Tensor:
-    """Mean of -log P(class) over the pixels that are not void; 0 when all are.
+    """Return the mean of -log P(class) over the pixels that are not void; 0 if all are.
 
-    scores [n, C, height, width], classes [n, height, width]. Spelled out because torch's own sums over pixels in an
-    order that changes from call to call on a GPU.
+    scores [n, C, height, width], classes [n, height, width]. torch's own function is not deterministic on a GPU.
     """
     valid = classes != VOID
     chosen = torch.where(valid, classes, torch.zeros_like(classes))
@@ -21,9 +20,9 @@ def cross_entropy(scores: Tensor, classes: Tensor) -> Tensor:
 
 
 def confusion(classes: Tensor, predicted: Tensor, count: int) -> Tensor:
-    """[count, count] int64: pixels of class i (row) that were called j (column); void pixels are in no row.
+    """Return [count, count] int64: the number of pixels of class i (row) predicted as j (column), without void pixels.
 
-    A product of indicator matrices: it does not wait for a GPU, and float32 counts to 2^24 pixels exactly.
+    A product of indicator matrices: it does not synchronise with a GPU, and float32 counts up to 2^24 pixels exactly.
     """
     kinds = torch.arange(count, device=classes.device)
     is_class = (classes.reshape(-1, 1) == kinds).float()
@@ -32,7 +31,7 @@ def confusion(classes: Tensor, predicted: Tensor, count: int) -> Tensor:
 
 
 def mean_iou(matrix: Tensor) -> Tensor:
-    """Mean over classes of TP/(TP + FP + FN); a class that is neither there nor predicted is left out.
+    """Return the mean over classes of TP/(TP + FP + FN), without classes that neither occur nor are predicted.
 
     >>> round(mean_iou(torch.tensor([[3, 1], [0, 2]])).item(), 4)             # 3/4 and 2/3
     0.7083

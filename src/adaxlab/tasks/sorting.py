@@ -1,4 +1,4 @@
-"""`sorting`: a small transformer learns to sort eight numbers. Made data, a minute a run: attention, no download."""
+"""Task `sorting`: a small transformer learns to sort eight numbers. Synthetic data; a run takes about a minute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBERS, LENGTH = 32, 8
 
 
 class Sorter(nn.Module):
-    """Two pre-norm transformer layers that read the numbers and then the answer so far, and give the next number."""
+    """A pre-norm transformer that reads the numbers and the answer so far, and predicts the next number."""
 
     def __init__(self, width: int = 64, layers: int = 2, heads: int = 4) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Sorter(nn.Module):
 
 
 class Sorting:
-    """Eight numbers of 0 ... 31 in, the same eight in order out. The metric is the loss on new ones."""
+    """The input is eight numbers from 0 to 31, the target the same numbers sorted. The metric is the test loss."""
 
     metric = "loss"
     higher_is_better = False

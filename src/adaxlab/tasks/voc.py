@@ -1,13 +1,13 @@
-"""`voc`: a class for every pixel by DeepLab-ASPP, the paper's PASCAL VOC2012 experiment; also CamVid, its stand-in.
+"""Task `voc`: semantic segmentation with DeepLab-ASPP, the paper's PASCAL VOC2012 experiment; also on CamVid.
 
     adax compare voc --task-option data=VOCdevkit/VOC2012 weights=resnet101.pth --device cuda \\
         --optimizers sgdm adamw amsgradw adaxw --set sgdm.lr=2.5e-4 adamw.lr=1e-6 amsgradw.lr=1e-6 adaxw.lr=1e-5
     adax compare voc --task-option data=CamVid backbone=resnet50 weights=resnet50-weights steps=500 --device cuda
 
-The recipe: batch 10, four quarters of 5,000 steps with an evaluation after each, crop 321, scale 0.5 to 1.5, flip,
-poly 0.9; lr x1 for the backbone, x10 for the head's weights, x20 for its biases, which do not decay; frozen norms.
-The metric is mean IoU from one confusion matrix over the whole split, at full size and one scale. The batch is an
-option of the task (`batch=10`), not the lab's --batch-size. `compile=true` trains the backbone under torch.compile.
+The recipe: batch 10, four epochs of 5,000 steps with an evaluation after each, crop 321, scale 0.5 to 1.5, flip,
+poly 0.9; lr x1 for the backbone, x10 for the head's weights, x20 for its biases without weight decay; frozen norms.
+The metric is mean IoU from one confusion matrix over the whole split, at full size and one scale. The batch size is an
+option of the task (`batch=10`), not --batch-size. `compile=true` trains the backbone with torch.compile.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from adaxlab.models.deeplab import BLOCKS, STYLES, DeepLab, deeplab
 from adaxlab.tasks.miou import confusion, cross_entropy, mean_iou
 
 EVAL_PIXELS = 2**21
-"""Pixels that go through the network at once in an evaluation."""
-NO_WEIGHTS = "weights: none, and frozen norms do not suit a network from scratch; name a file (weights=...)"
-TOLD: set[str] = set()
-"""What was said about weights already."""
+"""Largest number of pixels in an evaluation batch."""
+NO_WEIGHTS = "weights: none; frozen norms are unsuitable for training from scratch; name a file (weights=...)"
+REPORTED: set[str] = set()
+"""Messages about weights that were already printed."""
 
 
 @functools.lru_cache(maxsize=2)
 def load(folder: str, layout: str, on_error: str) -> tuple[folders.Layout, dict[str, SegmentationImages]]:
-    """The splits, decoded; kept, because a study asks for the same folder again and again."""
+    """Return the layout and the decoded splits; cached, because the runs of a study use the same folder."""
     known, root = folders.find(folder or default_root() / "camvid", layout)
     lists = folders.pairs(known, root)
     found = {split: read(pairs, known.classes, known.void, on_error) for split, pairs in lists.items()}
@@ -52,7 +52,7 @@ def load(folder: str, layout: str, on_error: str) -> tuple[folders.Layout, dict[
 
 @functools.lru_cache(maxsize=2)
 def digest(folder: str, layout: str, on_error: str, file: str) -> str:
-    """sha256 of the splits' decoded pixels, classes and sizes, and of the weights in `file` (none if empty)."""
+    """Return the SHA-256 of the splits' decoded pixels, classes and sizes, and of the weights in `file` (if given)."""
     whole = hashlib.sha256()
     for name, tensor in sorted(weights.read(file).items()) if file else ():
         whole.update(name.encode() + tensor.contiguous().numpy().tobytes())
@@ -63,18 +63,18 @@ def digest(folder: str, layout: str, on_error: str, file: str) -> str:
 
 
 def _place(weights: str) -> str:
-    """Where a ResNet-50's weights lie: as named, or where `adax data get resnet50-weights` puts them."""
+    """Return the path of the weights: as given, or the folder of `adax data get resnet50-weights`."""
     return str(default_root() / weights) if weights == resnet50.FOLDER else weights
 
 
 class Whole:
-    """A split as one batch: mean IoU belongs to the whole of it, not to its parts."""
+    """A split as one batch, because mean IoU is not a mean over batches."""
 
     def __init__(self, images: SegmentationImages) -> None:
         self.images = images
 
     def chunks(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-        """(colours [n, 3, h, w], classes [n, h, w]) of images of one size."""
+        """Yield (colours [n, 3, h, w], classes [n, h, w]) of images of equal size."""
         found = self.images.on(device)
         by_size: dict[tuple[int, int], list[int]] = {}
         for start, height, width in self.images.places():
@@ -88,7 +88,7 @@ class Whole:
 
 
 class Voc:
-    """See the module's text. `layout` is auto, voc or camvid; `style` auto, torch, caffe or keras (the weights')."""
+    """See the module's docstring. `layout`: auto, voc, camvid; `style` (of the weights): auto, torch, caffe, keras."""
 
     metric = "mean IoU"
     higher_is_better = True
@@ -124,7 +124,7 @@ class Voc:
                 raise LabError(f"{name}={number!r}: must be > 0")
         if not 0 <= holdout < 1:
             raise LabError(
-                f"holdout={holdout!r}: must be in [0, 1), a share of the training images to tune on"
+                f"holdout={holdout!r}: must be in [0, 1), the fraction of training images held out for tuning"
             )
         self.place = (str(data), layout, on_error)
         self.weights, self.backbone = _place(str(weights)), backbone
@@ -137,7 +137,7 @@ class Voc:
         self.ready: SegmentationImages | None = None
 
     def digest(self) -> str:
-        """Which images and first weights these are, wherever they lie."""
+        """Return the digest of the images and of the initial weights."""
         return digest(*self.place, self.weights)
 
     def data(self) -> dict[str, Any]:
@@ -154,15 +154,15 @@ class Voc:
         layout, _ = load(*self.place)
         net = deeplab(self.backbone, layout.classes, self.style)
         report = f"weights: {weights.load(net, self.weights)}" if self.weights else NO_WEIGHTS
-        if report not in TOLD:
-            TOLD.add(report)
+        if report not in REPORTED:
+            REPORTED.add(report)
             say(report)
         if self.compile:
             net.backbone.compile(dynamic=False)
         return net
 
     def groups(self, model: DeepLab, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Parameter groups: backbone x1, head's weights x10, head's biases x20 without decay."""
+        """Return the parameter groups: backbone x1, head's weights x10, head's biases x20 without decay."""
         lr = options["lr"]
         head = list(model.aspp.branches)
         return [
@@ -172,7 +172,7 @@ class Voc:
         ]
 
     def loss(self, model: DeepLab, batch: Any) -> tuple[Tensor, Tensor]:
-        """In training the loss and the IoU of a batch's cells; in evaluation those of the whole split."""
+        """Return loss and mean IoU: of a batch in training (IoU at every 8th pixel), of a whole split in evaluation."""
         device = model.mean.device
         low = device.type == "cuda" and self.precision == "bf16"
         if isinstance(batch, Whole):
@@ -188,7 +188,7 @@ class Voc:
         return loss, iou
 
     def _there(self, place: torch.device) -> SegmentationImages:
-        """The training images on `place`, put there once."""
+        """Return the training images on `place`, copied once."""
         if self.train is None:
             self.data()
         assert self.train is not None
@@ -197,11 +197,11 @@ class Voc:
         return self.ready
 
     def _whole(self, model: DeepLab, batch: Whole, device: torch.device, low: bool) -> tuple[Tensor, Tensor]:
-        """The mean loss over all pixels that are not void, and mean IoU from one matrix."""
+        """Return the mean loss over all pixels that are not void, and mean IoU from one confusion matrix."""
         total = torch.zeros((), dtype=torch.float64, device=device)
         matrix: Any = 0
         for colours, classes in batch.chunks(device):
-            with torch.compiler.set_stance("force_eager"):  # not compiled anew for every size of image
+            with torch.compiler.set_stance("force_eager"):  # no recompilation for each image size
                 scores = model(colours, low)
             matrix = matrix + confusion(classes, scores.argmax(1), scores.shape[1])
             total += cross_entropy(scores, classes).double() * (classes != 255).sum()
@@ -209,5 +209,5 @@ class Voc:
 
 
 def _style(file: str) -> str:
-    """The style of the weights: keras for a model.json, else torch (DeepLab's own COCO weights: say style=caffe)."""
+    """Return the style of the weights: keras for a model.json, else torch (DeepLab's COCO weights need style=caffe)."""
     return weights.style_of(file) if file else "torch"

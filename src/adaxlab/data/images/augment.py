@@ -1,15 +1,15 @@
-"""Random resized crop, flip and normalisation of a batch on its device, from one 64-bit key a image.
+"""Random resized crop, flip and normalisation of a batch on its device, from one 64-bit key per image.
 
-What is drawn is torchvision's RandomResizedCrop: a share of the area in [0.08, 1] and a logarithm of the ratio of the
-sides in [log 3/4, log 4/3], both uniform; the first of ten draws that fits into the image; a place for it, uniform;
-if none fits, the whole (square) image. Then a flip with probability 1/2. The crop is resized by Pillow's rule
-(triangle filter, wider when it shrinks), written as two products with banded matrices; nothing is rounded to bytes.
+The distribution is that of torchvision's RandomResizedCrop: the fraction of the area is uniform in [0.08, 1], the log
+of the aspect ratio uniform in [log 3/4, log 4/3]; the first of ten attempts that fits into the image is placed
+uniformly; if none fits, the crop is the whole (square) image. Then a flip with probability 1/2. The crop is resized as
+in Pillow (triangle filter, wider when downscaling), as two products with banded matrices without rounding to bytes.
 
-Keys are functions of (seed, epoch, place in the order): nothing to save, the same on every device and for any number of
-processes. `spans` turns them into crops, an epoch at once; `crop_batch` is what is left to every step.
+Keys are functions of (seed, epoch, position in the order): they need no checkpoint and are the same on every device and
+for any number of processes. `spans` computes the crops of a whole epoch; `crop_batch` runs at every step.
 
-A batch of 256 images of 64 pixels has 0.8 GFLOP of products, over 13 MB of pixels in float32 (read and written four
-times) and 8 MB of weights (ten times): 0.05 ms at a GPU's 4 TB/s, so the number of kernels is what counts.
+A batch of 256 images of 64 pixels needs 0.8 GFLOP, over 13 MB of pixels in float32 (read and written four times) and
+8 MB of weights (ten times): 0.05 ms at 4 TB/s, so the number of kernel launches dominates.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from adaxlab.data.order import mix
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
-"""Of ImageNet's pixels; customary for Tiny-ImageNet too."""
+"""Mean and standard deviation of ImageNet's pixels; customary for Tiny-ImageNet too."""
 AREA = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
-TRIES = 10
+ATTEMPTS = 10
 CHUNK = 2**16
-"""Keys that are turned into crops at once: each has 23 numbers of eight bytes on the way."""
+"""Number of keys processed at a time; each needs 23 float64 intermediates."""
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 
 
 def uniforms(keys: Tensor, count: int) -> Tensor:
-    """[n, count] float64 in [0, 1), each a function of its key and column."""
+    """Return [n, count] float64 in [0, 1), each a function of its key and column."""
     columns = torch.arange(1, count + 1, device=keys.device) * _GOLDEN
     mixed = mix(keys[:, None] + columns)
     return ((mixed >> 11) & (2**53 - 1)).double() * 2.0**-53
 
 
 def boxes(keys: Tensor, side: int, area: tuple[float, float] = AREA) -> tuple[Tensor, Tensor]:
-    """(top, left, height, width) of each key's crop, int64 [n, 4], and whether it is flipped, bool [n]."""
-    draws = uniforms(keys, 2 * TRIES + 3)
-    target = side * side * (area[0] + (area[1] - area[0]) * draws[:, :TRIES])
+    """Return (top, left, height, width) of each key's crop, int64 [n, 4], and whether it is flipped, bool [n]."""
+    draws = uniforms(keys, 2 * ATTEMPTS + 3)
+    target = side * side * (area[0] + (area[1] - area[0]) * draws[:, :ATTEMPTS])
     low, high = (math.log(r) for r in RATIO)
-    ratio = torch.exp(low + (high - low) * draws[:, TRIES : 2 * TRIES])
+    ratio = torch.exp(low + (high - low) * draws[:, ATTEMPTS : 2 * ATTEMPTS])
     width, height = torch.round(torch.sqrt(target * ratio)), torch.round(torch.sqrt(target / ratio))
     fits = (width >= 1) & (width <= side) & (height >= 1) & (height <= side)
     first = fits.to(torch.int8).argmax(1, keepdim=True)
@@ -58,9 +58,9 @@ def boxes(keys: Tensor, side: int, area: tuple[float, float] = AREA) -> tuple[Te
 
 
 def spans(keys: Tensor, side: int) -> Tensor:
-    """[n, 2, 2] int32: where each key's crop begins, and its length, along rows and columns.
+    """Return [n, 2, 2] int32: start and length of each key's crop along rows and columns.
 
-    A flip is a length below 0, counted from the crop's other edge.
+    A flip has a negative length and starts at the opposite edge of the crop.
     """
     found = torch.empty((len(keys), 2, 2), dtype=torch.int32, device=keys.device)
     for into, some in zip(found.split(CHUNK), keys.split(CHUNK), strict=True):
@@ -72,10 +72,10 @@ def spans(keys: Tensor, side: int) -> Tensor:
 
 
 def weights(span: Tensor, side: int, out: int) -> Tensor:
-    """[..., out, side]: row o of a matrix averages the pixels of the span [..., 2] that fall on pixel o.
+    """Return [..., out, side]: row o holds the weights of the input pixels for output pixel o of the span [..., 2].
 
-    w_j is max(0, 1 - |j + 1/2 - centre| / wide), within the crop, divided by its sum; wide = max(|scale|, 1), scale =
-    length/out, centre = start + (o + 1/2) scale. A pixel beyond the crop is put infinitely far away.
+    w_j is max(0, 1 - |j + 1/2 - centre| / wide) within the crop, divided by its sum; wide = max(|scale|, 1), scale =
+    length/out, centre = start + (o + 1/2) scale. Pixels outside the crop have weight 0.
     """
     start, length = span[..., :1], span[..., 1:]
     scale = length / out
@@ -90,9 +90,9 @@ def weights(span: Tensor, side: int, out: int) -> Tensor:
 
 
 def resample(planes: Tensor, span: Tensor, out: int) -> Tensor:
-    """[n, side, 3, side], the colours between rows and columns, and a crop of each to [n, 3, out, out].
+    """Crop and resize [n, side, 3, side] (channels between rows and columns) to [n, 3, out, out].
 
-    In this order of the axes both products are plain, with nothing to be moved between them.
+    With this order of the axes both products need no transposed copy.
     """
     n, side = planes.shape[:2]
     rows, columns = weights(span.to(planes.dtype), side, out).unbind(1)
@@ -101,28 +101,29 @@ def resample(planes: Tensor, span: Tensor, out: int) -> Tensor:
 
 
 def normalise(pixels: Tensor) -> Tensor:
-    """0..255 to ImageNet's zero mean and unit deviation, [n, 3, h, w]."""
+    """Normalise pixels [n, 3, h, w] from 0..255 by ImageNet's mean and standard deviation."""
     mean, std = _constants(pixels.dtype, pixels.device)
     return (pixels - mean) / std
 
 
 @functools.cache
 def _constants(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Mean and deviation on the device; kept, because nothing may be copied to it while a graph is captured."""
+    """Mean and standard deviation on the device, cached because a CUDA graph capture allows no host-to-device copy."""
     mean, std = (torch.tensor(v, dtype=dtype, device=device)[:, None, None] * 255 for v in (MEAN, STD))
     return mean, std
 
 
 @functools.cache
 def _halves(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """1/2, 3/2, ...: the middles of pixels."""
+    """Return 1/2, 3/2, ...: the centres of pixels."""
     return torch.arange(count, dtype=dtype, device=device) + 0.5
 
 
 def crop_batch(raw: Tensor, span: Tensor, out: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A training batch: normalise, crop, flip. Weights sum to 1, so the order of the two makes no difference.
+    """Return a training batch [n, 3, out, out]: normalised, cropped and flipped.
 
-    raw [n, side, side, 3] uint8, span from `spans`; [n, 3, out, out].
+    raw is [n, side, side, 3] uint8, span comes from `spans`. The resampling weights sum to 1, so normalising first
+    gives the same result.
     """
     n, side = raw.shape[:2]
     mean, std = (value[:, 0] for value in _constants(dtype, raw.device))
@@ -131,8 +132,8 @@ def crop_batch(raw: Tensor, span: Tensor, out: int, dtype: torch.dtype = torch.f
     return resample(planes, span, out)
 
 
-def middle_batch(raw: Tensor, out: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A test batch: the middle `out` pixels of each side, normalised."""
+def center_crop_batch(raw: Tensor, out: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return a test batch [n, 3, out, out]: the centre crop, normalised."""
     edge = (raw.shape[1] - out) // 2
     middle = raw[:, edge : edge + out, edge : edge + out]
     return normalise(middle.permute(0, 3, 1, 2).to(dtype))

@@ -1,16 +1,16 @@
-"""Images decoded and resized once: uint8 arrays in pieces of at most 50 MB, read by memory map.
+"""A cache of decoded and resized images: memory-mapped uint8 arrays in pieces of at most 50 MB.
 
-    python -m adaxlab.data.images.cache FOLDER CACHE --size 64      decode; interrupted, the same command resumes
+    python -m adaxlab.data.images.cache FOLDER CACHE --size 64      decode; repeat the command to resume
     python -m adaxlab.data.images.cache CACHE --verify              compare every piece with its hash
 
-A study decodes the folder that it is given by itself; the command is for a machine that has more processors.
+A study creates the cache of its data folder when needed; the command is for creating it on a machine with more cores.
 
-    cache.json                    size, classes, where the images came from, and the pieces; written last
+    cache.json                    size, classes, source of the images, list of the pieces; written last
     train-000.npy, ...            uint8 [n, size, size, 3]
     train-000.json, ...           labels, hash and source of a piece, written after it
 
-Pieces are whole or absent; a call that was cut off resumes when it is repeated. A cache of other images, or of another
-size, is refused.
+Pieces are written atomically, so an interrupted call resumes when it is repeated. A cache of other images, or of
+another size, is an error.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ LIMIT = 50_000_000
 Say = Callable[[str], None]
 
 
-def rows_a_piece(size: int, limit: int = LIMIT) -> int:
-    """Images in a piece.
+def images_per_piece(size: int, limit: int = LIMIT) -> int:
+    """Return the number of images in a piece.
 
-    >>> rows_a_piece(64), rows_a_piece(256)
+    >>> images_per_piece(64), images_per_piece(256)
     (4069, 254)
     """
     return max(1, (limit - 128) // (size * size * 3))
@@ -94,7 +94,7 @@ def make(
     limit: int = LIMIT,
     tell: Say = lambda text: None,
 ) -> Cache:
-    """Decode `source` into `out`, or what is left to do of it. `workers` of 0 are as many as there are processors."""
+    """Decode `source` into `out`, reusing finished pieces, and return the cache. `workers=0` uses all cores."""
     imagefolder.check_on_error(on_error)
     if size < 1:
         raise LabError(f"size={size}: must be >= 1")
@@ -108,23 +108,23 @@ def make(
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise files.failed(target, error) from error
-    each = rows_a_piece(size, limit)
+    each = images_per_piece(size, limit)
     tasks = [
         (split, number, first, min(first + each, count))
         for split, count in source.counts.items()
         for number, first in enumerate(range(0, count, each))
     ]
-    began = told = time.monotonic()
+    began = reported = time.monotonic()
     rows: list[dict[str, Any]] = []
     total = sum(source.counts.values())
     done = 0
-    for row in decode.each(_piece, (source, str(target), size), tasks, workers or decode.cores()):
+    for row in decode.map_unordered(_piece, (source, str(target), size), tasks, workers or decode.cores()):
         imagefolder.refuse("decoding", [Problem(*p) for p in row["skipped"]], on_error)
         rows.append(row)
         done += row["last"] - row["first"]
         now = time.monotonic()
-        if now - told > 2 or done == total:
-            told = now
+        if now - reported > 2 or done == total:
+            reported = now
             tell(f"decoded {done:,} of {total:,} images, {done / max(now - began, 1e-9):,.0f} a second")
     rows.sort(key=lambda row: (imagefolder.SPLITS.index(row["split"]), row["number"]))
     skipped = [str(p) for p in source.skipped] + [str(Problem(*p)) for row in rows for p in row["skipped"]]
@@ -151,7 +151,7 @@ def make(
 def _piece(
     source: Source, target: str, size: int, split: str, number: int, first: int, last: int
 ) -> dict[str, Any]:
-    """Decode one piece, unless an earlier call did. Runs in a worker."""
+    """Decode one piece, unless an earlier call did, and return its description. Runs in a worker process."""
     path = Path(target) / f"{split}-{number:03}.npy"
     asked = {
         "source": source.key,
@@ -200,13 +200,13 @@ def _piece(
 def _check(manifest: dict[str, Any], root: Path, key: str, size: int) -> None:
     way_out = "choose another folder, or remove it"
     if manifest["size"] != size:
-        raise LabError(f"{root}: a cache of {manifest['size']} pixels, {size} are asked for; {way_out}")
+        raise LabError(f"{root}: a cache of {manifest['size']} pixels, {size} are needed; {way_out}")
     if key and manifest["source"] != key:
-        raise LabError(f"{root}: a cache of other images than those that are named; {way_out}")
+        raise LabError(f"{root}: a cache of other images than the given ones; {way_out}")
 
 
 def load(folder: str | Path, *, size: int = 0, key: str = "") -> Cache:
-    """Open a cache by memory map; `size` and `key`, where they are given, must be its own."""
+    """Open a memory-mapped cache; if `size` or `key` is given, the cache must have the same."""
     root = Path(folder)
     manifest = read_manifest(root / MANIFEST, KIND, VERSION)
     _check(manifest, root, key, size or manifest["size"])
@@ -222,7 +222,7 @@ def load(folder: str | Path, *, size: int = 0, key: str = "") -> Cache:
             paths.append(path)
         if len(labels) != sum(row["count"] for row in rows):
             raise LabError(
-                f"{root}: {len(labels)} labels of {split}, more or fewer than images; make it again"
+                f"{root}: the number of labels of {split}, {len(labels)}, differs from that of images; create it again"
             )
         hashes = tuple(row["sha256"] for row in rows)
         parts[split] = Part(tuple(arrays), np.asarray(labels, np.int64), tuple(paths), hashes)
@@ -232,11 +232,11 @@ def load(folder: str | Path, *, size: int = 0, key: str = "") -> Cache:
 
 
 def _whole(cache: Cache, on_error: str) -> Cache:
-    """The cache, unless images were skipped when it was made and that is not asked for now."""
+    """Return the cache; raise LabError if images were skipped when it was made and `on_error` is "raise"."""
     if imagefolder.check_on_error(on_error) == "raise" and cache.skipped:
         raise LabError(
-            f"{cache.root}: {len(cache.skipped)} images were skipped when it was made, first {cache.skipped[0]}; go "
-            "on without them (on_error=skip), or mend them and remove the cache"
+            f"{cache.root}: {len(cache.skipped)} images were skipped when it was made, first {cache.skipped[0]}; "
+            "continue without them (on_error=skip), or fix them and remove the cache"
         )
     return cache
 
@@ -245,14 +245,14 @@ def _map(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise LabError(f"{path}: this piece of the cache cannot be read; make or carry it again") from error
+        raise LabError(f"{path}: this piece of the cache cannot be read; create or copy it again") from error
     if found.shape != shape or found.dtype != np.uint8:
-        raise LabError(f"{path}: {found.dtype} {found.shape}, the cache's list says uint8 {shape}: damaged")
+        raise LabError(f"{path}: {found.dtype} {found.shape}, the manifest says uint8 {shape}: damaged")
     return found
 
 
 def folder_of(place: str | Path, size: int, cache: str | Path = "") -> Path:
-    """Where `obtain` has the cache of what is in `place`.
+    """Return the folder in which `obtain` keeps the cache of the images in `place`.
 
     >>> folder_of("/sets/tiny", 64).as_posix()
     '/sets/tiny-64px'
@@ -272,7 +272,7 @@ def obtain(
     workers: int = 0,
     tell: Say = lambda text: None,
 ) -> Cache:
-    """The cache of what is in `place`: a cache itself, or image folders, decoded beside it if need be.
+    """Return the cache of the images in `place`, which is a cache itself or has image folders; decode them if needed.
 
     The cache of `sets/tiny` at 64 pixels is `sets/tiny-64px`, unless `cache` names another folder.
     """
@@ -290,7 +290,7 @@ def obtain(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Make a cache, or verify one; an error is one line."""
+    """Create a cache of image folders, or verify a cache."""
     parser = argparse.ArgumentParser(prog="python -m adaxlab.data.images.cache", description=main.__doc__)
     parser.add_argument("folder", help="with train/ and val/; to verify: a cache")
     parser.add_argument("cache", nargs="?", default="", help="where to put the cache (beside the folder)")
@@ -306,7 +306,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if given.verify:
             load(given.folder).verify()
-            say(f"{given.folder}: every piece is what its list says")
+            say(f"{given.folder}: every piece matches its hash")
             return 0
         how = {"on_error": given.on_error, "workers": given.workers, "tell": say}
         found = obtain(given.folder, given.size, cache=given.cache, **how)

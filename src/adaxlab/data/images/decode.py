@@ -1,9 +1,8 @@
-"""From an encoded image to a square of pixels, and many of them in several processes.
+"""Decode images to square RGB arrays, in several processes.
 
-An image is made RGB (grey becomes three equal channels, transparency is dropped), its shorter side is resized to
-`size` (bilinear with antialiasing, Pillow's), and the middle square is kept. An image that has this size already is
-left as it is. Workers return what went wrong as data, so that a damaged image is a line with its path, never a
-worker's stack trace.
+An image is converted to RGB (grey becomes three equal channels, transparency is dropped), its shorter side is resized
+to `size` (bilinear with antialiasing, as in Pillow), and the centre square is kept. An image of this size is not
+changed. Workers return errors as data, so that a damaged image is reported in one line with its path.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Work = Callable[..., Any]
 
 
 def pixels(data: bytes, size: int) -> np.ndarray:
-    """uint8 [size, size, 3]; ValueError with the reason where it is no image that can be decoded."""
+    """Return the decoded image, uint8 [size, size, 3]; raise ValueError with the reason if it cannot be decoded."""
     from PIL import Image
 
     if not data:
@@ -39,7 +38,7 @@ def pixels(data: bytes, size: int) -> np.ndarray:
                 found.load()
                 return np.asarray(_square(found, size))
     except Image.UnidentifiedImageError as error:
-        raise ValueError("is no image of a known kind") from error
+        raise ValueError("is not an image of a known format") from error
     except (OSError, SyntaxError, ValueError, EOFError, IndexError, Image.DecompressionBombError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"cannot be decoded ({reason})") from error
@@ -58,29 +57,28 @@ def _square(image: Any, size: int) -> Any:
 
 
 def cores() -> int:
-    """Processors that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _shared: tuple[Any, ...] = ()
 
 
-def _begin(shared: tuple[Any, ...]) -> None:
+def _set_shared(shared: tuple[Any, ...]) -> None:
     global _shared
     _shared = shared
 
 
-def _do(work: Work, arguments: tuple[Any, ...]) -> Any:
+def _call(work: Work, arguments: tuple[Any, ...]) -> Any:
     return work(*_shared, *arguments)
 
 
-def each(
+def map_unordered(
     work: Work, shared: tuple[Any, ...], tasks: Sequence[tuple[Any, ...]], workers: int
 ) -> Iterator[Any]:
-    """Results of work(*shared, *task), in the order in which they are ready; `shared` is sent to a worker once.
+    """Yield the results of work(*shared, *task) in order of completion; `shared` is sent to each worker once.
 
-    With one worker everything happens in this process. Workers are started anew (not forked): a process with threads
-    may not be.
+    With one worker everything runs in this process. Workers are spawned, because a process with threads must not fork.
     """
     if workers <= 1 or len(tasks) <= 1:
         for task in tasks:
@@ -88,8 +86,8 @@ def each(
         return
     context = multiprocessing.get_context("spawn")
     count = min(workers, len(tasks))
-    with _whole(), ProcessPoolExecutor(count, context, _begin, (shared,)) as pool:
-        waiting: set[Future[Any]] = {pool.submit(_do, work, task) for task in tasks}
+    with _whole(), ProcessPoolExecutor(count, context, _set_shared, (shared,)) as pool:
+        waiting: set[Future[Any]] = {pool.submit(_call, work, task) for task in tasks}
         try:
             while waiting:
                 ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)

@@ -1,7 +1,7 @@
-"""Batches on the device, in an order that is a function of (seed, epoch), whatever the number of processes.
+"""Batches of images on the device, in an order that depends on (seed, epoch) and not on the number of processes.
 
-`Resident` keeps all images on the device (64x64: 1.4 GB); `Mapped` reads them from the memory map in the background,
-into pinned memory and on to the device while it computes (224x224). Both give the same batches.
+`Resident` keeps all images on the device (64x64: 1.4 GB); `Mapped` reads them from the memory map in the background and
+copies them through pinned memory during computation (224x224). Both give the same batches.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from adaxlab.errors import LabError
 
 HOLDOUT_SEED = 20200421
 RESIDENT = 8 * 10**9
-"""Bytes of images up to which they are kept on the device."""
+"""Largest size in bytes of a split that is kept on the device."""
 AHEAD = 4
-"""Batches that are read before they are asked for."""
+"""Number of batches read ahead."""
 
 
 class Images(Protocol):
@@ -49,7 +49,7 @@ class Resident:
 
     @classmethod
     def of(cls, part: Part, device: torch.device, verify: bool = True) -> Resident:
-        """From a cache's split, piece by piece, each compared with its hash."""
+        """Load a split of a cache piece by piece, comparing each piece with its hash if `verify`."""
         side = part.pieces[0].shape[1]
         images = torch.empty((len(part), side, side, 3), dtype=torch.uint8, device=device)
         begin = 0
@@ -61,12 +61,12 @@ class Resident:
         return cls(images, torch.from_numpy(part.labels).to(device))
 
     def batches(self, rows: Iterable[Tensor]) -> Iterator[Tensor]:
-        """The images of each set of rows."""
+        """Yield the images of each index tensor in `rows`."""
         return (self.images.index_select(0, chosen) for chosen in rows)
 
 
 class Mapped:
-    """Images in the memory map; `workers` threads read ahead."""
+    """Images in a memory map, read ahead by `workers` threads."""
 
     def __init__(self, part: Part, device: torch.device, workers: int = 4) -> None:
         self.part, self.device, self.workers = part, device, workers
@@ -81,7 +81,7 @@ class Mapped:
         return self.read(np.array([i]))[0], torch.tensor(int(self.part.labels[i]))
 
     def read(self, rows: np.ndarray) -> Tensor:
-        """The images of `rows` in ordinary (or pinned) memory."""
+        """Return the images of `rows` in host memory, pinned if the device is a GPU."""
         shape = (len(rows), self.side, self.side, 3)
         out = torch.empty(shape, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
         into = out.numpy()
@@ -92,9 +92,9 @@ class Mapped:
         return out
 
     def batches(self, rows: Iterable[Tensor]) -> Iterator[Tensor]:
-        """The images of each set of rows, read ahead of their use."""
+        """Yield the images of each index tensor in `rows`, reading ahead."""
         waiting: deque[Future[Tensor]] = deque()
-        todo = iter([chosen.cpu().numpy() for chosen in rows])  # at once: later each would wait for the GPU
+        todo = iter([chosen.cpu().numpy() for chosen in rows])  # all at once: each copy synchronises
         with ThreadPoolExecutor(self.workers) as pool:
             while True:
                 for chosen in todo:
@@ -107,7 +107,7 @@ class Mapped:
 
 
 def on_device(part: Part, device: torch.device, resident: bool | None = None) -> Resident | Mapped:
-    """On the device where they fit (or as `resident` says)."""
+    """Return the split as `Resident` if `resident`, as `Mapped` if not; None decides by its size."""
     size = sum(piece.nbytes for piece in part.pieces)
     keep = size <= RESIDENT if resident is None else resident
     return Resident.of(part, device) if keep else Mapped(part, device)
@@ -125,7 +125,7 @@ class Batch:
 
 @dataclass
 class Loader:
-    """`rows` of the images (all of them if None) in batches."""
+    """Batches of the images with indices `rows` (None: all)."""
 
     source: Images
     rows: Tensor | None = None
@@ -134,11 +134,11 @@ class Loader:
         return len(self.source.labels) if self.rows is None else len(self.rows)
 
     def cuts(self, batch: int) -> list[tuple[int, int]]:
-        """Where batches begin and end; the last may be smaller."""
+        """Return (start, end) of each batch; the last may be smaller."""
         return [(a, min(a + batch, len(self))) for a in range(0, len(self), batch)]
 
     def epoch(self, seed: int, number: int, batch: int, skip: int, ranks: Ranks) -> Iterator[Batch]:
-        """This process's share of the batches of epoch `number` after the first `skip`: every image once."""
+        """Yield this process's share of the batches of epoch `number`, without the first `skip`."""
         device, n = self.source.device, len(self)
         cuts = self.cuts(batch)
         if cuts[-1][1] - cuts[-1][0] < ranks.world:
@@ -155,7 +155,7 @@ class Loader:
             yield Batch(raw, self.source.labels.index_select(0, chosen), span[first:last], b - a)
 
     def in_order(self, batch: int, ranks: Ranks) -> Iterator[tuple[Tensor, Tensor]]:
-        """This process's share of all images, in order."""
+        """Yield this process's share of all images in order, `batch` at a time."""
         begin, end = ranks.share(len(self))
         places = torch.arange(begin, end, device=self.source.device)
         rows = [self._rows(places[a : a + batch]) for a in range(0, end - begin, batch)]
@@ -167,7 +167,7 @@ class Loader:
 
 
 def hold_out(loader: Loader, count: int) -> tuple[Loader, Loader]:
-    """(the rest, `count` images chosen once and for all): for tuning without the test set."""
+    """Return (loader of the rest, loader of `count` held-out images), the same images in every run."""
     n, device = len(loader), loader.source.device
     if not 0 < count < n:
         raise LabError(f"holdout={count}: must be between 1 and {n - 1}")

@@ -1,7 +1,7 @@
-"""Where encoded images come from: folders of files, read by (split, from, to).
+"""Read encoded images from folders, by split and range.
 
-The digest of a set is the sum, modulo 2^256, of the SHA-256 of (split, class, file name, content) of its images: it
-does not depend on order, layout or pieces, and parts of it can be added up.
+The digest of a set is the sum, modulo 2^256, of the SHA-256 of (split, class, file name, content) of its images. It
+does not depend on order or layout, and it can be computed in parts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MODULUS = 2**256
 
 @dataclass(frozen=True)
 class Item:
-    """One encoded image; `data` is None where its file could not be read, and `reason` says why."""
+    """One encoded image; `data` is None if its file could not be read, and `reason` says why."""
 
     path: str
     label: int
@@ -31,19 +31,19 @@ class Item:
 
 
 class Source(Protocol):
-    """What decoding asks of a source. It is sent to worker processes, so it can be pickled."""
+    """The interface that decoding needs. A source is sent to worker processes, so it must be picklable."""
 
     classes: tuple[str, ...]
     counts: dict[str, int]
     skipped: list[Problem]
     key: str
-    """Tells whether the same images are meant; cheap to get."""
+    """Identifies the images without reading them: paths, labels, sizes and modification times."""
 
     def read(self, split: str, start: int, stop: int) -> list[Item]: ...
 
 
 def digest_of(split: str, items: Iterable[Item], classes: tuple[str, ...]) -> int:
-    """The part of a set's digest that these images contribute."""
+    """Return the contribution of these images to the digest of their set."""
     total = 0
     for item in items:
         if item.data is not None:
@@ -54,7 +54,7 @@ def digest_of(split: str, items: Iterable[Item], classes: tuple[str, ...]) -> in
 
 
 class Folder:
-    """Images as files, listed by `imagefolder.read`."""
+    """Images in files, listed by `imagefolder.read`."""
 
     def __init__(self, listing: Listing) -> None:
         self.root, self.classes, self.skipped = listing.root, listing.classes, listing.skipped
@@ -76,7 +76,7 @@ class Folder:
         self.key = "folder:" + total.hexdigest()
 
     def read(self, split: str, start: int, stop: int) -> list[Item]:
-        """The images start..stop of a split; one that cannot be opened has no data."""
+        """Return the images start..stop of a split; one that cannot be opened has no data."""
         out = []
         chosen = zip(self.files[split][start:stop], self.labels[split][start:stop], strict=True)
         for path, label in chosen:
@@ -88,27 +88,27 @@ class Folder:
 
 
 def check_hash(path: Path, wanted: str) -> None:
-    """An error when the file's SHA-256 is another."""
+    """Raise LabError if the SHA-256 of the file is not `wanted`."""
     with open(path, "rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != wanted:
-        raise LabError(f"{path}: has sha256 {found}, {wanted} is on record: damaged; make or carry it again")
+        raise LabError(f"{path}: has sha256 {found}, must be {wanted}: damaged; create or copy it again")
 
 
 def read_manifest(path: Path, kind: str, version: int) -> dict[str, Any]:
-    """A list of pieces, checked to be one of this kind and version."""
+    """Return the manifest in `path`; raise LabError if its kind or version is another."""
     found = files.read_json(path)
     if not isinstance(found, dict) or found.get("kind") != kind:
-        raise LabError(f"{path}: is not a list of kind {kind}")
+        raise LabError(f"{path}: is not a manifest of kind {kind}")
     if found.get("version") != version:
         raise LabError(
-            f"{path}: version {found.get('version')!r}, this program reads {version}; make it again"
+            f"{path}: version {found.get('version')!r}, this program reads {version}; create it again"
         )
     return found
 
 
 def open_source(place: str | Path, on_error: str = "raise") -> Folder:
-    """The image folders in `place`."""
+    """Return the source of the image folders in `place`."""
     root = Path(place)
     if not root.is_dir():
         raise LabError(f"{root}: no such folder; name one with train/ and val/, or a cache")

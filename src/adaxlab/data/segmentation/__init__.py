@@ -1,1 +1,1 @@
-"""Images with a class for every pixel: folders, decoded splits, random crops."""
+"""Semantic segmentation data: folders, decoded splits, random crops."""

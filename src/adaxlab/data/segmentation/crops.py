@@ -1,8 +1,8 @@
-"""Random scale, crop and flip, drawn on the host and carried out on the device, for images of any size.
+"""Random scale, crop and flip for images of any size: drawn on the host, computed on the device.
 
-A batch is five short tensors (`Draws`); the images stay where they are. Scaled to h x w = round(s*height) x
-round(s*width), pixel i of the result lies at (i + 1/2)*height/h - 1/2 of the image: bilinear for colours, the nearest
-for classes. What a crop has beyond the image is the network's mean colour, and void.
+A batch is five short tensors (`Draws`); the images stay on their device. After scaling to h x w = round(s*height) x
+round(s*width), pixel i of the result is at (i + 1/2)*height/h - 1/2 of the image: bilinear interpolation for colours,
+nearest neighbour for classes. Pixels of a crop outside the image have the network's mean colour and the class void.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from adaxlab.data.segmentation.images import VOID, SegmentationImages
 from adaxlab.errors import LabError
 
 Draws = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-"""Rows of the images, scale, place of the crop from top and left as shares of what is free, and flip; each [n]."""
+"""Image indices, scales, offsets from top and left as fractions of the free space, and flips; each [n]."""
 
 
 @dataclass(frozen=True)
 class RandomCrops:
-    """`steps` batches a pass. Every image comes once before any comes again; everything is drawn when a pass begins,
-    from torch's generator, so that a run that is resumed draws it again."""
+    """An iterable of `steps` batches of draws.
+
+    Every image is used once before any is used again. All draws are made from torch's generator when an iteration
+    starts, so that a resumed run repeats them.
+    """
 
     images: int
     steps: int
@@ -54,10 +57,10 @@ class RandomCrops:
 
 
 def crop(images: SegmentationImages, draws: Draws, size: int, fill: Tensor) -> tuple[Tensor, Tensor]:
-    """(colours [n, 3, size, size] from 0 to 255, classes [n, size, size]); `fill` is the colour beyond an image.
+    """Return (colours [n, 3, size, size] from 0 to 255, classes [n, size, size]); `fill` is the colour outside images.
 
-    Rows and columns are worked out together, and one gather reads the four neighbours: a step of the network waits
-    for launches, not for bytes.
+    Rows and columns are computed together, and one gather reads the four neighbours: the time of a step is dominated by
+    kernel launches, not by memory traffic.
     """
     rows, scale, top, left, flip = draws
     length = torch.stack((images.height[rows], images.width[rows]))
@@ -80,8 +83,8 @@ def crop(images: SegmentationImages, draws: Draws, size: int, fill: Tensor) -> t
 
 
 def _places(length: Tensor, scale: Tensor, share: Tensor, flip: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Where each of `size` pixels of a crop lies along rows and columns of its image, [2, n, size], and whether it is
-    beyond them; columns are counted from the right where `flip` says so."""
+    """Return the position of each of `size` pixels of a crop along rows and columns of its image, [2, n, size], and
+    whether it is outside; with `flip` the columns are counted from the right."""
     scaled = (length * scale).round().clamp(min=1)
     free = (scaled - size).clamp(min=0)
     begin = torch.minimum((share * (free + 1)).floor(), free)

@@ -1,13 +1,13 @@
-"""Which images and masks a folder holds, in the two layouts that are known.
+"""List the images and masks of a folder in one of two layouts.
 
     voc      JPEGImages/ID.jpg, SegmentationClassAug/ID.png, ImageSets/Segmentation/{trainaug,val}.txt; a line is an
-             ID, or "/JPEGImages/ID.jpg /SegmentationClassAug/ID.png". 21 classes, 255 is void; `val` tests.
+             ID, or "/JPEGImages/ID.jpg /SegmentationClassAug/ID.png". 21 classes, 255 is void; `val` is the test set.
     camvid   train/, trainannot/, val/, valannot/, test/, testannot/ with files of the same name, and train.txt,
              val.txt, test.txt of lines "/anywhere/train/NAME.png /anywhere/trainannot/NAME.png". 11 classes, 11 is
              void.
 
-A camvid list may be absent: then every file of the folder counts. Images may have been stored anew under another
-suffix (.webp, .jpg): the name before it decides.
+Without a camvid list, all files of the folder are used. An image may have another suffix than its list says (.webp,
+.jpg): the name before the suffix decides.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from adaxlab.errors import LabError, unknown
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 INSIDE = ("", "VOC2012", "VOCdevkit/VOC2012", "CamVid")
-"""Where a set may be within the folder that is named."""
+"""Subfolders of the given folder that may contain the set."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout's classes, the number that masks have for void, and its lists by split."""
+    """A layout: its number of classes, the mask value of void, and its lists by split."""
 
     name: str
     classes: int
     void: int
     lists: tuple[tuple[str, tuple[str, ...]], ...]
     marks: tuple[str, ...]
-    """What a folder of this layout has."""
+    """Subfolders that identify the layout."""
 
 
 LAYOUTS = {
@@ -61,14 +61,14 @@ MASKS = "SegmentationClassAug"
 
 @dataclass(frozen=True)
 class Pair:
-    """An image and its mask, where the list says they are."""
+    """Paths of an image and its mask."""
 
     image: Path
     mask: Path
 
 
 def find(folder: str | Path, layout: str = "auto") -> tuple[Layout, Path]:
-    """(the layout, the folder that has it); an error says what was looked for."""
+    """Return the layout and the folder that has it; the error says what was searched for."""
     if layout != "auto" and layout not in LAYOUTS:
         raise unknown("layout", layout, ("auto", *LAYOUTS))
     root = Path(folder)
@@ -79,13 +79,13 @@ def find(folder: str | Path, layout: str = "auto") -> tuple[Layout, Path]:
                 return known, root / inside
     looked = " or ".join(" and ".join(f"{mark}/" for mark in known.marks) for known in chosen)
     raise LabError(
-        f"{root}: no images with masks there (looked for {looked}, also under {', '.join(INSIDE[1:])}); "
+        f"{root}: no images with masks there (searched for {looked}, also in {', '.join(INSIDE[1:])}); "
         "name the folder (data=...), or run `adax data get camvid`"
     )
 
 
 def pairs(layout: Layout, root: Path) -> dict[str, list[Pair]]:
-    """Every split's images, in the order of its list. Whether the files are there is seen when they are read."""
+    """Return the pairs of each split, in the order of its list. Missing files are reported when they are read."""
     return {split: _split(layout, root, names) for split, names in layout.lists}
 
 
@@ -96,7 +96,7 @@ def _split(layout: Layout, root: Path, names: tuple[str, ...]) -> list[Pair]:
         if layout.name == "camvid" and folder.is_dir():
             images = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
             if not images:
-                raise LabError(f"{folder}: holds no image; give it some, or a list {names[0]}")
+                raise LabError(f"{folder}: contains no image; add images, or a list {names[0]}")
             return [
                 Pair(image, folder.with_name(f"{folder.name}annot") / f"{image.stem}.png") for image in images
             ]
@@ -124,6 +124,6 @@ def _pair(layout: Layout, root: Path, words: list[str], where: str) -> Pair:
 
 
 def _inside(root: Path, word: str) -> Path:
-    """The last two parts of a path, under the root: lists were written on other machines."""
+    """Return the last two parts of a path, relative to the root: lists contain paths of other machines."""
     parts = Path(word).parts
     return root.joinpath(*parts[-2:])

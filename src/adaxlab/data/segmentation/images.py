@@ -1,7 +1,7 @@
-"""Images and masks, decoded once and kept together: four bytes a pixel, red, green, blue and the class.
+"""Decoded images and masks in one tensor: four bytes per pixel, red, green, blue and the class.
 
-All images of a split are rows of one tensor [pixels, 4], one after the other, so that sizes may differ and a batch
-is one gather on the device. VOID marks pixels that are neither trained on nor counted.
+The pixels of all images of a split are concatenated in a tensor [pixels, 4], so that sizes may differ and a batch is
+one gather on the device. Pixels of the class VOID are ignored in the loss and in the metric.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ON_ERROR = ("raise", "skip")
 
 @dataclass
 class SegmentationImages:
-    """One split. `start` is where each image's pixels begin; `skipped` says why others are not here."""
+    """The images of a split. `start` is the index of each image's first pixel; `skipped` lists errors of others."""
 
     pixels: Tensor
     start: Tensor
@@ -39,7 +39,7 @@ class SegmentationImages:
         return len(self.start)
 
     def on(self, device: torch.device) -> SegmentationImages:
-        """The same images on a device; the copy of the pixels is kept, and shared with every `part`."""
+        """Return the same images on a device; the copy of the pixels is cached and shared with every `part`."""
         if device == self.pixels.device:
             return self
         if device not in self._there:
@@ -48,12 +48,12 @@ class SegmentationImages:
         return SegmentationImages(self._there[device], start, height, width, self.skipped)
 
     def places(self) -> list[tuple[int, int, int]]:
-        """(start, height, width) of every image as plain numbers."""
+        """Return (start, height, width) of every image."""
         return list(zip(self.start.tolist(), self.height.tolist(), self.width.tolist(), strict=True))
 
 
 def decode(pair: Pair, classes: int, void: int) -> np.ndarray:
-    """[height, width, 4] uint8, or an error that names the file and what is wrong with it."""
+    """Return [height, width, 4] uint8; raise LabError with the file and the problem."""
     image = _open(pair.image, "RGB")
     mask = _open(pair.mask, "")
     if mask.ndim != 2:
@@ -84,15 +84,15 @@ def _open(path: object, mode: str) -> np.ndarray:
             return np.asarray(file.convert(mode) if mode else file)
     except FileNotFoundError:
         raise LabError(f"{path}: is missing") from None
-    except Exception as error:  # Pillow raises a dozen kinds for a damaged file
+    except Exception as error:  # Pillow raises many types for a damaged file
         line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise LabError(f"{path}: cannot be decoded ({line})") from None
 
 
 def read(pairs: Sequence[Pair], classes: int, void: int, on_error: str = "raise") -> SegmentationImages:
-    """All images of a list, decoded by as many threads as there are cores.
+    """Decode all images of a list in parallel threads.
 
-    A bad one is an error that names it, or (`on_error="skip"`) left out and told of in `skipped`.
+    An invalid image is an error that names it; with `on_error="skip"` it is left out and listed in `skipped`.
     """
     if on_error not in ON_ERROR:
         raise LabError(f"on_error={on_error!r}: must be {' or '.join(ON_ERROR)}")
@@ -114,7 +114,9 @@ def read(pairs: Sequence[Pair], classes: int, void: int, on_error: str = "raise"
         raise LabError(f"{bad[0]}{more}; repair it, or skip such images with on_error=skip")
     good = [one for one in found if not isinstance(one, LabError)]
     if not good:
-        raise LabError(f"all {len(pairs)} images are bad, the first: {bad[0] if bad else 'there is none'}")
+        raise LabError(
+            f"all {len(pairs)} images are invalid, the first: {bad[0] if bad else 'there is none'}"
+        )
     del found
     return _together(good, tuple(bad))
 
@@ -131,6 +133,6 @@ def _together(arrays: list[np.ndarray], skipped: tuple[str, ...]) -> Segmentatio
 
 
 def part(images: SegmentationImages, rows: Tensor) -> SegmentationImages:
-    """Some of the images; their pixels are shared, not copied."""
+    """Return the images with indices `rows`; their pixels are shared, not copied."""
     start, height, width = (n[rows] for n in (images.start, images.height, images.width))
     return SegmentationImages(images.pixels, start, height, width, images.skipped, images._there)
