@@ -162,7 +162,7 @@ def test_order_depends_on_seed_and_epoch_alone():
 
 def test_batches_cannot_be_divided_for_tuning(tmp_path):
     given = spec_of("LoaderWithoutValid", purpose="tune", trial=0)
-    with pytest.raises(LabError, match="let data\\(\\) give a 'valid' split"):
+    with pytest.raises(LabError, match="must also return a 'valid' split"):
         process.run(given, tmp_path)
 
 
