@@ -58,6 +58,7 @@ def record(
         "seconds": 6 + rng.random(),
         "step_seconds": 1.5,
         "loop_seconds": 0.3,
+        "steps": lines[-1]["step"],
         "metric_name": metric_name,
         "higher_is_better": higher,
     }
