@@ -112,6 +112,22 @@ def nosadam(b1: float = 0.9, c: float = 0.1, eps: float = 1e-8, **_: Any) -> Dir
     return direction
 
 
+def adamnx(b1: float = 0.9, b2: float = 0.99, eps: float = 1e-8, **_: Any) -> Direction:
+    """Zhu et al. (arXiv 2511.13465): the past keeps (1-q^(t-1))/(1-q^t), q = b2^(1-b2), of v; Adam's mean."""
+    m = v = 0.0
+    q = b2 ** (1 - b2)
+
+    def direction(t, g):
+        nonlocal m, v
+        old = (b1 - b1**t) / (1 - b1**t)
+        m = old * m + (1 - old) * g
+        old = (1 - q ** (t - 1)) / (1 - q**t)
+        v = old * v + (1 - old) * g * g
+        return m / (np.sqrt(v) + eps)
+
+    return direction
+
+
 def adashift(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, window: int = 10, **_: Any) -> Direction:
     """Zhou et al., Algorithm 2, element-wise: the mean of the last n gradients over the squares before them."""
     past: list[np.ndarray] = []
@@ -172,6 +188,7 @@ METHODS: dict[str, Callable[..., Direction]] = {
     "amsgradw": amsgrad,
     "adashift": adashift,
     "nosadam": nosadam,
+    "adamnx": adamnx,
     "padam": padam,
     "adax": adax,
     "adaxw": adax,

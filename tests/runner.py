@@ -18,7 +18,7 @@ BACKENDS: dict[str, dict[str, Any]] = {
 }
 """Ways of asking for a backend on a CPU."""
 
-FUSES = ("adam", "adamw", "amsgrad", "amsgradw", "nosadam", "adax", "adaxw")
+FUSES = ("adam", "adamw", "amsgrad", "amsgradw", "nosadam", "adamnx", "adax", "adaxw")
 """Methods whose step torch's fused CPU kernel can compute: an averaged m over sqrt(v) + eps."""
 
 SHAPES = ((3, 4), (5,), ())

@@ -12,8 +12,8 @@ import pytest
 from adaxopt.zoo import METHODS
 
 SOURCE = Path(__file__).parents[1] / "src" / "adaxopt"
-MATHEMATICS = ("memory", "rule", "zoo")
-LAYERS = {"torch": 3, "jax": 3, "keras": 3, "zoo": 1, "rule": 1, "memory": 1}
+MATHEMATICS = ("bounds", "memory", "memories", "rule", "zoo")
+LAYERS = {"torch": 3, "jax": 3, "keras": 3} | dict.fromkeys(MATHEMATICS, 1)
 SHARED = 2
 """Any other file of the package: what several frameworks share, above the mathematics and below all of them."""
 FRAMEWORKS = ("torch", "numpy", "jax", "keras", "triton")

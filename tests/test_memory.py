@@ -268,8 +268,3 @@ def test_float32_time(t):
     # the rounding of t*rate in float32 alone is worth t*rate*2^-24; below the smallest normal number nothing is kept
     exact = growing(t, 1e-4)
     assert close(got, exact, max(2e-6, t * 1e-4 * 2.0**-23)) if exact > 2.0**-126 else float(got) < 2.0**-126
-
-
-def test_the_families_are_what_their_names_say():
-    kinds = {m.kind for m in (memory.GROWING, memory.FADING, memory.UNNORMALISED, memory.EQUAL, memory.POWER)}
-    assert kinds == {"growing", "fading", "unnormalised", "equal", "power"}

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from adaxopt.memories import Equal, Fading, Growing, LogTime, Polynomial, Power
     from adaxopt.torch import (
+        Adam,
+        AdamW,
         AdaX,
         AdaXW,
         Ball,
@@ -27,9 +30,17 @@ if TYPE_CHECKING:
 __all__ = [
     "AdaX",
     "AdaXW",
+    "Adam",
+    "AdamW",
     "Ball",
     "Box",
+    "Equal",
+    "Fading",
+    "Growing",
+    "LogTime",
     "Padax",
+    "Polynomial",
+    "Power",
     "clip_grad_norm_",
     "create",
     "load_adamw_state_dict",
@@ -38,10 +49,16 @@ __all__ = [
     "step_in_backward",
 ]
 
+MEMORIES = ("Equal", "Fading", "Growing", "LogTime", "Polynomial", "Power")
+"""Names that need no framework."""
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that this function knows
 
     def __getattr__(name: str) -> Any:
+        if name in MEMORIES:
+            from adaxopt import memories
+
+            return getattr(memories, name)
         if name in __all__:
             from adaxopt import torch
 

@@ -8,16 +8,20 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any, Literal, get_args
 
+from adaxopt import memories
+from adaxopt.bounds import number, plain
+from adaxopt.memories import Growing, Memory
 from adaxopt.rule import Rule
-from adaxopt.zoo import DECAYS
+from adaxopt.zoo import DECAYS, Method
 
 EpsPlacement = Literal["paper", "plain"]
 PLACEMENTS: tuple[str, ...] = get_args(EpsPlacement)
 SUSPICIOUS = 0.01
 """A growth rate above this looks like a decay pasted from Adam."""
+MOST = 50.0
+"""The largest b2*T of the paper's runs: up to it, a known run length explains any growth rate."""
 
 
 def check(
@@ -40,22 +44,25 @@ def check(
     ValueError: weight_decay=-0.1: must be >= 0
     """
     b1, b2 = options["betas"]
-    kind = rule.memory.kind if rule.memory is not None else None
-    _number(lr, options["lr"], arrays)
-    _number(names[0], b1, arrays, below=1.0)
-    least, below = (-math.inf, math.inf) if kind == "power" else (0.0, 1.0)
-    _number(names[1], b2, arrays, least, below)
-    if rule.mean == "none" and _plain(b1) and b1 != 0:
+    number(lr, options["lr"], arrays)
+    number(names[0], b1, arrays, below=1.0)
+    bounds: dict[str, Any] = {"below": 1.0}
+    if rule.memory is not None:
+        bounds = (
+            rule.memory if options.get("memory") is None else memories.read(options["memory"])[0]
+        ).bounds
+    number(names[1], b2, arrays, **bounds)
+    if rule.mean == "none" and plain(b1) and b1 != 0:
         raise ValueError(f"{names[0]}={b1!r}: must be 0, because this method keeps no first moment")
-    _number(eps, options["eps"], arrays)
-    _number("weight_decay", options["weight_decay"], arrays)
+    number(eps, options["eps"], arrays)
+    number("weight_decay", options["weight_decay"], arrays)
     wrong = TypeError if isinstance(options["p"], (bool, str, type(None))) else ValueError
-    if not _plain(options["p"]) or not 0 <= options["p"] <= 0.5:
+    if not plain(options["p"]) or not 0 <= options["p"] <= 0.5:
         raise wrong(f"p={options['p']!r}: must be a plain number in [0, 0.5], fixed before the first step")
     clip = options.get("clip_update")
     if clip is not None:
-        _number("clip_update", clip, arrays)
-        if _plain(clip) and clip == 0:
+        number("clip_update", clip, arrays)
+        if plain(clip) and clip == 0:
             raise ValueError(f"clip_update={clip!r}: must be > 0, or None for no bound")
     _choice("decay", options["decay"], DECAYS)
     _choice("eps_placement", options["eps_placement"], PLACEMENTS)
@@ -65,18 +72,73 @@ def check(
         window = options["window"]
         if not isinstance(window, int) or isinstance(window, bool) or window < 1:
             raise ValueError(f"window={window!r}: must be an int >= 1")
-        if _plain(options["eps"]) and options["eps"] == 0:
+        if plain(options["eps"]) and options["eps"] == 0:
             raise ValueError(
                 f"{eps}=0: must be > 0 here, because the second moment is empty while the window fills"
             )
-    if suspicious(b2, rule):
+    if suspicious(options, rule):
         warnings.warn(looks_like_adams(names[1], b2), stacklevel=stacklevel)
 
 
-def suspicious(b2: Any, rule: Rule) -> bool:
-    """Whether a method whose b2 is a growth rate was given what looks like a decay."""
-    growing = rule.memory is not None and rule.memory.kind == "growing"
-    return growing and _plain(b2) and bool(b2 > SUSPICIOUS)
+def settle(
+    method: Method,
+    betas: Any,
+    memory: Memory | str | None = None,
+    total_steps: Any = None,
+    name: str = "betas[1]",
+) -> dict[str, Any]:
+    """The options `betas`, `memory` and `total_steps` of a param group, from what was given: betas[1] None is open, and
+    the memory's number, or 3/total_steps, or the method's default takes its place.
+
+    >>> from adaxopt.zoo import METHODS
+    >>> settle(METHODS["adaxw"], (0.9, None), total_steps=30_000)
+    {'betas': (0.9, 0.0001), 'memory': None, 'total_steps': 30000}
+    >>> settle(METHODS["adaxw"], (0.9, None), memories.LogTime(8))
+    {'betas': (0.9, 8), 'memory': 'log_time', 'total_steps': None}
+    """
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        return {"betas": betas}  # `check` refuses it
+    b1, b2 = betas
+    if memory is not None and not isinstance(memory, (Memory, str)):
+        raise TypeError(f"memory={memory!r}: {memories.ALLOWED}")
+    if memory is not None and total_steps is not None:
+        raise ValueError(
+            f"memory={memory!r}, total_steps={total_steps!r}: give one of the two (total_steps=T is "
+            "memory=Growing.over(T))"
+        )
+    if isinstance(memory, Memory):
+        if b2 is not None:
+            raise ValueError(
+                f"memory={memory!r}, {name}={b2!r}: a memory has its own number; leave {name} None"
+            )
+        b2, memory = memory.number, memory.text
+    elif memory is not None and b2 is None:
+        raise ValueError(f"memory={memory!r}: {memories.ALLOWED}, with its number as {name}")
+    elif total_steps is not None:
+        over = Growing.over(total_steps).number
+        if b2 is not None and not (plain(b2) and plain(over) and b2 == over):
+            raise ValueError(
+                f"total_steps={total_steps!r}, {name}={b2!r}: total_steps sets b2 = 3/T; give one of the two"
+            )
+        b2 = over
+    if b2 is None:
+        b2 = method.defaults["betas"][1]
+    settled = {"betas": (b1, b2), "memory": memory, "total_steps": total_steps}
+    return {key: value for key, value in settled.items() if key in method.defaults}
+
+
+def suspicious(options: Mapping[str, Any], rule: Rule) -> bool:
+    """Whether a method whose b2 is a growth rate was given what looks like a decay, and neither a run length nor a
+    `memory` explains it."""
+    b2, total = options["betas"][1], options.get("total_steps")
+    if (
+        rule.memory is not Growing
+        or options.get("memory") is not None
+        or not plain(b2)
+        or not b2 > SUSPICIOUS
+    ):
+        return False
+    return not (plain(total) and b2 * total <= MOST)
 
 
 def looks_like_adams(name: str, b2: float) -> str:
@@ -84,21 +146,6 @@ def looks_like_adams(name: str, b2: float) -> str:
         f"{name}={b2!r} looks like Adam's decay; AdaX's b2 is a growth rate (paper: 1e-4), and at this value "
         f"the second moment is frozen after {_frozen_after(b2)} steps"
     )
-
-
-def _plain(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _number(
-    name: str, value: Any, arrays: tuple[type, ...], least: float = 0.0, below: float = math.inf
-) -> None:
-    bound = f"in [0, {below:g})" if below < math.inf else ">= 0" if least == 0 else "finite"
-    if isinstance(value, (bool, str, type(None))) or not (_plain(value) or isinstance(value, arrays)):
-        raise TypeError(f"{name}={value!r}: must be a number {bound}")
-    if _plain(value) and not (least <= value < below and math.isfinite(value)):
-        finite = " and finite" if bound == ">= 0" and value == math.inf else ""
-        raise ValueError(f"{name}={value!r}: must be {bound}{finite}")
 
 
 def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from adaxopt.checks import EpsPlacement, check
+from adaxopt.checks import EpsPlacement, check, settle
 from adaxopt.extras import need
+from adaxopt.memories import Memory
 from adaxopt.rule import step
 from adaxopt.zoo import METHODS, Decay, Method
 
@@ -67,9 +68,11 @@ class _Method(keras.optimizers.Optimizer):
         base = given.pop("base")
         lr, reference, wd = (given.pop(k) for k in ("learning_rate", "reference_lr", "weight_decay"))
         lr = float(lr) if isinstance(lr, int) else lr
+        betas = given.pop("beta_1"), given.pop("beta_2")
+        given.update(settle(self.method, betas, given["memory"], given["total_steps"], name="beta_2"))
         own = {
             **self.method.defaults,
-            "betas": (given.pop("beta_1"), given.pop("beta_2")),
+            "betas": given.pop("betas"),
             "eps": given.pop("epsilon"),
             **given,
             "weight_decay": wd or 0.0,
@@ -195,7 +198,10 @@ def _wide_floatx() -> Iterator[None]:
 _SHARED = """
     Args:
         learning_rate: a float, a `keras.optimizers.schedules.LearningRateSchedule` or a callable.
-        beta_1, beta_2: beta_2 is a *growth rate*, not Adam's decay: 1e-4 in the paper.
+        beta_1, beta_2: beta_2 is a *growth rate*, not Adam's decay. None leaves it open: `total_steps` or `memory` sets
+            it, else it is the paper's 1e-4.
+        total_steps: the number of steps T of the whole run: sets beta_2 = 3/T. Not together with beta_2.
+        memory: another gain k_t in place of AdaX's, such as `adaxopt.LogTime(8)`. Not together with beta_2.
         epsilon: added to v**p before v is normalised, as Algorithm 3 does (`eps_placement="paper"`); `"plain"` adds it
             after.
         weight_decay, decay: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
@@ -221,10 +227,12 @@ class AdaX(_Method):
         self,
         learning_rate: Any = 1.5e-3,
         beta_1: float = 0.9,
-        beta_2: float = 1e-4,
+        beta_2: float | None = None,
         epsilon: float = 1e-12,
         weight_decay: float | None = None,
         *,
+        total_steps: float | None = None,
+        memory: Memory | None = None,
         decay: Decay = "l2",
         eps_placement: EpsPlacement = "paper",
         wake: bool = True,
@@ -250,10 +258,12 @@ class AdaXW(_Method):
         self,
         learning_rate: Any = 5e-3,
         beta_1: float = 0.9,
-        beta_2: float = 1e-4,
+        beta_2: float | None = None,
         epsilon: float = 1e-12,
         weight_decay: float | None = 5e-2,
         *,
+        total_steps: float | None = None,
+        memory: Memory | None = None,
         decay: Decay = "decoupled",
         eps_placement: EpsPlacement = "paper",
         wake: bool = True,
@@ -276,11 +286,13 @@ class Padax(_Method):
         self,
         learning_rate: Any = 0.1,
         beta_1: float = 0.9,
-        beta_2: float = 1e-4,
+        beta_2: float | None = None,
         epsilon: float = 1e-12,
         weight_decay: float | None = 5e-4,
         p: float = 1 / 8,
         *,
+        total_steps: float | None = None,
+        memory: Memory | None = None,
         decay: Decay = "l2",
         eps_placement: EpsPlacement = "paper",
         wake: bool = True,

@@ -1,14 +1,16 @@
 """How a method remembers squared gradients: the gain k_t of v <- v + k_t (g^2 - v).
 
 Give the square of step i the weight w_i. Then v_t = sum_i w_i g_i^2 / c_t with c_t = sum_i w_i, and the newest
-square enters with the gain k_t = w_t / c_t. Every memory of the paper's Table 1 is one of four families of weights
-(written up to a factor that cancels in k_t):
+square enters with the gain k_t = w_t / c_t. Every memory of the paper's Table 1 is one of the first four families of
+weights (written up to a factor that cancels in k_t); the other two are given by their gain:
 
-    family    weights, i <= t        c_t                  k_t                     who
-    growing   b2 (1+b2)^(t-i)        (1+b2)^t - 1         b2 / ((1+b2)^t - 1)     AdaX: the past grows
-    fading    (1-b2) b2^(t-i)        1 - b2^t             (1-b2) / (1-b2^t)       Adam: the past fades
-    equal     1                      t                    1/t                     AdaGrad: all count alike
-    power     i^-c                   sum_{i<=t} i^-c      t^-c / c_t              NosAdam
+    family      weights, i <= t      c_t                  k_t                     who
+    growing     b2 (1+b2)^(t-i)      (1+b2)^t - 1         b2 / ((1+b2)^t - 1)     AdaX: the past grows
+    fading      (1-b2) b2^(t-i)      1 - b2^t             (1-b2) / (1-b2^t)       Adam: the past fades
+    equal       1                    t                    1/t                     AdaGrad: all count alike
+    power       i^-c                 sum_{i<=t} i^-c      t^-c / c_t              NosAdam
+    log-time                                              delta / (delta+t-1)     ADANA
+    polynomial                                            t^-c                    Adafactor
 
 With r = 1+b2, b2 and 1 the first three are one: k_t = (1-r)/(1-r^t), that is k_t = k_{t-1}/(k_{t-1} + r), k_1 = 1.
 
@@ -20,8 +22,7 @@ Each is stable for every t from 1 to 10**9: nothing here ever forms (1+b2)**t.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 Number = Any
 """A float, or an array of the namespace in use: the formulas are the same."""
@@ -200,16 +201,19 @@ def power_constant(c: Number, xp: Any = scalars) -> Number:
     return xp.where(c < -14, 0.0, total - log * _mean_decay(u, xp))
 
 
-class Memory(NamedTuple):
-    """A family of weights: its gain k_t and the log of its norm c_t, both functions of (t, b2, xp)."""
+def log_time_gain(t: Number, delta: Number, xp: Any = scalars) -> Number:
+    """k_t = delta/(delta+t-1): the newest square's share falls as delta/t, so v averages over a fixed share of the run.
 
-    kind: str
-    gain: Callable[..., Number]
-    log_norm: Callable[..., Number] | None
+    >>> log_time_gain(1, 8.0), log_time_gain(9, 8.0)
+    (1.0, 0.5)
+    """
+    return delta / (delta + (t - 1))
 
 
-GROWING = Memory("growing", growing_gain, growing_log_norm)
-FADING = Memory("fading", fading_gain, fading_log_norm)
-UNNORMALISED = Memory("unnormalised", constant_gain, fading_log_norm)
-EQUAL = Memory("equal", equal_gain, equal_log_norm)
-POWER = Memory("power", power_gain, None)
+def polynomial_gain(t: Number, c: Number, xp: Any = scalars) -> Number:
+    """k_t = t^-c: Adafactor's 1 - k_t = 1 - t^-0.8.
+
+    >>> polynomial_gain(1, 0.8), round(polynomial_gain(32, 0.8), 12)
+    (1.0, 0.0625)
+    """
+    return xp.exp(-c * xp.log(t))

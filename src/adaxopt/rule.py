@@ -20,7 +20,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from adaxopt.memory import Memory, Number, scalars
+from adaxopt import memories
+from adaxopt.memories import Memory
+from adaxopt.memory import Number, scalars
 
 TINY = {"float32": 2.0**-126, "float64": 2.0**-1022}
 """The smallest normal number of the arithmetic that a step is computed in."""
@@ -30,7 +32,7 @@ TINY = {"float32": 2.0**-126, "float64": 2.0**-1022}
 class Rule:
     """What makes a method, apart from the values of its hyper-parameters."""
 
-    memory: Memory | None
+    memory: type[Memory] | None
     """None: no second moment, the denominator is exactly 1."""
     mean: Literal["average", "sum", "none", "window"] = "average"
     """a, b = b1, 1-b1 | b1, 1 | no first moment, m is g | the b1-weighted mean of the last n gradients."""
@@ -82,12 +84,14 @@ def numbers(
     clip: float | None = None,
     window: int = 0,
     plain_eps: bool = False,
+    memory: str | None = None,
     correct: bool = True,
     dtype: str = "float32",
     xp: Any = scalars,
 ) -> StepCoefficients:
     """The numbers of step t = 1, 2, 3, ... `plain_eps` adds eps after the correction; `correct=False` leaves out
-    both corrections of a maximum-keeping method, as the AMSGrad and AdaX papers write it."""
+    both corrections of a maximum-keeping method, as the AMSGrad and AdaX papers write it. `memory` is the text of
+    a memory in place of the rule's own (`memories.py`), and b2 then its number."""
     a, b = {"average": (b1, 1 - b1), "sum": (b1, 1.0), "none": (0.0, 1.0), "window": (b1, 1.0)}[rule.mean]
     forget: Number = 0.0
     if rule.mean == "window":
@@ -95,24 +99,28 @@ def numbers(
     k: Number = 0.0
     s: Number = 1.0
     inner, outer = (0.5, 2 * p) if rule.eps_inside else (p, 1.0)
-    if rule.memory is None:
+    own = rule.memory
+    if own is None:
         return StepCoefficients(a, b, k, 0.0, 1.0, s, 0.0, lr, l2, shrink, clip, forget)
+    family, least, last = (own, 0.0, math.inf) if memory is None else memories.read(memory)
     if rule.mean == "window":
         awake = t > window
         elapsed = xp.clip(t - window, min=1)
-        k = xp.where(awake, _at_least(rule.memory.gain(elapsed, b2, xp), TINY[dtype], xp), 0.0)
+        k = memories.bounded(family.gain(elapsed, b2, xp), elapsed, least, last, xp)
+        k = xp.where(awake, _at_least(k, TINY[dtype], xp), 0.0)
         s = xp.where(awake, t * 0 + 1.0, 0.0)
         eps = xp.where(awake, t * 0 + eps, 1.0)  # s*m/eps is 0 whatever eps is, unless m/eps overflows
     else:  # a gain that underflowed would let m/sqrt(v) overflow
-        k = _at_least(rule.memory.gain(t, b2, xp), TINY[dtype], xp)
+        k = _at_least(memories.bounded(family.gain(t, b2, xp), t, least, last, xp), TINY[dtype], xp)
     if rule.debias and correct:
         s = s / (1 - b1**t)
     tau: Number = -p if rule.tau == "-p" else float(rule.tau)
-    if correct and rule.memory.log_norm is not None:
+    log_norm = family.log_norm if least == 0 and last == math.inf else None
+    if correct and log_norm is not None:
         if rule.sigma:
-            s = s * xp.exp(rule.sigma * rule.memory.log_norm(t, b2, xp))
+            s = s * xp.exp(rule.sigma * log_norm(t, b2, xp))
         if not _nothing(tau) and not plain_eps:
-            eps = eps * xp.exp(tau * rule.memory.log_norm(t, b2, xp))
+            eps = eps * xp.exp(tau * log_norm(t, b2, xp))
     if rule.floor:
         eps = _at_least(eps, TINY[dtype] ** 0.5, xp)
     return StepCoefficients(a, b, k, inner, outer, s, eps, lr, l2, shrink, clip, forget)

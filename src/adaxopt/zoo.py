@@ -1,15 +1,17 @@
-"""Thirteen methods as rows of data: a rule, and default values with the place they come from.
+"""Fourteen methods as rows of data: a rule, and default values with the place they come from.
 
 Adding a method is a row here, a row in the tests and a row in the documentation.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from adaxopt.memory import EQUAL, FADING, GROWING, POWER, UNNORMALISED, Number, scalars
+from adaxopt.memories import Equal, Fading, Growing, Power, Unnormalised
+from adaxopt.memory import Number, scalars
 from adaxopt.rule import Rule, StepCoefficients, numbers
 
 Decay = Literal["l2", "decoupled", "fully_decoupled"]
@@ -61,6 +63,7 @@ class Method:
             clip=o.get("clip_update"),
             window=o.get("window", 0),
             plain_eps=o.get("eps_placement", "paper") == "plain",
+            memory=o.get("memory"),
             correct=o.get("correct", True),
             dtype=o.get("dtype", "float32"),
             xp=xp,
@@ -70,15 +73,19 @@ class Method:
 def _row(
     name: str, rule: Rule, source: str, names: Mapping[str, int] | None = None, **defaults: Any
 ) -> Method:
-    common = dict(
+    common: dict[str, Any] = dict(
         eps=0.0, weight_decay=0.0, decay="l2", p=0.5, eps_placement="paper", wake=False, clip_update=None
     )
+    if rule.memory is not None and not rule.sigma:  # a step size made of its own memory's norm takes no other
+        common["memory"] = None
+    if rule.memory is Growing:
+        common["total_steps"] = None
     return Method(name, rule, {**common, **defaults}, source, names or {})
 
 
-_ADAX = Rule(GROWING, tau="-p", floor=True)
-_ADAM = Rule(FADING, debias=True)
-_AMSGRAD = Rule(UNNORMALISED, debias=True, sigma=0.5, tau=0.5, maximum=True)
+_ADAX = Rule(Growing, tau="-p", floor=True)
+_ADAM = Rule(Fading, debias=True)
+_AMSGRAD = Rule(Unnormalised, debias=True, sigma=0.5, tau=0.5, maximum=True)
 
 METHODS: dict[str, Method] = {
     row.name: row
@@ -93,7 +100,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "adagrad",
-            Rule(EQUAL, mean="none", sigma=-0.5, tau=-0.5),
+            Rule(Equal, mean="none", sigma=-0.5, tau=-0.5),
             "Duchi et al. 2011; defaults of torch.optim.Adagrad",
             lr=1e-2,
             betas=(0.0, 0.0),
@@ -101,7 +108,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "rmsprop",
-            Rule(UNNORMALISED, mean="none"),
+            Rule(Unnormalised, mean="none"),
             "Tieleman and Hinton 2012; defaults of torch.optim.RMSprop",
             {"alpha": 1},
             lr=1e-2,
@@ -148,7 +155,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "adashift",
-            Rule(FADING, mean="window"),
+            Rule(Fading, mean="window"),
             "Zhou et al. 2019, element-wise; its n = 10, Adam's rest",
             lr=1e-3,
             betas=(0.9, 0.999),
@@ -157,7 +164,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "nosadam",
-            Rule(POWER, debias=True),
+            Rule(Power, debias=True),
             "Huang et al. 2019; its c = 0.1, Adam's rest",
             {"c": 1},
             lr=1e-3,
@@ -165,8 +172,18 @@ METHODS: dict[str, Method] = {
             eps=1e-8,
         ),
         _row(
+            "adamnx",
+            Rule(Growing, debias=True),
+            "Zhu et al. 2025 (arXiv 2511.13465); its 0.99^0.01 is 1/(1+b2)",
+            lr=1e-3,
+            betas=(0.9, math.expm1(-0.01 * math.log(0.99))),
+            eps=1e-8,
+            weight_decay=1e-2,
+            decay="decoupled",
+        ),
+        _row(
             "padam",
-            Rule(UNNORMALISED, debias=True, sigma=0.5, maximum=True, eps_inside=True),
+            Rule(Unnormalised, debias=True, sigma=0.5, maximum=True, eps_inside=True),
             "Chen et al. 2018; p, lr and L2 of its own code",
             lr=0.1,
             betas=(0.9, 0.999),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import adaxopt
+from adaxopt import Equal, Fading, LogTime, Polynomial, Power
 from adaxopt.zoo import METHODS
 
 pytestmark = pytest.mark.needs("jax", "optax")
@@ -81,6 +82,12 @@ VARIANTS = [
     ("adaxw", {"eps_placement": "plain", "eps": 1e-2}),
     ("adaxw", {"betas": (0.9, 0.0)}),
     ("padax", {"p": 0.25}),
+    ("adaxw", {"total_steps": 1000}),
+    ("adaxw", {"memory": Fading(0.99)}),
+    ("adaxw", {"memory": Equal().floor(1e-2).freeze(500)}),
+    ("adaxw", {"memory": Power(-7.0)}),
+    ("adamw", {"memory": LogTime(8.0)}),
+    ("padax", {"memory": Polynomial(0.8).freeze(100)}),
 ]
 
 

@@ -28,6 +28,12 @@ PARITY = [
     ("AdaXW", {"eps_placement": "plain", "epsilon": 1e-2, **RATE}),
     ("Padax", {**RATE}),
     ("Padax", {"p": 0.25, "weight_decay": None, **RATE}),
+    ("AdaXW", {"total_steps": STEPS, **RATE}),
+    ("AdaXW", {"memory": "log_time", "beta_2": 8.0, **RATE}),  # as a config has it
+    ("AdaXW", {"memory": "fading floor 0.05", "beta_2": 0.99, **RATE}),
+    ("AdaXW", {"memory": "equal freeze 30", "beta_2": 0.0, **RATE}),
+    ("AdaXW", {"memory": "power", "beta_2": 0.5, **RATE}),
+    ("AdaXW", {"memory": "polynomial", "beta_2": 0.8, **RATE}),
 ]
 SPIKES = [(t, g, "float32") for t in (1, 1000, 200_000) for g in (1e30, -1e38)]
 LATE = [1, 1000, 100_000, 10_000_000]
@@ -82,7 +88,7 @@ def result(backend):
 
 def by_torch(name, options):
     renamed = dict(options)
-    betas = (renamed.pop("beta_1", 0.9), renamed.pop("beta_2", 1e-4))
+    betas = (renamed.pop("beta_1", 0.9), renamed.pop("beta_2", None))
     for theirs, ours in (("epsilon", "eps"), ("learning_rate", "lr")):
         if theirs in renamed:
             renamed[ours] = renamed.pop(theirs)

@@ -34,7 +34,7 @@ TORCH = {
 }
 """Methods that torch has too: oracles by another hand."""
 
-FUSED = ("adax", "adaxw", "adam", "adamw", "amsgrad", "amsgradw", "nosadam")
+FUSED = ("adax", "adaxw", "adam", "adamw", "amsgrad", "amsgradw", "nosadam", "adamnx")
 """An averaged m over sqrt(v): what torch's fused CPU kernel can compute."""
 
 OWN: dict[str, list[tuple[str, dict[str, Any]]]] = {

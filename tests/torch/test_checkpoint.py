@@ -228,7 +228,7 @@ def reshaped(key, shape):
 
 
 REFUSED = [
-    ("newer format", lambda: newer(stepped(AdaXW).state_dict()), r"format 99.*reads up to 2"),
+    ("newer format", lambda: newer(stepped(AdaXW).state_dict()), r"format 99.*reads format 2"),
     ("torch's AdamW", lambda: stepped(torch.optim.AdamW).state_dict(), r"load_adamw_state_dict"),
     (
         "torch's SGD",

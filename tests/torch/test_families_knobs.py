@@ -202,6 +202,8 @@ def test_a_refused_step_changes_nothing():
 def test_no_knob_is_left_out_of_this_table(cls):
     seen = {"lr", "betas", "eps", "weight_decay", "decay", "eps_placement", "wake", "clip_update", "maximize"}
     seen |= {
+        "total_steps",  # test_memory_option.py
+        "memory",
         "project",
         "p",
         "rounding",

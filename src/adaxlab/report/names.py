@@ -20,6 +20,7 @@ TITLES = {
     "amsgradw": "AMSGrad(W)",
     "adashift": "AdaShift",
     "nosadam": "NosAdam",
+    "adamnx": "AdamNX",
     "padam": "Padam",
     "adax": "AdaX",
     "adaxw": "AdaX-W",

@@ -2,7 +2,7 @@
 
 The colours were found by a search (maximise the smallest OKLab distance of any pair under normal vision and simulated
 protanopia, deuteranopia and tritanopia, Machado et al. 2009), starting from Okabe and Ito's hues. Every colour has a
-contrast of at least 3:1 to its paper (WCAG 1.4.11). Thirteen colours cannot all be far apart, so dash and shape
+contrast of at least 3:1 to its paper (WCAG 1.4.11). Fourteen colours cannot all be far apart, so dash and shape
 say the same a second time. `tests/lab/test_report.py` measures all of this.
 """
 
@@ -53,6 +53,7 @@ LOOKS: dict[str, Look] = {
     "amsgradw": Look("#1f8178", "#08a980", SOLID, "diamond"),
     "adashift": Look("#626e41", "#fce15a", (2, 2), "triangle-right"),
     "nosadam": Look("#6b3e00", "#e9752a", (6, 2, 2, 2), "cross"),
+    "adamnx": Look("#7d44fe", "#4d6d62", (10, 3), "square"),
     "padam": Look("#9e46c4", "#b977c2", (6, 3), "triangle-down"),
     "adax": Look("#da7c07", "#ffa91e", (6, 3), "circle"),
     "adaxw": Look("#c13a05", "#db4716", SOLID, "circle"),

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from adaxopt.checks import EpsPlacement, check
+from adaxopt.checks import EpsPlacement, check, settle
 from adaxopt.jax.transform import checkable, direction, narrowed, widened
+from adaxopt.memories import Memory
 from adaxopt.zoo import Decay, Method, method
 
 Schedule = float | Any
@@ -20,7 +21,10 @@ _SHARED = """
     Args:
         learning_rate: a number or an optax schedule of the count of steps done (so may `weight_decay` be; a schedule of
             another number goes by way of `optax.inject_hyperparams`).
-        b1, b2: b2 is a *growth rate*, not Adam's decay: 1e-4 in the paper. What matters is b2*T over T steps.
+        b1, b2: b2 is a *growth rate*, not Adam's decay. What matters is b2*T over T steps. None leaves it open:
+            `total_steps` or `memory` sets it, else it is the paper's 1e-4.
+        total_steps: the number of steps T of the whole run: sets b2 = 3/T. Not together with b2.
+        memory: another gain k_t in place of AdaX's, such as `adaxopt.LogTime(8)`. Not together with b2.
         eps: added to v**p before v is normalised, as Algorithm 3 does (`eps_placement="paper"`: 100*eps at the first
             step, then vanishing); `"plain"` adds it after, as optax's Adam does.
         weight_decay, decay, mask: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
@@ -36,12 +40,14 @@ _SHARED = """
 
 def scale_by_adax(
     b1: Schedule = 0.9,
-    b2: Schedule = 1e-4,
+    b2: Schedule | None = None,
     eps: Schedule = 1e-12,
     p: float = 0.5,
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
+    total_steps: Schedule | None = None,
+    memory: Memory | None = None,
     eps_placement: EpsPlacement = "paper",
     wake: bool = True,
     clip_update: float | None = None,
@@ -57,7 +63,7 @@ def scale_by_adax(
     row = method("adax")
     options = {
         **row.defaults,
-        "betas": (b1, b2),
+        **settle(row, (b1, b2), memory, total_steps, name="b2"),
         "eps": eps,
         "p": p,
         "eps_placement": eps_placement,
@@ -71,13 +77,15 @@ def scale_by_adax(
 def adax(
     learning_rate: Schedule = 1.5e-3,
     b1: Schedule = 0.9,
-    b2: Schedule = 1e-4,
+    b2: Schedule | None = None,
     eps: Schedule = 1e-12,
     weight_decay: Schedule = 0.0,
     mask: Mask = None,
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
+    total_steps: Schedule | None = None,
+    memory: Memory | None = None,
     decay: Decay = "l2",
     reference_lr: float | None = None,
     eps_placement: EpsPlacement = "paper",
@@ -91,13 +99,15 @@ def adax(
 def adaxw(
     learning_rate: Schedule = 5e-3,
     b1: Schedule = 0.9,
-    b2: Schedule = 1e-4,
+    b2: Schedule | None = None,
     eps: Schedule = 1e-12,
     weight_decay: Schedule = 5e-2,
     mask: Mask = None,
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
+    total_steps: Schedule | None = None,
+    memory: Memory | None = None,
     decay: Decay = "decoupled",
     reference_lr: float | None = None,
     eps_placement: EpsPlacement = "paper",
@@ -111,7 +121,7 @@ def adaxw(
 def padax(
     learning_rate: Schedule = 0.1,
     b1: Schedule = 0.9,
-    b2: Schedule = 1e-4,
+    b2: Schedule | None = None,
     eps: Schedule = 1e-12,
     weight_decay: Schedule = 5e-4,
     p: float = 1 / 8,
@@ -119,6 +129,8 @@ def padax(
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
+    total_steps: Schedule | None = None,
+    memory: Memory | None = None,
     decay: Decay = "l2",
     reference_lr: float | None = None,
     eps_placement: EpsPlacement = "paper",
@@ -174,6 +186,8 @@ def create(
     c: float | None = None,
     eps: Schedule | None = None,
     weight_decay: Schedule | None = None,
+    total_steps: Schedule | None = None,
+    memory: Memory | None = None,
     decay: str | None = None,
     reference_lr: float | None = None,
     p: float | None = None,
@@ -187,8 +201,8 @@ def create(
     seed: int | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """A method of the zoo by its name: sgdm, adagrad, rmsprop, adam, adamw, amsgrad, amsgradw, adashift, nosadam,
-    padam, adax, adaxw, padax. Options are those of `adaxopt.create`; None is the method's default, and an option that
-    the method does not have is refused.
+    adamnx, padam, adax, adaxw, padax. Options are those of `adaxopt.create`; None is the method's default, and an
+    option that the method does not have is refused.
 
     >>> optimizer = create("nosadam", 1e-3, c=0.1, weight_decay=1e-4)
     """
@@ -214,7 +228,7 @@ def _chain(
     dtypes = {key: given.pop(key, None) for key in ("mu_dtype", "nu_dtype")}
     seed = given.pop("seed", 0)
     reference = given.pop("reference_lr", None)
-    betas = list(given.pop("betas", row.defaults["betas"]))
+    betas = list(given.pop("betas", (row.defaults["betas"][0], None)))
     for word, place in {"b1": 0, "b2": 1, **row.names}.items():
         if word in given:
             betas[place] = given.pop(word)
@@ -222,7 +236,8 @@ def _chain(
     if unknown:
         allowed = ", ".join(sorted({*row.defaults, *row.names, *_OWN} - {"lr"}))
         raise TypeError(f"{row.name}: unknown argument {unknown[0]!r}; allowed are {allowed}")
-    options = {**row.defaults, **given, "betas": tuple(betas), "lr": 0.0 if callable(lr) else lr}
+    settled = settle(row, betas, given.get("memory"), given.get("total_steps"), name="b2")
+    options = {**row.defaults, **given, **settled, "lr": 0.0 if callable(lr) else lr}
     check(checkable(options), row.rule, lr="learning_rate", stacklevel=stacklevel)
     weight, decay = options["weight_decay"], options["decay"]
     parts = [direction(row, options, dtypes["mu_dtype"], dtypes["nu_dtype"], seed)]

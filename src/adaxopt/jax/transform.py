@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from adaxopt.checks import check
+from adaxopt.checks import check, settle
 from adaxopt.jax.rounding import stochastic
 from adaxopt.rule import StepCoefficients, step
 from adaxopt.zoo import Method, method
@@ -44,8 +44,8 @@ def scale_by_method(
 ) -> optax.GradientTransformation:
     """Replace a gradient by s_t * m / (v**p + eps_t), the direction in which a method of the zoo steps.
 
-    `options` are the rule's own (`betas`, `eps`, `p`, `wake`, `clip_update`, `eps_placement`, `window`, `correct`);
-    missing ones are the method's defaults. Learning rate and weight decay are optax's affair.
+    `options` are the rule's own (`betas`, `memory`, `total_steps`, `eps`, `p`, `wake`, `clip_update`, `eps_placement`,
+    `window`, `correct`); missing ones are the method's defaults. Learning rate and weight decay are optax's affair.
 
     >>> direction = scale_by_method("adaxw")
     >>> g = {"w": jnp.array([2.0, -4.0])}
@@ -60,6 +60,8 @@ def scale_by_method(
     """
     row = method(name)
     o = {**row.defaults, **(options or {})}
+    betas = (options or {}).get("betas", (row.defaults["betas"][0], None))
+    o.update(settle(row, betas, o.get("memory"), o.get("total_steps")))
     check(checkable(o), row.rule)
     return narrowed(direction(row, o, mu_dtype, nu_dtype, seed))
 

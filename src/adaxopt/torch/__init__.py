@@ -4,6 +4,7 @@ from adaxopt.extras import need
 
 need("adaxopt.torch", "adaxopt[torch]", torch="2.6")
 
+from adaxopt.torch.adam import Adam, AdamW  # noqa: E402
 from adaxopt.torch.convert import load_adamw_state_dict, load_released_state_dict  # noqa: E402
 from adaxopt.torch.helpers import clip_grad_norm_, param_groups, step_in_backward  # noqa: E402
 from adaxopt.torch.optimizers import AdaX, AdaXW, Padax, create  # noqa: E402
@@ -12,6 +13,8 @@ from adaxopt.torch.project import Ball, Box  # noqa: E402
 __all__ = [
     "AdaX",
     "AdaXW",
+    "Adam",
+    "AdamW",
     "Ball",
     "Box",
     "Padax",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adaxopt.torch import foreign, options, state
+from adaxopt.torch import convert, foreign, options, state
 from adaxopt.torch.layout import same_layout
 
 if TYPE_CHECKING:
@@ -32,7 +32,11 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
     check_form(state_dict)
     groups, saved = optimizer.param_groups, deepcopy(state_dict["param_groups"])
     if any("format" not in group for group in saved):
-        raise ValueError(foreign.refusal(foreign.recognised(state_dict), optimizer))
+        found = foreign.recognised(state_dict)
+        if not foreign.is_torchs(found, optimizer.method):
+            raise ValueError(foreign.refusal(found, optimizer))
+        state_dict = convert.from_torch(optimizer, state_dict)
+        saved = state_dict["param_groups"]
     _check_groups(optimizer, groups, saved)
     names = chain.from_iterable(g["params"] for g in saved)
     params = list(chain.from_iterable(g["params"] for g in groups))
@@ -78,7 +82,7 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
                 f"checkpoint's group {i} has {len(other['params'])} parameters: this optimizer's has "
                 f"{len(group['params'])}"
             )
-        _check_method(optimizer, i, group, other)
+        _check_method(optimizer, other)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said when the optimizer was made
             try:
@@ -87,40 +91,17 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
                 raise ValueError(f"checkpoint's group {i}: {error}") from error
 
 
-def _check_method(optimizer: Engine, i: int, group: Mapping[str, Any], other: dict[str, Any]) -> None:
-    """Refuse a group that another method wrote; bring one of format 1, which had no method, to the format of now."""
+def _check_method(optimizer: Engine, other: Mapping[str, Any]) -> None:
+    """Refuse a group that another method or another format of this package wrote."""
     name, method, version = type(optimizer).__name__, optimizer.method, other["format"]
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise ValueError(f"checkpoint of format {version!r}: must be 1 or {options.FORMAT}")
-    if version > options.FORMAT:
+    if version != options.FORMAT or not isinstance(version, int):
+        raise ValueError(f"checkpoint of format {version!r}: this adaxopt reads format {options.FORMAT}")
+    if other.get("method") != method.name:
         raise ValueError(
-            f"checkpoint of format {version}: this adaxopt reads up to {options.FORMAT}; upgrade it"
+            f"checkpoint of method {other.get('method')!r}: this optimizer is {name} ({method.name!r}), whose "
+            "options and state mean something else; load it into the class that wrote it, or load the model's "
+            "parameters alone"
         )
-    if version == options.FORMAT:
-        if other.get("method") != method.name:
-            raise ValueError(
-                f"checkpoint of method {other.get('method')!r}: this optimizer is {name} ({method.name!r}), whose "
-                "options and state mean something else; load it into the class that wrote it, or load the model's "
-                "parameters alone"
-            )
-        return
-    kind = "none" if method.rule.memory is None else method.rule.memory.kind
-    if other.pop("memory", None) != kind:
-        raise ValueError(f"checkpoint's group {i}, format 1, is of another method than {name}: {OTHER_CLASS}")
-    for key in ("decay", "p", "window", "correct"):
-        ours, theirs = method.defaults.get(key), other.get(key)
-        if key in ("window", "correct"):  # options of some methods only, and any value is the method's own
-            ours, theirs = key in method.defaults, key in other
-        if theirs != ours and theirs != group.get(key):
-            raise ValueError(
-                f"checkpoint's group {i}, format 1, has {key}={other.get(key)!r}: {name} has "
-                f"{method.defaults.get(key)!r}, so another method may have written it; {OTHER_CLASS}, or give "
-                f"{key}={other.get(key)!r} to {name} if it did"
-            )
-    other.update(format=options.FORMAT, method=method.name)
-
-
-OTHER_CLASS = "load it into the class that wrote it"
 
 
 def _check_keys(optimizer: Engine, entry: Mapping[str, Any], name: Any) -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from adaxopt.memories import Fading
 from adaxopt.memory import fading_log_norm, growing_log_norm
-from adaxopt.torch import checkpoint, foreign, state
+from adaxopt.torch import checkpoint, foreign, options, state
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -46,6 +47,80 @@ def load_adamw_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> N
     _convert(optimizer, state_dict, (), lambda t, b2: fading_log_norm(t, b2))
 
 
+TORCHS = (
+    "lr",
+    "betas",
+    "eps",
+    "weight_decay",
+    "maximize",
+    "foreach",
+    "capturable",
+    "differentiable",
+    "fused",
+)
+"""Options that torch's Adam and AdamW have too, under the same names."""
+
+
+def from_torch(optimizer: Engine, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A checkpoint of torch's Adam or AdamW as one of ours: its options are taken over, v is divided by 1 - b2^t (not
+    under amsgrad, whose v both keep as it is)."""
+    own = optimizer.state_dict()["param_groups"]
+    theirs = given["param_groups"]
+    if len(own) != len(theirs):
+        raise ValueError(f"checkpoint with {len(theirs)} parameter groups: this optimizer has {len(own)}")
+    left = ("amsgrad", "decoupled_weight_decay")
+    groups = []
+    for mine, other in zip(own, theirs, strict=True):
+        kept = {k: v for k, v in mine.items() if k in optimizer.defaults and k not in TORCHS}
+        groups.append({**{k: v for k, v in other.items() if k not in left}, **kept})
+        if "decoupled_weight_decay" in other and other["decoupled_weight_decay"] == (mine["decay"] == "l2"):
+            raise ValueError(
+                f"checkpoint with decoupled_weight_decay={other['decoupled_weight_decay']}: this optimizer has "
+                f"decay={mine['decay']!r}; load it into the class of the same name"
+            )
+    if optimizer.method.rule.sigma:
+        moments = {
+            name: {k: _wide(v) if k in state.STATE and isinstance(v, Tensor) else v for k, v in entry.items()}
+            for name, entry in given["state"].items()
+        }
+        return {"state": moments, "param_groups": groups}
+    return {"state": _normalised(given, fading_log_norm), "param_groups": groups}
+
+
+def to_torch(optimizer: Engine) -> dict[str, Any]:
+    """The optimizer's `state_dict()` in the format of torch's Adam or AdamW."""
+    file = optimizer.state_dict()
+    rule, amsgrad = optimizer.method.rule, bool(optimizer.method.rule.sigma)
+    b2_of, groups = {}, []
+    for group in file["param_groups"]:
+        if group.get("memory") is not None or group["decay"] == "fully_decoupled":
+            key = "memory" if group.get("memory") is not None else "decay"
+            raise ValueError(f"to_torch_state_dict: {key}={group[key]!r} has no place in torch's checkpoints")
+        b2_of.update(dict.fromkeys(group["params"], float(group["betas"][1])))
+        ours = set(optimizer.defaults) | set(options.INTERNAL)
+        groups.append(
+            {
+                **{k: v for k, v in group.items() if k not in ours or k in TORCHS},
+                "amsgrad": amsgrad,
+                "decoupled_weight_decay": group["decay"] == "decoupled",
+            }
+        )
+    entries: dict[Any, dict[str, Any]] = {}
+    for name, entry in file["state"].items():
+        if "row_step" in entry:
+            raise ValueError(
+                f"to_torch_state_dict: parameter {name!r} has had sparse gradients, and every row its own count of "
+                "steps; torch's checkpoints have one for all rows"
+            )
+        moments = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+        entries[name] = {k: v.detach().clone() for k, v in entry.items() if k in moments}
+        entries[name]["step"] = entry["step"].to(torch.float32)
+        t = entry["step"].item()
+        if rule.memory is Fading and t > 0:
+            entries[name]["exp_avg_sq"] *= math.exp(fading_log_norm(t, b2_of[name]))
+    return {"state": entries, "param_groups": groups}
+
+
 def _check_kinds(optimizer: Engine, given: Mapping[str, Any], kind: str) -> None:
     """Whether the optimizer is one of AdaX's, and the checkpoint of this kind."""
     if not foreign.converts(optimizer.method):
@@ -67,7 +142,12 @@ def _convert(optimizer: Engine, given: Mapping[str, Any], taken: tuple[str, ...]
         {**mine, "params": other["params"], **{k: other[k] for k in taken if k in other}}
         for mine, other in zip(own, theirs, strict=True)
     ]
-    b2_of = {name: float(group["betas"][1]) for group in theirs for name in group["params"]}
+    checkpoint.load(optimizer, {"state": _normalised(given, log_norm), "param_groups": groups})
+
+
+def _normalised(given: Mapping[str, Any], log_norm: Any) -> dict[Any, dict[str, Any]]:
+    """The state of a checkpoint with v divided by its norm; moments of 16 bits as float32."""
+    b2_of = {name: float(group["betas"][1]) for group in given["param_groups"] for name in group["params"]}
     entries: dict[Any, dict[str, Any]] = {}
     for name, entry in given["state"].items():
         if not entry:
@@ -99,7 +179,7 @@ def _convert(optimizer: Engine, given: Mapping[str, Any], taken: tuple[str, ...]
         # two factors, because exp(shift) alone may overflow where the quotient does not
         half = math.exp(-shift / 2)
         entries[name]["exp_avg_sq"] = (double * half * half).to(_wide(raw).dtype)
-    checkpoint.load(optimizer, {"state": entries, "param_groups": groups})
+    return entries
 
 
 def _wide(t: Tensor) -> Tensor:

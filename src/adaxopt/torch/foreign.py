@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from adaxopt.memories import Growing
 from adaxopt.zoo import Method
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ MARKS = {
     "torch.optim.Adafactor": {"beta2_decay", "d"},
 }
 """Keys that the groups of an optimizer have, and no other's."""
+
+
+AMSGRAD = "torch.optim.Adam or AdamW with amsgrad=True"
 
 
 class Found(NamedTuple):
@@ -52,9 +56,9 @@ def recognised(state_dict: Mapping[str, Any]) -> Found:
         return Found(
             f"another optimizer with betas (its state has {_listed(kept)})", None, f"it has no {missing!r}"
         )
-    if "max_exp_avg_sq" in kept:
+    if "max_exp_avg_sq" in kept or any(group.get("amsgrad") for group in groups):
         why = "AdaX keeps no running maximum to put max_exp_avg_sq in"
-        return Found("torch.optim.Adam or AdamW with amsgrad=True", None, why)
+        return Found(AMSGRAD, None, why)
     if {"amsgrad", "maximize"} <= keys:
         return Found(
             "torch.optim.AdamW" if groups[0].get("decoupled_weight_decay") else "torch's Adam or AdamW",
@@ -80,9 +84,16 @@ def refusal(found: Found, optimizer: Engine) -> str:
     )
 
 
+def is_torchs(found: Found, method: Method) -> bool:
+    """Whether it is what torch's own optimizer of this method writes: Adam and AdamW, with amsgrad or without."""
+    if method.rule.sigma:
+        return method.name.startswith("amsgrad") and found.name == AMSGRAD
+    return method.name in ("adam", "adamw") and found.kind == "adamw" and found.name.startswith("torch")
+
+
 def converts(method: Method) -> bool:
     """Whether checkpoints of others can be converted for this method: AdaX's own memory, and no running maximum."""
-    return method.rule.memory is not None and method.rule.memory.kind == "growing"
+    return method.rule.memory is Growing and not method.rule.debias
 
 
 def _pair(betas: Any) -> bool:

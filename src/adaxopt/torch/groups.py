@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from adaxopt import checks
 from adaxopt.torch import options, state
+from adaxopt.zoo import Method
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -54,9 +55,25 @@ def construct(optimizer: Engine, params: Any, given: Mapping[str, Any]) -> dict[
         raise TypeError(
             f"params is a {type(params).__name__}: must be its parameters, {name}(model.parameters(), ...)"
         )
-    defaults = options.plain({**known, **given})
+    defaults = options.plain(
+        {**known, **given, **settled(optimizer.method, given, {"betas": (known["betas"][0], None)})}
+    )
     options.check(defaults, optimizer.method.rule, outside())
     return {**defaults, "format": options.FORMAT, "method": optimizer.method.name}
+
+
+def settled(method: Method, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """`betas`, `memory` and `total_steps` as a group holds them, where any of the three is given.
+
+    A b2, a memory or a run length of a group's own takes the place of all three defaults.
+    """
+    betas = given.get("betas", (defaults["betas"][0], None))
+    memory, total = given.get("memory"), given.get("total_steps")
+    opened = isinstance(betas, (tuple, list)) and len(betas) == 2 and betas[1] is None
+    if opened and memory is None and total is None:
+        betas = (betas[0], defaults["betas"][1])
+        memory, total = defaults.get("memory"), defaults.get("total_steps")
+    return checks.settle(method, betas, memory, total)
 
 
 def refuse_unknown(name: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -80,6 +97,7 @@ def prepare(optimizer: Engine, group: dict[str, Any]) -> None:
     group.update(options.plain(options.renamed(group, method, defaults["betas"])))
     for word in method.names:
         group.pop(word, None)
+    group.update(settled(method, group, defaults))
     group.update({key: defaults[key] for key in ("format", "method")})
     merged = {**defaults, **group}
     if any(key not in defaults or group[key] is not defaults[key] for key in group):
@@ -152,8 +170,8 @@ def watch_betas(optimizer: Engine, group: dict[str, Any]) -> None:
         return
     optimizer._growth[id(group)] = now
     b2, last = map(_number, (now, before))
-    rule = optimizer.method.rule
-    if checks.suspicious(b2, rule) and not checks.suspicious(last, rule):
+    new, old = (checks.suspicious({**group, "betas": (0.0, b)}, optimizer.method.rule) for b in (b2, last))
+    if new and not old:
         warnings.warn(checks.looks_like_adams("betas[1]", b2), stacklevel=outside())
 
 

@@ -9,19 +9,25 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from adaxopt.checks import EpsPlacement
+from adaxopt.memories import Memory
+from adaxopt.torch.adam import Adam, AdamW
 from adaxopt.torch.engine import Engine
 from adaxopt.torch.foreach import Project
-from adaxopt.torch.options import Rounding, renamed
+from adaxopt.torch.options import Betas, Rounding, renamed
 from adaxopt.zoo import METHODS, Decay, method
-
-Betas = tuple[float | Tensor, float | Tensor]
 
 _SHARED = """
     Args:
         params: tensors, (name, tensor) pairs, or dicts of groups, as for every torch optimizer.
         lr: float or one-element tensor.
-        betas: (b1, b2). b2 is a *growth rate*, not Adam's decay: 1e-4 in the paper. What matters is b2*T over T steps:
-            2 to 50 in the paper's tasks. Far below 1 the memory is a plain mean of all squares.
+        betas: (b1, b2). b2 is a *growth rate*, not Adam's decay. What matters is b2*T over T steps: 2 to 50 in the
+            paper's tasks. Far below 1 the memory is a plain mean of all squares. None leaves b2 open: `total_steps` or
+            `memory` sets it, else it is the paper's 1e-4.
+        total_steps: the number of steps T of the whole run: sets b2 = 3/T. Not together with a b2.
+        memory: another gain k_t in place of AdaX's: `Growing(b2)`, `Fading(b2)`, `Equal()`, `Power(c)`,
+            `LogTime(delta)`, `Polynomial(c)`, each also with `.floor(1/horizon)` and `.freeze(after)`. Nothing else
+            changes, but that eps is added plainly where a memory's norm has no closed form. Not together with a b2 (see
+            `adaxopt.memories`).
         eps: added to sqrt(v) before v is normalised, as Algorithm 3 and the released code do (`eps_placement="paper"`:
             100*eps at the first step, then vanishing); `"plain"` adds it after, as Adam does.
         weight_decay, decay: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
@@ -75,10 +81,12 @@ class AdaX(Engine):
         self,
         params: ParamsT,
         lr: float | Tensor = 1.5e-3,
-        betas: Betas = (0.9, 1e-4),
+        betas: Betas = (0.9, None),
         eps: float = 1e-12,
         weight_decay: float = 0.0,
         *,
+        total_steps: float | None = None,
+        memory: Memory | None = None,
         decay: Decay = "l2",
         eps_placement: EpsPlacement = "paper",
         wake: bool = True,
@@ -118,10 +126,12 @@ class AdaXW(Engine):
         self,
         params: ParamsT,
         lr: float | Tensor = 5e-3,
-        betas: Betas = (0.9, 1e-4),
+        betas: Betas = (0.9, None),
         eps: float = 1e-12,
         weight_decay: float = 5e-2,
         *,
+        total_steps: float | None = None,
+        memory: Memory | None = None,
         decay: Decay = "decoupled",
         eps_placement: EpsPlacement = "paper",
         wake: bool = True,
@@ -159,11 +169,13 @@ class Padax(Engine):
         self,
         params: ParamsT,
         lr: float | Tensor = 0.1,
-        betas: Betas = (0.9, 1e-4),
+        betas: Betas = (0.9, None),
         eps: float = 1e-12,
         weight_decay: float = 5e-4,
         p: float = 1 / 8,
         *,
+        total_steps: float | None = None,
+        memory: Memory | None = None,
         decay: Decay = "l2",
         eps_placement: EpsPlacement = "paper",
         wake: bool = True,
@@ -192,7 +204,13 @@ class _ByName(Engine):
         super().__init__(params, renamed(given, self.method, self.method.defaults["betas"]), project)
 
 
-CLASSES: dict[str, type[Engine]] = {"adax": AdaX, "adaxw": AdaXW, "padax": Padax}
+CLASSES: dict[str, type[Engine]] = {
+    "adam": Adam,
+    "adamw": AdamW,
+    "adax": AdaX,
+    "adaxw": AdaXW,
+    "padax": Padax,
+}
 for _name, _row in METHODS.items():
     if _name not in CLASSES:
         _title = _name.capitalize()
@@ -210,7 +228,7 @@ for _name, _row in METHODS.items():
 
 def create(name: str, params: ParamsT, **given: Any) -> Engine:
     """An optimizer of the zoo by its name: sgdm, adagrad, rmsprop, adam, adamw, amsgrad, amsgradw, adashift, nosadam,
-    padam, adax, adaxw, padax.
+    adamnx, padam, adax, adaxw, padax.
 
     >>> opt = create("nosadam", [torch.nn.Parameter(torch.ones(2))], lr=1e-3, c=0.1)
     >>> opt.param_groups[0]["betas"]

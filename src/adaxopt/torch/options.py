@@ -14,11 +14,12 @@ from adaxopt.rule import Rule
 from adaxopt.torch import state
 from adaxopt.zoo import Method
 
+Betas = tuple[float | Tensor, float | Tensor | None]
 Rounding = Literal["nearest", "stochastic", "kahan"]
 ROUNDINGS: tuple[str, ...] = get_args(Rounding)
 STATE_DTYPES = (None, torch.float32, torch.float64, torch.bfloat16)
 FORMAT = 2
-"""Version of the state that a checkpoint holds; stands in every param group as `format`. The first had no `method`."""
+"""Version of the state that a checkpoint holds; stands in every param group as `format`."""
 INTERNAL = ("format", "method", "reference_lr")
 """What a group keeps beside the options that a user gives."""
 
@@ -49,6 +50,10 @@ def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
         raise ValueError(f"betas={betas!r}: must be a pair (b1, b2)")
     names = ("betas[0]", "betas[1]")
     read = {k: _read(k, options[k]) for k in ("lr", "eps", "weight_decay", "p", "clip_update")}
+    if not isinstance(options.get("memory"), (str, type(None))):  # written into a group by hand
+        raise TypeError(
+            f"memory={options['memory']!r} in a group: give it to the constructor or add_param_group"
+        )
     read["betas"] = tuple(_read(name, b) for name, b in zip(names, betas, strict=True))
     checks.check({**options, **read}, rule, names=names, arrays=(Tensor,), stacklevel=stacklevel + 2)
     _choice("rounding", options["rounding"], ROUNDINGS)

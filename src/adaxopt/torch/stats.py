@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from adaxopt.memories import Growing
 from adaxopt.rule import TINY, denominator
 from adaxopt.torch.dispatch import floats
 from adaxopt.torch.state import local
@@ -24,6 +25,7 @@ def stats(optimizer: Engine) -> list[dict[str, float]]:
     """One dict per group, of the parameters that have been stepped:
 
     step          the largest count of steps
+    b2_steps      b2*t: how far a growing memory has come (3 at the end of a run with `total_steps`)
     gain          k_t: the weight of the newest square in v
     horizon       1/k_t: over so many steps is v spread; infinite once the memory is frozen
     v_q05, v_q50, v_q95   quantiles of v, of coordinates that have received a gradient and whose v is finite
@@ -48,6 +50,8 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
         return {"step": 0.0}
     result = {"step": max(float(e["step"]) for e in entries)}
     method, group = optimizer.method, floats(group)
+    if method.rule.memory is Growing and group["memory"] in (None, Growing.kind):
+        result["b2_steps"] = group["betas"][1] * result["step"]
     total, count, inactive, lost = 0.0, 0, 0, 0
     samples: list[Tensor] = []
     elements = sum(_real(e["exp_avg_sq"]).numel() for e in entries if "exp_avg_sq" in e)

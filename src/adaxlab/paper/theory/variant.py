@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from adaxlab.paper.theory.problems import Array
-from adaxopt.memory import Memory
+from adaxopt.memories import Memory
 from adaxopt.rule import Rule
 from adaxopt.zoo import Method
 
@@ -40,17 +40,23 @@ def bias(t: Array, b2: float) -> Array:
     return weight_sum(t, b2) / divisor(t, b2)
 
 
-def _gain(t: Array, b2: float, xp: Any = np) -> Array:
-    return b2 / t / weight_sum(t, b2)
+class FadingGrowth(Memory):
+    """Weights that grow by 1 + b2/t."""
 
+    kind = "growing by b2/t"
 
-def _log_norm(t: Array, b2: float, xp: Any = np) -> Array:
-    return -np.log(bias(t, b2))
+    @staticmethod
+    def gain(t: Array, b2: float, xp: Any = np) -> Array:
+        return b2 / t / weight_sum(t, b2)
+
+    @staticmethod
+    def log_norm(t: Array, b2: float, xp: Any = np) -> Array:
+        return -np.log(bias(t, b2))
 
 
 FADING_GROWTH = Method(
     "adax-b2/t",
-    Rule(Memory("growing by b2/t", _gain, _log_norm), sigma=0.5),
+    Rule(FadingGrowth, sigma=0.5),
     {
         "lr": 1e-3,
         "betas": (0.9, 1e-4),

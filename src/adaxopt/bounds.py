@@ -1,0 +1,39 @@
+"""Plain numbers and their bounds: errors that say what was given and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+
+def plain(value: Any) -> bool:
+    """Whether it is a number of the host; an array is not, because it may be traced."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def number(
+    name: str,
+    value: Any,
+    arrays: tuple[type, ...] = (object,),
+    least: float = 0.0,
+    below: float = math.inf,
+    *,
+    positive: bool = False,
+) -> None:
+    """Raise unless it is a finite number in [least, below), above 0 where `positive`, or one of `arrays`.
+
+    >>> number("eps", -1.0)
+    Traceback (most recent call last):
+    ValueError: eps=-1.0: must be >= 0
+    """
+    bound = f"in [0, {below:g})" if below < math.inf else ">= 0" if least == 0 else "finite"
+    bound = "> 0" if positive else bound
+    if isinstance(value, (bool, str, type(None))) or not (plain(value) or isinstance(value, arrays)):
+        raise TypeError(f"{name}={value!r}: must be a number {bound}")
+    inside = (
+        plain(value) and least <= value < below and math.isfinite(value) and not (positive and value == 0)
+    )
+    if plain(value) and not inside:
+        finite = " and finite" if bound.endswith("0") and value == math.inf else ""
+        raise ValueError(f"{name}={value!r}: must be {bound}{finite}")

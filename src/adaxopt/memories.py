@@ -1,0 +1,213 @@
+"""The memory as a value: which gain k_t a method uses, chosen apart from everything else.
+
+    AdaXW(params, memory=Growing.over(10_000))      b2 = 3/T
+    AdaXW(params, memory=LogTime(8))                k_t = 8/(8+t-1)
+    AdaXW(params, memory=Fading(0.999).floor(1e-3).freeze(50_000))
+
+A memory replaces k_t and nothing else. A new one is a class here: a kind, its number's name and bounds, and the gain as
+a function of (t, number, xp) that is right for every t from 1 to 10**9 (see `memory.py`).
+
+In a param group and in a checkpoint a memory is its `text` (a string) beside its number, which stands in betas[1].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from adaxopt import memory
+from adaxopt.bounds import number as check_number
+from adaxopt.bounds import plain
+from adaxopt.memory import Number, scalars
+
+PRODUCT = 3.0
+"""b2*T of a run whose length is known."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A family of gains and its number; `least` bounds k_t from below, and after step `last` k_t is 0.
+
+    >>> Growing(1e-4).floor(1e-3).freeze(50_000)
+    Growing(0.0001).floor(0.001).freeze(50000)
+    """
+
+    number: Number
+    least: float = 0.0
+    last: float = math.inf
+
+    kind: ClassVar[str]
+    name: ClassVar[str] = "b2"
+    bounds: ClassVar[dict[str, Any]] = {"below": 1.0}
+    gain: ClassVar[Callable[..., Number]]
+    """k_t of (t, number, xp), without the two bounds."""
+    log_norm: ClassVar[Callable[..., Number] | None] = None
+    """log c_t of (t, number, xp), or None where it has no closed form: eps is then added plainly."""
+
+    def __post_init__(self) -> None:
+        who = type(self).__name__
+        check_number(f"{who}: {self.name or 'number'}", self.number, **self.bounds)
+        check_number(f"{who}.floor: gain", self.least, ())
+        if self.least > 1:
+            raise ValueError(f"{who}.floor({self.least!r}): must be in [0, 1]; for a horizon h give 1/h")
+        if not (plain(self.last) and self.last >= 1):
+            raise ValueError(f"{who}.freeze({self.last!r}): must be a number of steps >= 1")
+
+    def k(self, t: Number, xp: Any = scalars) -> Number:
+        """The gain at step t.
+
+        >>> [round(LogTime(8).k(t), 4) for t in (1, 2, 9)], LogTime(8).freeze(5).k(6)
+        ([1.0, 0.8889, 0.5], 0.0)
+        """
+        return bounded(type(self).gain(t, self.number, xp), t, self.least, self.last, xp)
+
+    def floor(self, gain: float) -> Memory:
+        """k_t is at least `gain`: v forgets what is older than about 1/gain steps."""
+        return replace(self, least=gain)
+
+    def freeze(self, after: float) -> Memory:
+        """v stays as it is after that many steps (a coordinate that first receives a gradient later still takes it)."""
+        return replace(self, last=after)
+
+    @property
+    def text(self) -> str:
+        """All but the number, as a param group holds it.
+
+        >>> Power(0.5).text, Power(0.5).floor(1e-3).freeze(10).text
+        ('power', 'power floor 0.001 freeze 10')
+        """
+        floor = f" floor {self.least!r}" if self.least else ""
+        return self.kind + floor + (f" freeze {self.last!r}" if self.last < math.inf else "")
+
+    def __repr__(self) -> str:
+        floor = f".floor({self.least!r})" if self.least else ""
+        freeze = f".freeze({self.last!r})" if self.last < math.inf else ""
+        number = repr(self.number) if self.name else ""
+        return f"{type(self).__name__}({number}){floor}{freeze}"
+
+
+@dataclass(frozen=True, repr=False)
+class Growing(Memory):
+    """k_t = b2/((1+b2)^t - 1): the past grows by 1+b2 at every step (AdaX)."""
+
+    kind = "growing"
+    gain = staticmethod(memory.growing_gain)
+    log_norm = staticmethod(memory.growing_log_norm)
+
+    @classmethod
+    def over(cls, total_steps: Number) -> Growing:
+        """The memory for a run of that many steps: b2 = 3/T, and 0.75 where T is below 4.
+
+        >>> Growing.over(30_000)
+        Growing(0.0001)
+        """
+        check_number("total_steps", total_steps, positive=True)
+        return cls(PRODUCT / max(total_steps, 4) if plain(total_steps) else PRODUCT / total_steps)
+
+
+@dataclass(frozen=True, repr=False)
+class Fading(Memory):
+    """k_t = (1-b2)/(1-b2^t): the past fades by b2 at every step (Adam)."""
+
+    kind = "fading"
+    gain = staticmethod(memory.fading_gain)
+    log_norm = staticmethod(memory.fading_log_norm)
+
+
+@dataclass(frozen=True, repr=False)
+class Unnormalised(Memory):
+    """k = 1-b2 from the first step on: v begins too small (RMSProp, AMSGrad)."""
+
+    kind = "unnormalised"
+    gain = staticmethod(memory.constant_gain)
+    log_norm = staticmethod(memory.fading_log_norm)
+
+
+@dataclass(frozen=True, repr=False)
+class Equal(Memory):
+    """k_t = 1/t: all squares count alike (AdaGrad's sum, divided by t). Its number is not used."""
+
+    number: Number = 0.0
+
+    kind = "equal"
+    name = ""
+    gain = staticmethod(memory.equal_gain)
+    log_norm = staticmethod(memory.equal_log_norm)
+
+
+@dataclass(frozen=True, repr=False)
+class Power(Memory):
+    """k_t = t^-c / sum_{i<=t} i^-c for any real c: the weights are i^-c (NosAdam)."""
+
+    kind = "power"
+    name = "c"
+    bounds: ClassVar[dict[str, Any]] = {"least": -math.inf}
+    gain = staticmethod(memory.power_gain)
+
+
+@dataclass(frozen=True, repr=False)
+class LogTime(Memory):
+    """k_t = delta/(delta+t-1): a window that stays a fixed share of the run (ADANA, arXiv 2602.05298: delta = 8)."""
+
+    kind = "log_time"
+    name = "delta"
+    bounds: ClassVar[dict[str, Any]] = {"positive": True}
+    gain = staticmethod(memory.log_time_gain)
+
+
+@dataclass(frozen=True, repr=False)
+class Polynomial(Memory):
+    """k_t = t^-c, c >= 0 (Adafactor: c = 0.8; c = 1 is `Equal`)."""
+
+    kind = "polynomial"
+    name = "c"
+    bounds: ClassVar[dict[str, Any]] = {}
+    gain = staticmethod(memory.polynomial_gain)
+
+
+KINDS: dict[str, type[Memory]] = {
+    one.kind: one for one in (Growing, Fading, Unnormalised, Equal, Power, LogTime, Polynomial)
+}
+
+
+def bounded(k: Number, t: Number, least: float, last: float, xp: Any = scalars) -> Number:
+    """A gain that is at least `least`, and 0 after step `last`."""
+    if least:
+        k = xp.clip(k, min=least)
+    return k if last == math.inf else xp.where(t > last, 0.0 * k, k)
+
+
+_READ: dict[str, tuple[type[Memory], float, float]] = {}
+
+
+def read(text: str) -> tuple[type[Memory], float, float]:
+    """(class, least, last) of a memory's `text`.
+
+    >>> read("power floor 0.001")[1:]
+    (0.001, inf)
+    """
+    if text not in _READ:
+        _READ[text] = _parsed(text)
+    return _READ[text]
+
+
+def _parsed(text: str) -> tuple[type[Memory], float, float]:
+    kind, *words = text.split(" ")
+    try:
+        given = {word: float(value) for word, value in zip(words[::2], words[1::2], strict=True)}
+        found = KINDS[kind], given.pop("floor", 0.0), given.pop("freeze", math.inf)
+        found[0](
+            1.0 if found[0].bounds.get("positive") else 0.0, *found[1:]
+        )  # whether its bounds are allowed
+    except (KeyError, ValueError):
+        raise ValueError(f"memory={text!r}: {ALLOWED}") from None
+    if given:
+        raise ValueError(f"memory={text!r}: {ALLOWED}")
+    return found
+
+
+ALLOWED = "must be one of {}, or its text in a checkpoint".format(
+    ", ".join(f"adaxopt.{one.__name__}" for one in KINDS.values() if one is not Unnormalised)
+)

@@ -1,0 +1,136 @@
+"""torch's Adam and AdamW by this engine: the same signatures, defaults, numbers and checkpoints, and a faster step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from adaxopt.torch import convert
+from adaxopt.torch.engine import Engine
+from adaxopt.torch.options import Betas
+from adaxopt.zoo import METHODS
+
+_BETAS = (0.9, 0.999)
+
+_SHARED = """
+    Arguments and defaults are torch's. Beyond them, by keyword: `state_dtype`, `rounding`, `seed`, `decay`,
+    `clip_update`, `wake`, `project` and `memory`, as in `adaxopt.AdaXW`. `amsgrad` is one for all groups.
+
+    `load_state_dict` reads torch's checkpoints and ours; `to_torch_state_dict` writes torch's. What differs from torch:
+    `exp_avg_sq` holds v / (1 - b2^t), so that v needs no correction (not under `amsgrad`); state of 16-bit parameters
+    is float32 unless `state_dtype` says otherwise, and keeps its dtype when it is loaded; `step` is float64; gradients
+    may be sparse (each row then has its own count of steps); `foreach` and `fused` take lr and betas as tensors.
+"""
+
+
+class _Adam(Engine):
+    _amsgrad: str
+    """The method that `amsgrad=True` asks for."""
+
+    def _begin(self, params: ParamsT, given: dict[str, Any], options: dict[str, Any]) -> None:
+        given = {k: v for k, v in given.items() if k not in ("self", "params", "options", "__class__")}
+        if given.pop("decoupled_weight_decay", False):
+            options.setdefault("decay", "decoupled")
+        if given.pop("amsgrad"):
+            self.method = METHODS[self._amsgrad]  # type: ignore[misc]
+        if given["betas"] is _BETAS:
+            given["betas"] = (_BETAS[0], None)
+        super().__init__(params, {**given, **options}, options.pop("project", None))
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with options of their own; a group of torch's Adam or AdamW may be given as it is."""
+        if isinstance(param_group, dict):
+            amsgrad = param_group.pop("amsgrad", None)
+            if amsgrad is not None and bool(amsgrad) != self.method.rule.maximum:
+                raise ValueError(
+                    f"amsgrad={amsgrad!r} in a parameter group: it is one for all groups; give it to the constructor, "
+                    f"{type(self).__name__}(params, amsgrad={amsgrad!r})"
+                )
+            decoupled = param_group.pop("decoupled_weight_decay", None)
+            if decoupled is not None:
+                param_group.setdefault("decay", "decoupled" if decoupled else "l2")
+        super().add_param_group(param_group)
+
+    def to_torch_state_dict(self) -> dict[str, Any]:
+        """`state_dict()` as the torch optimizer of this name would give it, for its `load_state_dict`.
+
+        >>> p = torch.nn.Parameter(torch.ones(2)); ours = AdamW([p]); p.grad = torch.ones(2); ours.step()
+        >>> theirs = torch.optim.AdamW([p]); theirs.load_state_dict(ours.to_torch_state_dict()); theirs.step()
+        """
+        return convert.to_torch(self)
+
+
+class Adam(_Adam):
+    __doc__ = (
+        """Adam (Kingma and Ba 2015), a drop-in replacement of `torch.optim.Adam`.
+
+        g <- g + wd*x
+        m <- b1*m + (1-b1)*g
+        v <- b2*v + (1-b2)*g*g
+        x <- x - lr * m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps)
+
+    >>> p = torch.nn.Parameter(torch.tensor([1.0])); opt = Adam([p], lr=0.1)
+    >>> (p**2).sum().backward(); opt.step(); p.data
+    tensor([0.9000])
+"""
+        + _SHARED
+    )
+    method = METHODS["adam"]
+    _amsgrad = "amsgrad"
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: Betas = _BETAS,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+        **options: Any,
+    ) -> None:
+        self._begin(params, locals(), options)
+
+
+class AdamW(_Adam):
+    __doc__ = (
+        """AdamW (Loshchilov and Hutter 2019), a drop-in replacement of `torch.optim.AdamW`.
+
+        m <- b1*m + (1-b1)*g
+        v <- b2*v + (1-b2)*g*g
+        x <- x - lr * m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) - lr*wd*x
+
+    >>> p = torch.nn.Parameter(torch.tensor([1.0])); opt = AdamW([p], lr=0.1, weight_decay=0.0)
+    >>> (p**2).sum().backward(); opt.step(); p.data
+    tensor([0.9000])
+"""
+        + _SHARED
+    )
+    method = METHODS["adamw"]
+    _amsgrad = "amsgradw"
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: Betas = _BETAS,
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        **options: Any,
+    ) -> None:
+        self._begin(params, locals(), options)

@@ -1,0 +1,221 @@
+"""`memory=` and `total_steps=` on every backend: the gain is replaced, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import adaxopt
+from adaxopt import AdaX, AdaXW, Equal, Fading, Growing, LogTime, Padax, Polynomial, Power, create
+from adaxopt.zoo import METHODS
+from runner import BACKENDS, FUSES, Problem, drive, relative, same, saved_and_read, snapshot, split
+
+STEPS = 40
+LR = 1e-2
+MEMORIES = [
+    Growing(3e-2),
+    Fading(0.8),
+    Equal(),
+    Power(0.5),
+    Power(-7),
+    LogTime(8),
+    Polynomial(0.8),
+    LogTime(8).floor(1 / 4),
+    Fading(0.9).freeze(20),
+    Equal().floor(1 / 10).freeze(30),
+]
+each_memory = pytest.mark.parametrize("memory", MEMORIES, ids=repr)
+PROBLEM = Problem(18, STEPS, seed=3)
+
+
+def gain(memory, t: int) -> float:
+    """k_t as its definition says, in plain sums."""
+    x = memory.number
+    k = {
+        "growing": lambda: x / ((1 + x) ** t - 1),
+        "fading": lambda: (1 - x) / (1 - x**t),
+        "equal": lambda: 1 / t,
+        "power": lambda: 1 / sum((t / i) ** x for i in range(1, t + 1)),
+        "log_time": lambda: x / (x + t - 1),
+        "polynomial": lambda: t**-x,
+    }[memory.kind]()
+    return 0.0 if t > memory.last else max(k, memory.least)
+
+
+def expected(memory, name: str, problem=PROBLEM, steps: int = STEPS) -> np.ndarray:
+    """The method with that gain, in float64; eps is added plainly (0 in these tests where it is scaled)."""
+    o = METHODS[name].defaults
+    x, m, v = problem.start.copy(), 0.0, 0.0
+    for t in range(1, steps + 1):
+        g = problem(t, x)
+        m = 0.9 * m + 0.1 * g
+        v = v + gain(memory, t) * (g * g - v)
+        mean = m / (1 - 0.9**t) if METHODS[name].rule.debias else m
+        x = x - LR * mean / (v ** o["p"] + (o["eps"] if METHODS[name].rule.debias else 0.0))
+    return x
+
+
+def made(name, params, memory, **options):
+    eps = {} if METHODS[name].rule.debias else {"eps": 0.0}
+    return create(name, params, lr=LR, weight_decay=0.0, memory=memory, **eps, **options)
+
+
+@each_memory
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["adaxw", "padax", "adamw", "nosadam", "adamnx"])
+def test_the_gain_is_the_memorys_on_every_backend(name, backend, memory):
+    if backend == "fused" and name not in FUSES:
+        return
+    params = split(PROBLEM.start)
+    got = drive(made(name, params, memory, **BACKENDS[backend]), params, PROBLEM, STEPS)
+    assert relative(got, expected(memory, name)) < 1e-11
+
+
+@each_memory
+def test_sparse_rows_and_a_differentiable_step(memory):
+    problem = Problem(6, STEPS, seed=5)
+    p = torch.nn.Parameter(torch.tensor(problem.start).reshape(3, 2))
+    optimizer = made("adaxw", [p], memory)
+    for t in range(1, STEPS + 1):
+        g = torch.tensor(problem(t, p.detach().numpy().reshape(-1))).reshape(3, 2)
+        p.grad = torch.sparse_coo_tensor(torch.arange(3)[None], g, (3, 2), check_invariants=True)
+        optimizer.step()
+    assert relative(p.detach().numpy().reshape(-1), expected(memory, "adaxw", problem)) < 1e-11
+
+    q = torch.tensor(problem.start, requires_grad=True) * 1.0
+    optimizer = made("adaxw", [q], memory, differentiable=True)
+    for t in range(1, STEPS + 1):
+        q.grad = torch.tensor(problem(t, q.detach().numpy()))
+        optimizer.step()
+    assert relative(q.detach().numpy(), expected(memory, "adaxw", problem)) < 1e-11
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # the compiler's own imports
+@pytest.mark.parametrize("memory", [Power(0.5), Polynomial(0.8), LogTime(8).floor(0.9).freeze(3)], ids=repr)
+def test_a_compiled_step(memory):
+    torch._dynamo.reset()
+    found = []
+    for compiled in (False, True):
+        params = split(PROBLEM.start)
+        optimizer = made("adaxw", params, memory)
+        step = torch.compile(optimizer.step, backend="eager") if compiled else optimizer.step
+        for t in range(1, 5):
+            for i, p in enumerate(params):
+                p.grad = torch.full_like(p, float(t + i))
+            step()
+        found.append(torch.cat([p.detach().reshape(-1) for p in params]).numpy())
+    assert relative(found[1], found[0]) < 1e-12
+
+
+@each_memory
+def test_a_checkpoint_holds_it_as_strings_and_numbers(memory):
+    """Read without unpickling classes, and continued to the same bits."""
+    params = split(PROBLEM.start)
+    optimizer = made("adaxw", params, memory)
+    drive(optimizer, params, PROBLEM, 20)
+    file = saved_and_read(optimizer)  # weights_only
+    group = file["param_groups"][0]
+    assert (group["memory"], group["betas"]) == (memory.text, (0.9, memory.number))
+    copies = split(torch.cat([p.detach().reshape(-1) for p in params]))
+    other = AdaXW(copies)
+    other.load_state_dict(file)
+    drive(optimizer, params, PROBLEM, 20, first=21)
+    drive(other, copies, PROBLEM, 20, first=21)
+    assert same(snapshot(other)["params"], snapshot(optimizer)["params"])
+
+
+@pytest.mark.parametrize("kind", [AdaX, AdaXW, Padax])
+def test_a_run_length_sets_b2(kind, recwarn):
+    p = torch.nn.Parameter(torch.ones(2))
+    for steps, b2 in ((30_000, 1e-4), (100, 0.03), (2, 0.75)):
+        group = kind([p], total_steps=steps).param_groups[0]
+        assert (group["betas"], group["total_steps"]) == ((0.9, b2), steps)
+        assert kind([p], memory=Growing.over(steps)).param_groups[0]["betas"] == (0.9, b2)
+    assert kind([p], betas=(0.8, None)).param_groups[0]["betas"] == (0.8, 1e-4)
+    assert kind([p], betas=(0.8, None), total_steps=100).param_groups[0]["betas"] == (0.8, 0.03)
+    assert not recwarn.list  # a b2 of 0.03 is explained by the run length
+
+
+def test_a_run_length_explains_no_b2_of_adams():
+    p = torch.nn.Parameter(torch.ones(2))
+    optimizer = AdaXW([p], total_steps=1000)
+    optimizer.param_groups[0]["betas"] = (0.9, 0.04)
+    p.grad = torch.ones(2)
+    optimizer.step()  # b2*T = 40: as in the paper's runs
+    optimizer.param_groups[0]["betas"] = (0.9, 0.999)
+    with pytest.warns(UserWarning, match="looks like Adam's"):
+        optimizer.step()
+
+
+def test_the_options_of_a_group_take_the_place_of_the_defaults():
+    params = [torch.nn.Parameter(torch.ones(2)) for _ in range(6)]
+    optimizer = AdaXW(
+        [
+            {"params": params[0]},
+            {"params": params[1], "betas": (0.5, None)},
+            {"params": params[2], "betas": (0.5, 1e-3)},
+            {"params": params[3], "memory": LogTime(8)},
+            {"params": params[4], "total_steps": 30},
+            {"params": params[5], "memory": None},
+        ],
+        total_steps=300,
+    )
+    found = [(g["betas"], g["memory"], g["total_steps"]) for g in optimizer.param_groups]
+    assert found == [
+        ((0.9, 0.01), None, 300),
+        ((0.5, 0.01), None, 300),
+        ((0.5, 1e-3), None, None),
+        ((0.9, 8), "log_time", None),
+        ((0.9, 0.1), None, 30),
+        ((0.9, 0.01), None, 300),
+    ]
+    again = AdaXW([dict(group) for group in optimizer.param_groups])  # as wrappers of optimizers do
+    assert [(g["betas"], g["memory"], g["total_steps"]) for g in again.param_groups] == found
+
+
+P = torch.nn.Parameter(torch.ones(2))
+REFUSED = [
+    (lambda: AdaXW([P], total_steps=10, betas=(0.9, 1e-4)), "total_steps=10, .*0.0001: .*b2 = 3/T; give one"),
+    (
+        lambda: AdaXW([P], total_steps=10, memory=Equal()),
+        "memory=Equal.*, total_steps=10: give one of the two",
+    ),
+    (
+        lambda: AdaXW([P], memory=Equal(), betas=(0.9, 1e-4)),
+        r"betas\[1\]=0.0001: a memory has its own number",
+    ),
+    (lambda: create("nosadam", [P], c=0.1, memory=Equal()), r"betas\[1\]=0.1: a memory has its own number"),
+    (
+        lambda: AdaXW([P], memory="growing"),
+        "memory='growing': must be one of adaxopt.Growing.*with its number",
+    ),
+    (lambda: AdaXW([P], total_steps=-1), "total_steps=-1: must be > 0"),
+    (lambda: AdaXW([P], betas=(None, None)), r"betas\[0\]=None: must be a number"),
+    (lambda: AdaXW([P], memory=0.5), "memory=0.5: must be one of adaxopt.Growing"),
+    (lambda: create("sgdm", [P], memory=Equal()), "Sgdm: unknown argument 'memory'"),
+    (lambda: create("amsgrad", [P], memory=Equal()), "Amsgrad: unknown argument 'memory'"),
+    (lambda: create("adamw", [P], total_steps=10), "unknown argument 'total_steps'"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_what_is_refused(make, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make()
+
+
+def test_the_names_are_public():
+    assert {adaxopt.Growing, adaxopt.Equal, adaxopt.LogTime} < set(map(type, MEMORIES)) | {Growing}
+
+
+def test_stats_report_b2_times_the_steps():
+    params = split(PROBLEM.start)
+    optimizer = AdaXW(params, total_steps=STEPS)
+    drive(optimizer, params, PROBLEM, STEPS // 2)
+    assert optimizer.stats()[0]["b2_steps"] == pytest.approx(1.5)
+    assert "b2_steps" not in made("adaxw", params, LogTime(8)).stats()[0]
+    other = made("adaxw", params, LogTime(8))
+    drive(other, params, PROBLEM, 2)
+    assert "b2_steps" not in other.stats()[0]
+    assert other.stats()[0]["gain"] == 8 / 9
