@@ -47,6 +47,7 @@ def test_tensor_lr_is_the_float(name, way, shape):
 BETAS = dict.fromkeys(TORCH, (0.8, 0.99)) | {
     "adashift": (0.8, 0.99),
     "nosadam": (0.8, 0.1),
+    "adamnx": (0.8, 1e-3),
     "padam": (0.8, 0.99),
 }
 BETAS |= dict.fromkeys(PUBLIC, (0.8, 1e-3)) | {
