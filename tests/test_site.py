@@ -160,12 +160,22 @@ def test_pages_are_rewritten_for_the_site():
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
 def test_pages_fit_and_ask_no_network(built, browser, width, scheme):
-    for name in ("index", "api/torch", "cli", "gpt"):
+    for name in ("index", "api/torch", "cli", "gpt", "memory-explorer"):
         with Opened(browser, built / f"{name}.html", width=width, color_scheme=scheme) as page:
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             shown = page.evaluate("getComputedStyle(document.body).backgroundColor")
             light = sum(map(int, re.findall(r"\d+", shown)[:3])) > 384
             assert light == (scheme == "light")
+
+
+@browsers
+def test_the_memory_explorer_runs_and_has_a_static_form(built, browser):
+    path = built / "memory-explorer.html"
+    with Opened(browser, path, ready="document.getElementById('memory-explorer').dataset.ready") as page:
+        assert page.locator("#memory-explorer svg path.line").count() > 6
+    with Opened(browser, path, java_script_enabled=False) as page:
+        assert page.locator("#memory-explorer img").first.is_visible()
+        assert "needs JavaScript" in page.locator("#memory-explorer").inner_text()
 
 
 @browsers

@@ -12,6 +12,7 @@ import argparse
 import ast
 import html
 import io
+import json
 import os
 import re
 import shutil
@@ -164,6 +165,31 @@ def examples_page() -> str:
     return "\n".join(parts)
 
 
+LETTERS = {"growing": ", b2 = {:g}", "fading": ", b2 = {:g}", "equal": "", "power": ", c = {:g}"}
+"""Kinds of memory that are a point of the page's plane, and how a label names their number."""
+
+
+def memory_data() -> str:
+    """The script that gives docs/memory-explorer.md its data: recorded gradients, and the memories of the zoo."""
+    from adaxlab.report.names import TITLES
+    from adaxopt.zoo import METHODS
+
+    found: dict[tuple[str, float], list[str]] = {}
+    for name, method in METHODS.items():
+        if method.rule.memory is not None:
+            kind = {"unnormalised": "fading"}.get(method.rule.memory.kind, method.rule.memory.kind)
+            value = 0.0 if kind == "equal" else method.defaults["betas"][1]
+            found.setdefault((kind, value), []).append(name)
+    methods = [
+        {"label": TITLES.get(names[0], names[0]) + LETTERS[kind].format(value), "kind": kind, "value": value}
+        for (kind, value), names in found.items()
+        if kind in LETTERS
+    ]
+    methods.append({"label": "AdaX, b2 = 3/T", "kind": "over", "value": 3})
+    recorded = json.loads((ROOT / "records" / "memory" / "gradients.json").read_text())
+    return f"const ADAX_MEMORY = {json.dumps({'recorded': recorded, 'methods': methods})};\n"
+
+
 PICTURE = re.compile(
     r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img alt="([^"]*)" src="([^"]+)">\s*</picture>', flags=re.S
 )
@@ -215,6 +241,7 @@ def write(out: Path = OUT) -> None:
         (out / place).write_text(text)
     (out / "cli.md").write_text(command_page())
     (out / "examples.md").write_text(examples_page())
+    (out / "assets" / "memory-data.js").write_text(memory_data())
 
 
 if __name__ == "__main__":
