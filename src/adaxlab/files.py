@@ -1,4 +1,4 @@
-"""Files that are whole or absent, whenever the process dies and however full the disk is."""
+"""Atomic file writes, locks and append-only logs that survive a killed process and a full disk."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ from adaxlab.errors import Busy, StoreError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FIXED = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
-"""The folder cannot be changed, or the file is mounted: the file itself may still be written."""
+"""Errors of a folder that cannot be changed, or of a mounted file: the file itself may still be writable."""
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 TEMPORARY = ".tmp"
 
 
 def failed(path: Path, error: OSError) -> StoreError:
-    """The one-line error for a write that did not succeed."""
-    way_out = "free some space" if error.errno in _FULL else "see to the folder"
+    """Return the one-line error of a failed write."""
+    way_out = "free some space" if error.errno in _FULL else "check the folder"
     return StoreError(
         f"cannot write {path}: {error.strerror}; {way_out} and repeat the command to resume (nothing is lost)"
     )
 
 
 def write(path: Path, data: bytes) -> None:
-    """Put `data` at `path` at once: temporary file, fsync, rename, fsync of the folder.
+    """Write `data` to `path` atomically: temporary file, fsync, rename, fsync of the folder.
 
-    A reader sees the old content or the new, never a part; after an error the old content is still there. A symbolic
-    link stays one, and its target gets the data. What cannot be renamed onto without breaking it (a device, a pipe, a
-    file with a second name) is opened and written to.
+    A reader sees either the old or the new content; after an error the old content remains. A symbolic link is kept,
+    and its target is written. A device, a pipe or a file with several hard links is opened and written in place.
     """
     try:
         handle = _descriptor(path)
@@ -59,7 +58,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def put(path: Path, data: bytes) -> None:
-    """`write` for a place that the user has named: folders on the way to it are created."""
+    """Write `data` to a path given by the user; missing folders are created."""
     check_place(path)
     if _descriptor(path) is None:
         make_folder(path.parent if path.exists() else Path(os.path.realpath(path)).parent)
@@ -67,7 +66,7 @@ def put(path: Path, data: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Create the folder and those above it; a link to a folder that is not there yet gets its target."""
+    """Create the folder and its parents; if it is a link to a missing folder, create the target."""
     try:
         Path(os.path.realpath(path)).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -75,7 +74,7 @@ def make_folder(path: Path) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Whether a file can be written at `path`, as far as can be told before the work: a StoreError if not."""
+    """Raise StoreError if a file cannot be written at `path`, as far as this is known in advance."""
     try:
         if path.is_dir():
             raise StoreError(f"cannot write {path}: it is a folder; name a file in it")
@@ -96,7 +95,7 @@ def check_place(path: Path) -> None:
 
 
 def is_stdout(path: Path) -> bool:
-    """Whether what is written to `path` goes to the standard output, as `/dev/stdout` does."""
+    """Whether `path` refers to the standard output, as `/dev/stdout` does."""
     if _descriptor(path) == 1:
         return True
     try:
@@ -125,7 +124,7 @@ def _replace(path: Path, data: bytes, mode: int | None) -> None:
 
 
 def _overwrite(path: Path, data: bytes) -> None:
-    """Write to what is there: a pipe's reader or a device gets the data."""
+    """Write to the existing file, pipe or device."""
     _pour(os.open(path, os.O_WRONLY | os.O_TRUNC), data)
 
 
@@ -137,8 +136,8 @@ def _pour(handle: int, data: bytes) -> None:
 
 
 def _descriptor(path: Path) -> int | None:
-    """The number behind `/dev/stdout`, `/dev/fd/3` or a link to one: opened anew, a file would be written from its
-    start."""
+    """Return the file descriptor of `/dev/stdout`, `/dev/fd/3` or a link to one, else None. Opening such a path again
+    would write a redirected file from its start."""
     place = os.path.abspath(path)
     for _ in range(40):
         if place in _STREAMS:
@@ -153,12 +152,12 @@ def _descriptor(path: Path) -> int | None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """`write` for a value; NaN and infinity are refused."""
+    """Write `value` as JSON; NaN and infinity are errors."""
     write(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` survive a power cut."""
+    """Make a rename in `folder` durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -167,7 +166,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def read(path: Path) -> bytes:
-    """The content of the file; a StoreError with its path if it cannot be read."""
+    """Return the content of the file; raise StoreError with its path if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -175,7 +174,7 @@ def read(path: Path) -> bytes:
 
 
 def loads(data: bytes | str) -> Any:
-    """JSON as we write it: NaN and infinity are no numbers of it (ValueError)."""
+    """Return the JSON value; NaN and infinity are errors (ValueError)."""
     return json.loads(data, parse_constant=_no_number)
 
 
@@ -184,7 +183,7 @@ def _no_number(word: str) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The value in the file; a StoreError with its path if it is not whole."""
+    """Return the JSON value in the file; raise StoreError with its path if it is not valid."""
     try:
         return loads(read(path))
     except ValueError as error:
@@ -195,8 +194,7 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock file at `path`, or raise Busy at once. The kernel frees it when the process dies,
-    however."""
+    """Hold the lock file at `path`, or raise Busy immediately. The kernel releases the lock when the process ends."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
@@ -205,14 +203,16 @@ def locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise Busy(f"{path.parent}: another process writes this run; wait for it or stop it") from error
+            raise Busy(
+                f"{path.parent}: another process is writing this run; wait for it or stop it"
+            ) from error
         yield
     finally:
         os.close(handle)
 
 
 class Appender:
-    """A file of JSON lines that grows, and can be cut back to a length known to be good."""
+    """A file of JSON lines to append to; it is first truncated to `keep` bytes."""
 
     def __init__(self, path: Path, keep: int) -> None:
         self.path = path
@@ -228,7 +228,7 @@ class Appender:
         self.size = keep
 
     def add(self, value: Any) -> None:
-        """Append one line. A line that did not fit is cut off again."""
+        """Append one line. A partially written line is removed."""
         data = (json.dumps(value, allow_nan=False) + "\n").encode()
         try:
             done = 0
@@ -242,7 +242,7 @@ class Appender:
         self.size += len(data)
 
     def sync(self) -> None:
-        """Wait until the lines are on the disk."""
+        """Wait until the lines are on disk."""
         try:
             os.fsync(self.handle)
         except OSError as error:

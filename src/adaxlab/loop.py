@@ -364,8 +364,8 @@ class Loop:
             raise
         except Exception as error:
             raise StoreError(
-                f"{path}: cannot be resumed from ({type(error).__name__}); left untouched, "
-                "move it away to start this run anew"
+                f"{path}: cannot resume from it ({type(error).__name__}); left untouched, "
+                "move it away to start this run again"
             ) from error
 
 

@@ -296,9 +296,9 @@ def test_a_graphs_inputs_are_the_batches(data, monkeypatch):
 
 
 def test_what_a_run_refuses(data):
-    with pytest.raises(LabError, match="graph=True with 2 processes: a CUDA graph is for one process alone"):
+    with pytest.raises(LabError, match="graph=True with 2 processes: a CUDA graph needs a single process"):
         training(data, ranks=Ranks(CPU, 0, 2), graph=True)
-    with pytest.raises(LabError, match="images of 16 pixels; the recipe asks for 64"):
+    with pytest.raises(LabError, match="images of 16 pixels; the recipe needs 64"):
         training(data, ImageNetRecipe())
     with pytest.raises(LabError, match="channels_last on a CPU with width=4: must be >= 16"):
         training(data, channels_last=True)

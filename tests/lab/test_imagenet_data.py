@@ -154,7 +154,7 @@ def test_a_list_that_is_no_text_is_named(name, folder):
 
 def test_what_decoding_needs(folder, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(LabError, match=r"cannot write .*file/cache: Not a directory; see to the folder"):
+    with pytest.raises(LabError, match=r"cannot write .*file/cache: Not a directory; check the folder"):
         cache.obtain(folder, SIZE, cache=tmp_path / "file" / "cache", workers=1)
     monkeypatch.setattr(cache, "find_spec", lambda name: None)
     with pytest.raises(LabError, match=r"decoding images needs Pillow; pip install .adaxopt\[lab\]"):

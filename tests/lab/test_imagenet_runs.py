@@ -228,7 +228,7 @@ def test_a_damaged_checkpoint_is_named(folder, tmp_path):
     with place.lock():
         place.checkpoint.write_bytes(b"half")
         (place.path / "env.json").write_text("{}")
-    with pytest.raises(StoreError, match=r"checkpoint.pt: cannot be resumed from .*; left untouched"):
+    with pytest.raises(StoreError, match=r"checkpoint.pt: cannot resume from it .*; left untouched"):
         driver.carry_out(one, tmp_path)
     assert place.checkpoint.read_bytes() == b"half"
 

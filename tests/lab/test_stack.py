@@ -235,7 +235,7 @@ def test_a_checkpoint_that_cannot_be_used_is_named_and_left(damage, folder, tmp_
     (kept,) = tmp_path.rglob("stack-*.pt")
     if damage is not None:
         kept.write_bytes(damage)
-        message = r"stack-\w+\.pt: cannot be resumed from \(\w+\); left untouched"
+        message = r"stack-\w+\.pt: cannot resume from it \(\w+\); left untouched"
     else:
         saved = torch.load(kept, weights_only=True)
         torch.save({**saved, "env": {**saved["env"], "device": "cuda:0"}}, kept)

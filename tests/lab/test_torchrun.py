@@ -107,7 +107,7 @@ def test_the_command_under_torchrun_decodes_once_and_prints_one_table(tmp_path):
 
 def test_processes_must_be_joined_and_the_task_must_train_itself(tmp_path, monkeypatch):
     spec = {"study": "s", "task": "digits", "task_options": {}, "optimizer": "adaxw"}
-    with pytest.raises(LabError, match="task digits: has no `training`, which the executor torchrun calls"):
+    with pytest.raises(LabError, match="task digits: has no `training`, which the executor torchrun needs"):
         list(torchrun.execute([spec], tmp_path, Settings(), driver.Silent(), Stop()))
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(LabError, match=r"call this inside adaxlab.distributed.joined"):

@@ -1,9 +1,9 @@
-"""How runs are carried out. An executor takes specifications and yields the record of each run as it ends.
+"""Executors: each takes specifications of runs and yields the record of each run when it ends.
 
-    process   one run after the other, in this process; other processes may share the store
-    stack     many small networks side by side on one device (cifar10)
-    torchrun  one run after the other, each in all processes that torchrun started (or in one), with CUDA graphs
-    cluster   every run is a task of a Ray cluster
+    process   one run after the other in this process; several processes may share the store
+    stack     many small networks at once on one device (cifar10)
+    torchrun  one run after the other in all processes that torchrun started (or in one), with CUDA graphs
+    cluster   each run is a task of a Ray cluster
 
-All write to the same store, so what is finished is never run again, whoever asks.
+All use the same store, so a finished run is never repeated.
 """

@@ -1,10 +1,10 @@
-"""Many machines: send each run of a study to an existing Ray cluster, and put its record into the same store.
+"""Execute each run of a study as a task of an existing Ray cluster, and write its record to the local store.
 
     adax compare digits --on ray,address=10.0.0.1:6379,cpus=2
 
-A run is carried out on some node and comes back as its record. A node or worker that dies costs its runs their time:
-Ray starts them again, from their last checkpoint where the store is on a file system that every node sees
-(`shared=true`), else from the beginning. Either way the record is that of an undisturbed run.
+A run is executed on a node and returns its record. If a node or worker dies, Ray starts its runs again: from the last
+checkpoint if the store is on a file system shared by all nodes (`shared=true`), otherwise from the start. In both cases
+the record is that of an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from adaxopt.extras import need
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where runs go, and what each of them is given there."""
+    """The cluster's address and the resources of each run."""
 
     address: str = "auto"
-    """host:port of the head node, ray://host:10001 from outside, or auto: the cluster this machine is part of"""
+    """host:port of the head node, ray://host:10001 from outside, or auto: the cluster that this machine belongs to"""
     cpus: float = 1.0
     gpus: float = 0.0
-    """of one run; parts of a GPU are shared"""
+    """of one run; may be a fraction of a GPU"""
     retries: int = 3
-    """how often a run is begun again when its worker is lost"""
+    """how often a run is restarted when its worker is lost"""
     shared: bool = False
-    """the store is on a file system that every node sees under the same path"""
+    """whether the store is on a file system that every node has at the same path"""
 
     def __post_init__(self) -> None:
         for name, least in {"cpus": 0, "gpus": 0, "retries": 0}.items():
@@ -53,7 +53,7 @@ class Cluster:
 
 
 def parse(text: str) -> Cluster:
-    """`ray`, or `ray` with settings.
+    """Parse `ray`, or `ray` with settings.
 
     >>> parse("ray,cpus=2,shared=true")
     Cluster(address='auto', cpus=2, gpus=0.0, retries=3, shared=True)
@@ -72,7 +72,7 @@ def parse(text: str) -> Cluster:
 def run_on_node(
     spec: dict[str, Any], settings: dict[str, Any], root: str | None, version: str
 ) -> dict[str, Any]:
-    """One run, on a node. What the lab says went wrong comes back as data; only a lost worker is an error to Ray."""
+    """Execute one run on a node. Errors of the lab are returned as data, so that Ray retries only lost workers."""
     import ray
 
     if adaxopt.__version__ != version:
@@ -91,7 +91,7 @@ def run_on_node(
 
 
 class Executor:
-    """The runs of a study as tasks of the cluster. What is in flight stays there between two calls."""
+    """Executes the runs of a study as tasks of the cluster. Running tasks continue between two calls."""
 
     def __init__(self, ray: Any, cluster: Cluster) -> None:
         self.ray, self.cluster = ray, cluster
@@ -103,7 +103,7 @@ class Executor:
     def __call__(
         self, specs: Sequence[dict[str, Any]], root: Path, settings: Settings, watcher: Any, stop: Stop
     ) -> Iterator[RunRecord]:
-        """Submit what is not in the store and not in flight, and yield the records as they come back."""
+        """Submit the runs that are neither in the store nor running, and yield the records as they arrive."""
         place = str(root.resolve()) if self.cluster.shared else None
         for spec in specs:
             folder = RunFolder(root, spec)
@@ -121,7 +121,7 @@ class Executor:
                 yield _kept(root, spec, _result(self.ray, task, spec, self.cluster))
 
     def cancel(self) -> None:
-        """Stop what is in flight."""
+        """Cancel the running tasks."""
         for task in self.flying:
             self.ray.cancel(task, force=True)
         self.flying.clear()
@@ -129,7 +129,7 @@ class Executor:
 
 @contextmanager
 def executor(cluster: Cluster) -> Iterator[Executor]:
-    """An executor on the cluster; what is in flight when the block ends is cancelled."""
+    """Yield an executor on the cluster; tasks that still run at the end of the block are cancelled."""
     with _connected(cluster) as ray:
         made = Executor(ray, cluster)
         try:
@@ -141,7 +141,7 @@ def executor(cluster: Cluster) -> Iterator[Executor]:
 def _result(ray: Any, task: Any, spec: Mapping[str, Any], cluster: Cluster) -> dict[str, Any]:
     try:
         result = ray.get(task)
-    except ray.exceptions.RayTaskError as error:  # adaxopt missing on a node, say: not a worker that was lost
+    except ray.exceptions.RayTaskError as error:  # e.g. adaxopt missing on a node; the worker was not lost
         cause = error.cause
         raise RunError(
             f"run {digest(dict(spec))} of {spec['optimizer']} failed on a node: {type(cause).__name__}: "
@@ -158,7 +158,7 @@ def _result(ray: Any, task: Any, spec: Mapping[str, Any], cluster: Cluster) -> d
 
 
 def _kept(root: Path, spec: dict[str, Any], result: Mapping[str, Any]) -> RunRecord:
-    """The run in the store of this machine (where a shared store has it already, as it stands)."""
+    """Write the result to the store of this machine, unless a shared store has it, and return the record."""
     folder = RunFolder(root, spec)
     if "failed" in result:
         with folder.lock():
@@ -176,7 +176,7 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
         raise LabError(str(error)) from error
     import ray
 
-    joined = ray.is_initialized()  # by the caller, who goes on with it afterwards
+    joined = ray.is_initialized()  # by the caller, who uses it afterwards
     try:
         _check_reachable(cluster.address)
         ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
@@ -193,7 +193,7 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
 
 
 def _check_reachable(address: str) -> None:
-    """Raise OSError at once where nobody listens: Ray itself asks again for minutes."""
+    """Raise OSError immediately if nothing listens at the address; Ray itself retries for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon:
         socket.create_connection((host, int(port)), timeout=10).close()

@@ -1,10 +1,10 @@
-"""Runs in this process, one after the other; `run` is one run, from its specification to its record.
+"""Execute runs in this process, one after the other; `run` turns one specification into its record.
 
     spec = make(study="mine", task="digits", optimizer="adaxw", options={}, epochs=5, batch_size=64, seed=0)
     record = run(spec, "runs")
 
-A finished run is read, not repeated. Killed at any moment, it resumes from its last checkpoint when `run` is called
-again, and ends with the same bits (on CPU).
+A finished run is read from the store. An interrupted run resumes from its last checkpoint when `run` is called again;
+on a CPU the result is bit-identical to that of an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["OnProgress", "Settings", "execute", "run"]
 def execute(
     specs: Sequence[dict[str, Any]], root: Path, settings: Settings, watcher: Any, stop: signals.Stop
 ) -> Iterator[RunRecord]:
-    """The runs in their order, failed ones included; one that another process holds is left out."""
+    """Yield the records of the runs in order, including failed ones; runs locked by another process are skipped."""
     for spec in specs:
         if stop.signum:
             raise Interrupted("stopped between two runs", stop.signum)
@@ -49,10 +49,10 @@ def run(
     on_progress: OnProgress | None = None,
     stop: signals.Stop | None = None,
 ) -> RunRecord:
-    """Carry out the run, or what is left of it, in the store at `root`, and return its record.
+    """Execute or resume the run in the store at `root`, and return its record.
 
-    Raises Busy when another process has it, Interrupted after a signal (the state is then on disk), RunError when
-    the task fails, StoreError when the folder cannot be read or written.
+    Raises Busy if another process has locked it, Interrupted after a signal (with a checkpoint on disk), RunError if
+    the task fails, StoreError if the folder cannot be read or written.
     """
     settings = settings or Settings()
     folder = RunFolder(root, spec)
@@ -79,7 +79,7 @@ def run(
 
 
 def begin(folder: RunFolder, device: torch.device, env: dict[str, Any]) -> dict[str, Any]:
-    """The environment that the run began in, if it is resumed: `env` otherwise. A run stays on its kind of device."""
+    """Return the environment in which the run was started, or `env` if it is new. The device type must not change."""
     found = folder.begin(env)
     if found.get("device", str(device)).partition(":")[0] != device.type:
         raise LabError(
@@ -90,8 +90,7 @@ def begin(folder: RunFolder, device: torch.device, env: dict[str, Any]) -> dict[
 
 @contextmanager
 def traceback_kept(folder: RunFolder) -> Iterator[None]:
-    """Raise RunError for whatever a run's task or optimizer raises inside the block, and keep the traceback in the
-    run's folder."""
+    """Raise RunError for any exception of the task or the optimizer, and save the traceback in the run's folder."""
     try:
         yield
     except KeyboardInterrupt:

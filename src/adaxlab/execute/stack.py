@@ -1,11 +1,11 @@
-"""Many small networks at once: runs that differ in optimizer and seed alone train side by side on one device.
+"""Train many small networks at once: runs that differ only in optimizer and seed share one device.
 
     specifications -> stacks: whole seeds together, at most `per_stack` runs -> records
 
-While a stack trains, stack-<hash of its members>.pt in the study's folder is its checkpoint: one file of torch.save,
-with the members' specifications. It is written when an epoch ends, at least every `checkpoint_seconds`, and when the
-work is asked to stop. A stack that was begun is resumed with the members that it had, whatever else has changed.
-The networks of task cifar10 have kernels of their own (adaxlab.stacked); no other task can be stacked.
+The checkpoint of a stack is stack-<hash of its members>.pt in the study's folder, written by torch.save with the
+members' specifications. It is written at the end of an epoch, every `checkpoint_seconds`, and before an interruption. A
+started stack resumes with the same members, even if other runs were added. Only the task cifar10 can be stacked; its
+kernels are in adaxlab.stacked.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from adaxlab.store import RunFolder, RunRecord
 
 Spec = dict[str, Any]
 SHARED = ("task", "task_options", "schedule", "epochs", "batch_size", "purpose", "data")
-"""What all runs of a stack have in common."""
+"""Keys of the specification that are equal in all runs of a stack."""
 
 
 def execute(
     specs: Sequence[Spec], root: Path, settings: Settings, watcher: Any, stop: signals.Stop
 ) -> Iterator[RunRecord]:
-    """The runs that are in the store, then stack by stack the others; those that another process holds are left out."""
+    """Yield the records in the store, then the others stack by stack; runs locked by another process are skipped."""
     left: dict[str, Spec] = {}
     for spec in specs:
         folder = RunFolder(root, spec)
@@ -65,7 +65,7 @@ def execute(
 
 
 def plan(left: Mapping[str, Spec], root: Path, settings: Settings) -> list[list[Spec]]:
-    """The stacks to train, by their members: those that were begun, then the others."""
+    """Return the members of each stack to train: started stacks first, then new ones."""
     started: list[list[Spec]] = []
     for place in dict.fromkeys(RunFolder(root, spec).path.parent for spec in left.values()):
         for path in sorted(place.glob("stack-*.pt")):
@@ -77,10 +77,10 @@ def plan(left: Mapping[str, Spec], root: Path, settings: Settings) -> list[list[
 
 
 def stacks(specs: Sequence[Spec], settings: Settings) -> list[list[Spec]]:
-    """Stacks of as many whole seeds as fit, so that a study cut short is balanced over its rows.
+    """Return stacks of as many whole seeds as fit, so that an interrupted study has the same seeds in all rows.
 
-    Where one seed's runs are too many, stacks are full and the first seeds come first. Runs whose times are measured
-    train one by one, in the order given.
+    If the runs of one seed do not fit into a stack, stacks are filled in the order of seeds. Runs whose times are
+    measured train one by one, in the given order.
     """
     groups: dict[str, list[Spec]] = {}
     for spec in specs:
@@ -107,7 +107,7 @@ def _cut(group: Sequence[Spec], size: int) -> list[list[Spec]]:
 
 
 def _side_by_side(part: Sequence[Spec]) -> list[Spec]:
-    """Runs of the same optimizer side by side: they share one optimizer object."""
+    """Sort runs so that those with the same optimizer are adjacent: they share one optimizer object."""
     place: dict[str, int] = {}
     for spec in part:
         place.setdefault(_method(spec), len(place))
@@ -118,11 +118,11 @@ def _method(spec: Spec) -> str:
     return canonical([spec["optimizer"], spec["options"]])
 
 
-# -- what a stack is made of ------------------------------------------------------------------------------------------
+# -- creating a stack -------------------------------------------------------------------------------------------------
 
 
 class Data(NamedTuple):
-    """What a stack trains on and is judged on."""
+    """Training and evaluation data of a stack."""
 
     task: Any
     train: Images
@@ -132,9 +132,9 @@ class Data(NamedTuple):
 
 @functools.lru_cache(2)
 def _data(name: str, options: str, purpose: str, device: torch.device) -> Data:
-    """The task's images on the device: tuning is judged on what is kept from training, final runs on the test set."""
+    """Return the task's images on the device: tuning is evaluated on held-out images, final runs on the test set."""
     if name != "cifar10":
-        raise LabError(f"executor stack: task {name!r} cannot be stacked; it trains cifar10 alone")
+        raise LabError(f"executor stack: task {name!r} cannot be stacked; only cifar10 can")
     task: Any = tasks.load(name, json.loads(options))
     if not task.augment:
         raise LabError("executor stack: augment=False: its networks always crop and flip; use `adax compare`")
@@ -152,12 +152,12 @@ def _data(name: str, options: str, purpose: str, device: torch.device) -> Data:
 
 
 def recipe(spec: Spec, model: str, steps: int) -> StackRecipe:
-    """Length, batch and learning rate of a run with so many steps an epoch; lr changes between epochs only."""
+    """Return the recipe of a run with `steps` steps per epoch; lr changes only between epochs."""
     given = schedule.complete(spec["schedule"])
     if given["name"] not in ("constant", "step") or given["warmup"]:
         raise LabError(
             f"executor stack: schedule {given['name']!r}, warmup {given['warmup']}: must be constant or step, without "
-            "warmup; lr changes between epochs only"
+            "warmup; lr changes only between epochs"
         )
     total = steps * spec["epochs"]
     drops = tuple(math.ceil(schedule.step_of(m, total) / steps) for m in given.get("milestones", ()))
@@ -165,7 +165,7 @@ def recipe(spec: Spec, model: str, steps: int) -> StackRecipe:
 
 
 def make(members: Sequence[Spec], data: Data, precision: str) -> Stack:
-    """The stack of these runs, at its beginning."""
+    """Return the stack of these runs, at epoch 0."""
     steps = math.ceil(len(data.train) / members[0]["batch_size"])
     return make_stack(
         recipe(members[0], data.task.name, steps),
@@ -181,7 +181,7 @@ def make(members: Sequence[Spec], data: Data, precision: str) -> Stack:
 
 
 def checkpoint(members: Sequence[Spec], root: Path) -> Path:
-    """Where the stack of these runs keeps its state."""
+    """Return the path of the checkpoint of these runs."""
     names = canonical([digest(spec) for spec in members])
     return (
         RunFolder(root, members[0]).path.parent
@@ -190,7 +190,7 @@ def checkpoint(members: Sequence[Spec], root: Path) -> Path:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A checkpoint; its tensors are read when they are used."""
+    """Return a checkpoint with memory-mapped tensors."""
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         if saved["schema"] != SCHEMA:
@@ -200,15 +200,15 @@ def read(path: Path) -> dict[str, Any]:
         raise
     except Exception as error:
         raise StoreError(
-            f"{path}: cannot be resumed from ({type(error).__name__}); left untouched, move it away to start its runs "
-            "anew"
+            f"{path}: cannot resume from it ({type(error).__name__}); left untouched, move it away to start its runs "
+            "again"
         ) from error
 
 
 def train(members: Sequence[Spec], root: Path, settings: Settings, watcher: Any, stop: signals.Stop) -> None:
-    """Train the stack to its end, or resume it, and write its runs into the store.
+    """Train or resume the stack to its end, and write its runs to the store.
 
-    Raises Busy when another process has one of the runs, Interrupted (after a checkpoint) when asked to stop.
+    Raises Busy if another process has locked one of the runs, Interrupted (after a checkpoint) on a request to stop.
     """
     folders, path = [RunFolder(root, spec) for spec in members], checkpoint(members, root)
     with ExitStack() as held:
@@ -219,7 +219,7 @@ def train(members: Sequence[Spec], root: Path, settings: Settings, watcher: Any,
             path.unlink(missing_ok=True)
             return
         if saved is None and any(folder.finished() for folder in folders):
-            return  # another process has just made some of them: the others are asked for again
+            return  # another process has just finished some of them: the driver asks for the others again
         lead = next(folder.spec for folder in folders if not folder.finished())
         device = choose_device(settings.device)
         data = _data(lead["task"], canonical(lead["task_options"]), lead["purpose"], device)
@@ -253,7 +253,7 @@ def _threads(count: int) -> Iterator[None]:
 
 
 class Work:
-    """A stack with its clock and its checkpoint."""
+    """A stack in training, with its times and its checkpoint."""
 
     def __init__(self, stack: Stack, members: Sequence[Spec], path: Path, env: Mapping[str, Any]) -> None:
         self.stack, self.members, self.path, self.env = stack, members, path, dict(env)
@@ -262,19 +262,19 @@ class Work:
         self.steps = math.ceil(len(stack.train) / stack.recipe.batch)
 
     def resume(self, saved: Mapping[str, Any]) -> None:
-        """Go to the state of a checkpoint."""
+        """Load the state of a checkpoint."""
         self.stack.load(saved["state"])
         self.times = list(saved["times"])
 
     def save(self) -> None:
-        """Replace the checkpoint at once."""
+        """Write the checkpoint atomically."""
         buffer = io.BytesIO()
         kept = {"schema": SCHEMA, "specs": list(self.members), "env": self.env, "times": self.times}
         torch.save({**kept, "state": self.stack.state()}, buffer)
         files.write(self.path, buffer.getvalue())
 
     def finish(self, checkpoint_seconds: float, watcher: Any, stop: signals.Stop) -> None:
-        """Train what is left."""
+        """Train the remaining epochs."""
         stack, saved_at, saved_epoch = self.stack, time.monotonic(), self.stack.epoch
         while stack.epoch < stack.recipe.epochs:
             due = stop.signum or time.monotonic() - saved_at >= checkpoint_seconds
@@ -292,7 +292,7 @@ class Work:
             watcher.running(self.members[0], stack.epoch * self.steps, stack.recipe.epochs * self.steps, last)
 
     def metrics(self, i: int) -> list[dict[str, Any]]:
-        """A line for each epoch of a run."""
+        """Return the metrics of run i, one line per epoch."""
         spent = itertools.accumulate(self.times)
         return [
             {"step": epoch * self.steps, "epoch": epoch, **point, "seconds": round(seconds, 3)}
@@ -300,7 +300,7 @@ class Work:
         ]
 
     def done(self, i: int, data: Data) -> dict[str, Any]:
-        """How a run ended; it diverged if its loss was not finite in some epoch. Times are those of the whole stack."""
+        """Return the result of run i; it diverged if the loss of some epoch was not finite. Times are of the stack."""
         stack, curve = self.stack, self.stack.history[i]
         lost = any(point["train_loss"] is None for point in curve)
         rows = (stack.network.parameters[i], stack.network.running[:, i].contiguous())

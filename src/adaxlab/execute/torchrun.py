@@ -1,14 +1,14 @@
-"""One run at a time, in one process or in all processes that torchrun started, for tasks with a `training`.
+"""Execute one run at a time, in one process or in all processes of torchrun, for tasks with a method `training`.
 
     python -m adaxlab.reproduce imagenet/tiny --data FOLDER --out runs
     torchrun --nproc_per_node 8 -m adaxlab.reproduce imagenet/resnet50 --data FOLDER --out runs
 
-Every process runs the driver, inside `distributed.joined`. The first one decides what is to be done, writes and prints;
-the others follow by `Ranks.agree`. The store and the data are folders that all of them see.
+Every process runs the driver, inside `distributed.joined`. The first one makes decisions, writes and prints; the others
+receive decisions by `Ranks.agree`. All processes need access to the folders of the store and of the data.
 
-A task's `training(spec, ranks, config)` gives an object that `advance`s until it is told to stop, has a `state` that it
-can `load`, a `history` (lines of metrics) and, at the end, `done` (see adaxlab.imagenet.train). The checkpoint is that
-state in one file, so a run may resume with another number of processes.
+A task's `training(spec, ranks, config)` returns an object with `advance`, `state`, `load`, `history` (lines of metrics)
+and `done` (see adaxlab.imagenet.train). The checkpoint is the state in one file, so a run may resume with another
+number of processes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TO_RUN, FINISHED, BUSY = range(3)
 def execute(
     specs: Sequence[dict[str, Any]], root: Path, settings: Settings, watcher: Any, stop: signals.Stop
 ) -> Iterator[RunRecord]:
-    """The runs in their order, in every process; one that another command holds is left out."""
+    """Yield the records of the runs in order, in every process; runs locked by another command are skipped."""
     if distributed.world_size() > 1 and not torch.distributed.is_initialized():
         raise LabError("torchrun started several processes; call this inside adaxlab.distributed.joined")
     ranks = distributed.current(settings.device)
@@ -50,9 +50,9 @@ def execute(
 def run(
     spec: dict[str, Any], root: Path, settings: Settings, ranks: Ranks, watcher: Any, stop: signals.Stop
 ) -> RunRecord | None:
-    """Carry out the run, or what is left of it, and return its record; None while another command holds it.
+    """Execute or resume the run and return its record; None if another command has locked it.
 
-    Called by every process. Raises what `process.run` raises.
+    Called by every process. Raises the errors of `process.run`.
     """
     folder = RunFolder(root, spec)
     with ExitStack() as held:
@@ -65,7 +65,7 @@ def run(
 
 
 def _claim(folder: RunFolder, held: ExitStack) -> int:
-    """Hold the run's lock, unless it is finished or another process has it."""
+    """Lock the run, unless it is finished or another process has locked it."""
     if folder.finished() or folder.borrow():
         return FINISHED
     try:
@@ -76,11 +76,11 @@ def _claim(folder: RunFolder, held: ExitStack) -> int:
 
 
 def _carry_out(folder: RunFolder, settings: Settings, ranks: Ranks, watcher: Any, stop: signals.Stop) -> None:
-    """The run, by every process; the first one holds its lock."""
+    """Execute the run in every process; the first one holds its lock."""
     spec = folder.spec
     task: Any = tasks.load(spec["task"], spec["task_options"])
     if not hasattr(task, "training"):
-        raise LabError(f"task {spec['task']}: has no `training`, which the executor torchrun calls")
+        raise LabError(f"task {spec['task']}: has no `training`, which the executor torchrun needs")
     env = {**environment.describe(ranks.device, settings.threads), **tasks.data_digest(task)}
     env["precision"] = getattr(task, "precision", "fp32")
     threads = ranks.first_does(
@@ -94,11 +94,11 @@ def _carry_out(folder: RunFolder, settings: Settings, ranks: Ranks, watcher: Any
     if ranks.first:
         folder.write_metrics(training.history)
         folder.finish(training.done())
-    ranks.agree(True)  # nobody reads the run before it is written
+    ranks.agree(True)  # no process reads the run before it is written
 
 
 def _advance(training: Any, folder: RunFolder, settings: Settings, watcher: Any, stop: signals.Stop) -> None:
-    """Train to the end, with checkpoints; Interrupted once the first process is asked to stop."""
+    """Train to the end, with checkpoints; raise Interrupted if the first process receives a request to stop."""
     ranks: Ranks = training.ranks
     last = time.monotonic()
 
@@ -111,19 +111,19 @@ def _advance(training: Any, folder: RunFolder, settings: Settings, watcher: Any,
             files.write(folder.checkpoint, buffer.getvalue())
         last = time.monotonic()
 
-    def tell() -> None:
+    def report() -> None:
         metric = training.history[-1]["metric"] if training.history else None
         watcher.running(folder.spec, training.step, training.steps, metric)
 
     def on_check() -> None:
-        tell()
+        report()
         if ranks.agree(time.monotonic() - last >= settings.checkpoint_seconds):
             save()
 
     def on_epoch() -> None:
         if ranks.first:
             folder.write_metrics(training.history)
-        tell()
+        report()
 
     if not training.advance(lambda: bool(stop.signum), on_check, on_epoch):
         save()
@@ -131,7 +131,7 @@ def _advance(training: Any, folder: RunFolder, settings: Settings, watcher: Any,
 
 
 def _raise_if_stopped(ranks: Ranks, stop: signals.Stop, message: str) -> None:
-    """Raise Interrupted in every process if the first one is asked to stop: signals do not reach all at one step."""
+    """Raise Interrupted in all processes if the first one received a signal: signals arrive at different steps."""
     signum, over = ranks.agree(stop.signum), ranks.agree(stop.over)
     if signum:
         stop.signum, stop.over = signum, bool(over)
@@ -143,14 +143,14 @@ def _read(path: Path) -> dict[str, Any]:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise StoreError(
-            f"{path}: cannot be resumed from ({type(error).__name__}); left untouched, move it away to start this run "
-            "anew"
+            f"{path}: cannot resume from it ({type(error).__name__}); left untouched, move it away to start this run "
+            "again"
         ) from error
 
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """So many CPU threads inside."""
+    """Use `count` CPU threads inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

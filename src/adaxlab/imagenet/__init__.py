@@ -1,5 +1,5 @@
-"""What the task `imagenet` is made of: images from folders, ResNet-18 and ResNet-50, one process or many.
+"""Training of the task `imagenet` with the executor `torchrun`: CUDA graphs, one or several processes.
 
-Reading order: `source`, `decode` and `cache` (images as bytes of pixels), `augment` and `loader` (batches on the
-device), `recipe` and `train` (one run). The studies and their claims are in `paper/imagenet.py`.
+`recipe` has the options of a run and `train` the training itself. The data are in `adaxlab.data.images`, the networks
+in `adaxlab.models.imagenet`, the studies and their claims in `adaxlab.paper.imagenet`.
 """

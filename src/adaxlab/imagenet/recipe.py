@@ -1,4 +1,4 @@
-"""What an ImageNet run fixes beside its optimizer, schedule and length: the network and how it sees images."""
+"""Settings of an ImageNet run other than optimizer, schedule and length: the network and its input."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from adaxlab.models.imagenet import LAYERS, STEMS
 
 PRECISIONS = ("bf16", "tf32", "fp32", "fp64")
 SCHEDULE = {"name": "step", "warmup": 0.05, "milestones": [0.3, 0.6, 0.9], "gamma": 0.1}
-"""The paper's ResNet-18: linear warmup over 25,000 of 500,000 steps, lr x0.1 at 150,000, 300,000 and 450,000."""
+"""The paper's ResNet-18 schedule: linear warmup over 25,000 of 500,000 steps, lr x0.1 at 150,000, 300,000, 450,000."""
 
 
 @dataclass(frozen=True)
 class ImageNetRecipe:
-    """The options of the task `imagenet` that change a run."""
+    """Options of the task `imagenet` that affect the result of a run."""
 
     model: str = "resnet18"
     stem: str = "small"
     size: int = 64
-    """Side of the crop that the network sees."""
+    """Side of the network's input."""
     stored: int = 64
     """Side of the images in the cache."""
     groups: int = 1
-    """Parts of a batch with statistics of their own in the norms; the paper's 8 GPUs had 8 parts of 32."""
+    """Number of parts of a batch with separate batch-norm statistics; the paper's 8 GPUs had 8 parts of 32."""
     width: int = 64
     precision: str = "bf16"
     holdout: float = 0.1
-    """Share of the training images that a tuning run keeps from training and is judged on."""
+    """Fraction of the training images that a tuning run holds out for its evaluation."""
 
     def __post_init__(self) -> None:
         for key, known in {"model": tuple(LAYERS), "stem": STEMS, "precision": PRECISIONS}.items():
@@ -43,5 +43,5 @@ class ImageNetRecipe:
             raise LabError(f"holdout={self.holdout}: must be between 0 and 1")
 
     def network(self) -> dict[str, Any]:
-        """Options of `adaxlab.models.imagenet.resnet`."""
+        """Return the options of `adaxlab.models.imagenet.resnet`."""
         return {"name": self.model, "stem": self.stem, "groups": self.groups, "width": self.width}

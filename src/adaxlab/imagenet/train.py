@@ -1,11 +1,12 @@
-"""One run: a network, an optimizer, a schedule, and a state that can be saved at any step and loaded again.
+"""The training of one run, with a state that can be saved and loaded at any step.
 
-Every process has its share of each batch; the loss is summed over it and divided by the whole batch's size, so that
-gradients averaged by DistributedDataParallel are those of the whole batch, last one included. Norms have the statistics
-of each process's share (see `ImageNetRecipe.groups`); running statistics are averaged over processes before a test.
+Every process computes its share of each batch; the loss is summed over the share and divided by the size of the whole
+batch, so that gradients averaged by DistributedDataParallel are those of the whole batch, also for a smaller last
+batch. Batch norms use the statistics of each process's share (see `ImageNetRecipe.groups`); running statistics are
+averaged over processes before an evaluation.
 
-On a GPU the step (crop, forward, backward, update) is a CUDA graph, once a few steps have been made without; the lr
-lives on the device, so no schedule needs a second capture.
+On a GPU the step (crop, forward, backward, update) is a CUDA graph, captured after a few eager steps; the lr is a
+tensor on the device, so a schedule needs no second capture.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ from adaxlab.settings import ExecutionConfig
 from adaxlab.spec import SCHEMA
 
 ON_GPU = {"torch:SGD": {"fused": True}, "torch:AdamW": {"fused": True, "capturable": True}}
-"""What makes an optimizer fit for a CUDA graph; the library's own need `capturable`."""
+"""Options that an optimizer needs in a CUDA graph; those of adaxopt need `capturable`."""
 CHECK_STEPS = 50
-"""Steps between two checks of the clock on a GPU, which is otherwise not waited for."""
+"""Steps between two synchronisations with the GPU, which check the time and the request to stop."""
 WARM = 3
-"""Steps before the graph is captured."""
+"""Number of eager steps before the graph is captured."""
 TEST_BATCH = 1000
 NARROW = 16
-"""Channels below which torch 2.13 corrupts memory on a CPU: backward of a strided 1x1 convolution, channels_last."""
+"""Number of channels below which torch 2.13 corrupts memory on a CPU (strided 1x1 convolution, channels_last)."""
 _NEW = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
 _BUFFERS = "forward_sync_buffers" if _NEW else "broadcast_buffers"
-"""The option by which processes keep statistics of their own; torch 2.13 has another name for it."""
+"""The option that keeps buffers of processes separate; it was renamed in torch 2.13."""
 
 
 class Training:
-    """A run in progress: `advance` carries it on, `state` and `load` save it and restore it."""
+    """A run in progress: `advance` trains, `state` and `load` save and restore."""
 
     def __init__(
         self,
@@ -64,9 +65,9 @@ class Training:
         config = config or ExecutionConfig()
         batch = spec["batch_size"]
         if config.graph and ranks.world > 1:
-            raise LabError(f"graph=True with {ranks.world} processes: a CUDA graph is for one process alone")
+            raise LabError(f"graph=True with {ranks.world} processes: a CUDA graph needs a single process")
         if train.source.side != recipe.stored:
-            raise LabError(f"images of {train.source.side} pixels; the recipe asks for {recipe.stored}")
+            raise LabError(f"images of {train.source.side} pixels; the recipe needs {recipe.stored}")
         least = (len(train) - 1) % batch + 1
         if least < recipe.groups * ranks.world:
             raise LabError(
@@ -108,7 +109,7 @@ class Training:
         self._stream = torch.cuda.Stream(device) if cuda else None
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
-        """The optimizer over all parameters; on a GPU its lr is a tensor there, fit for a graph."""
+        """Return the optimizer of all parameters; on a GPU its lr is a tensor, as a CUDA graph needs it."""
         options = dict(self.spec["options"])
         if self.ranks.device.type == "cuda":
             options["lr"] = torch.tensor(float(options["lr"]), device=self.ranks.device)
@@ -119,12 +120,12 @@ class Training:
 
     @property
     def diverged(self) -> bool:
-        """Whether the last epoch's loss was no number."""
+        """Whether the loss of the last epoch was not finite."""
         return bool(self.history) and self.history[-1]["train_loss"] is None
 
     @property
     def complete(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether training has ended: all epochs are done, or the run diverged."""
         return self.epoch == self.epochs or self.diverged
 
     def advance(
@@ -133,7 +134,10 @@ class Training:
         on_check: Callable[[], None] = lambda: None,
         on_epoch: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Train until complete (True), or until `stop` says so (False), asked after each step on a CPU."""
+        """Train until the run is complete (return True) or `stop()` is true (return False).
+
+        `stop` is checked after each step on a CPU and every CHECK_STEPS steps on a GPU.
+        """
         with self._on_stream():
             while not self.complete:
                 if not self._epoch(stop, on_check):
@@ -143,7 +147,7 @@ class Training:
 
     @contextmanager
     def _on_stream(self) -> Iterator[None]:
-        """One stream for all steps, in a graph or not, as autograd wants it; cuDNN and TF32 as this run wants them."""
+        """Run all steps on one stream, as autograd requires for graphs, with this run's cuDNN and TF32 settings."""
         if self._stream is None:
             yield
             return
@@ -186,7 +190,7 @@ class Training:
     # -- a step -------------------------------------------------------------------------------------------------
 
     def _launch(self, batch: Batch) -> None:
-        """The step: from the graph where there is one for this size, else operation by operation."""
+        """Run a step: from the CUDA graph if the batch has full size, else eagerly."""
         full = batch.total == self.batch_size
         if not (self.graph and full):
             self._compute(batch)
@@ -205,9 +209,9 @@ class Training:
         self._graph.replay()
 
     def _capture(self, batch: Batch) -> None:
-        """Record the step on copies of the batch that stay in place.
+        """Capture the step on static copies of the batch.
 
-        `thread_local`: threads that read ahead ask for pinned memory meanwhile, which must not end the capture.
+        `thread_local`: threads that read ahead allocate pinned memory, which must not invalidate the capture.
         """
         self._static = Batch(batch.raw.clone(), batch.labels.clone(), batch.span.clone(), batch.total)
         self.optimizer.zero_grad(set_to_none=True)
@@ -224,11 +228,11 @@ class Training:
         loss = F.cross_entropy(scores.to(self.dtype), batch.labels, reduction="sum")
         (loss * (self.ranks.world / batch.total)).backward()
         self.optimizer.step()
-        right = (scores.detach().argmax(1) == batch.labels).sum()
-        self.sums += torch.stack((loss.detach().double(), right.double()))
+        correct = (scores.detach().argmax(1) == batch.labels).sum()
+        self.sums += torch.stack((loss.detach().double(), correct.double()))
 
     def _input(self, x: Tensor) -> Tensor:
-        """As the first layer takes it, in one pass: autocast would cast what is laid out already once more."""
+        """Return x in the dtype and memory format of the first layer, in one pass; autocast would need a second one."""
         dtype = torch.bfloat16 if self.precision == "bf16" else self.dtype
         return x.to(dtype, memory_format=self.layout)
 
@@ -238,7 +242,7 @@ class Training:
     # -- the end of an epoch ------------------------------------------------------------------------------------
 
     def _end_epoch(self) -> None:
-        loss, right = (self.ranks.gather(self.sums).sum(0) / len(self.train)).tolist()
+        loss, correct = (self.ranks.gather(self.sums).sum(0) / len(self.train)).tolist()
         self._average_buffers()
         tested = self.accuracy()
         self.sums.zero_()
@@ -248,30 +252,30 @@ class Training:
                 "step": self.step,
                 "epoch": self.epoch,
                 "train_loss": round(loss, 6) if math.isfinite(loss) else None,
-                "train_metric": round(right, 8),
+                "train_metric": round(correct, 8),
                 "metric": round(tested, 8),
             }
         )
 
     @torch.no_grad()
     def accuracy(self) -> float:
-        """Top-1 on the test images: the share whose largest score is that of its class."""
+        """Return the top-1 accuracy on the test images, a fraction of 1."""
         self.network.eval()
-        right = torch.zeros(1, dtype=torch.float64, device=self.ranks.device)
+        correct = torch.zeros(1, dtype=torch.float64, device=self.ranks.device)
         for raw, labels in self.test.in_order(TEST_BATCH, self.ranks):
             x = augment.center_crop_batch(raw, self.recipe.size, self.dtype)
             with self._autocast():
                 scores = self.network(self._input(x))
-            right += (scores.argmax(1) == labels).sum()
+            correct += (scores.argmax(1) == labels).sum()
         self.network.train()
-        return self.ranks.gather(right).sum().item() / len(self.test)
+        return self.ranks.gather(correct).sum().item() / len(self.test)
 
     def _buffers(self) -> list[Tensor]:
         return [b for b in self.network.buffers() if b.is_floating_point()]
 
     @torch.no_grad()
     def _average_buffers(self) -> None:
-        """Running statistics, averaged over the processes."""
+        """Average the running statistics over the processes."""
         if self.ranks.world > 1:
             mine = torch.cat([b.double().flatten() for b in self._buffers()])
             self._put(self.ranks.gather(mine).mean(0))
@@ -283,10 +287,10 @@ class Training:
             b.copy_(values[begin : begin + b.numel()].view_as(b))
             begin += b.numel()
 
-    # -- saved and restored --------------------------------------------------------------------------------------
+    # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to resume. Called by every process, because each has sums and statistics of its own."""
+        """Return everything needed to resume. Called by every process, because sums and statistics differ."""
         mine = torch.cat([*(b.double().flatten() for b in self._buffers()), self.sums])
         return {
             "at": [self.epoch, self.batch, self.step],
@@ -299,7 +303,7 @@ class Training:
 
     @torch.no_grad()
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Resume from `state` of the same run, in the same bits with the same number of processes (on a CPU)."""
+        """Resume from `state` of the same run; bit for bit on a CPU with the same number of processes."""
         self.epoch, self.batch, self.step = saved["at"]
         self.seconds, self.history = saved["seconds"], [dict(line) for line in saved["history"]]
         self.network.load_state_dict(saved["model"])
@@ -310,7 +314,7 @@ class Training:
         each = saved["each"].to(self.ranks.device)
         if len(each) == self.ranks.world:
             mine = each[self.ranks.rank]
-        else:  # another number of processes: the mean of the statistics, and the sums where they count once
+        else:  # another number of processes: the mean of the statistics, and all sums in the first process
             mine = each.mean(0)
             mine[-2:] = each[:, -2:].sum(0) if self.ranks.first else 0.0
         self._put(mine[:-2])
@@ -318,7 +322,7 @@ class Training:
         self._graph, self._static, self._eager = None, None, 0
 
     def done(self) -> dict[str, Any]:
-        """How the run ended. A run that diverged has no metric."""
+        """Return the result of the run. A diverged run has no metric."""
         last = self.history[-1]
         images = len(self.train) * self.epoch
         return {

@@ -1,4 +1,4 @@
-"""The paper's CIFAR-10 experiments: many small networks trained at once on one device."""
+"""Train many small CIFAR-10 networks at once on one device."""
 
 from adaxlab.stacked.stack import Run, Stack, StackRecipe
 

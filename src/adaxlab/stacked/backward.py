@@ -1,7 +1,8 @@
 """Triton kernels, backward: see `forward.py` for layouts and names.
 
-Three kernels a layer: finish the sums of batch norm's backward pass, then that pass with the weight gradient from the
-same registers, then the input gradient with shortcut, ReLU mask and the sums for the layer below.
+Each layer has three kernels: the first finishes the sums of the batch-norm backward pass; the second computes that pass
+and the weight gradient; the third computes the input gradient with shortcut, ReLU mask and the sums for the previous
+layer.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import triton.language as tl
 
 @triton.jit
 def head_gradient(
-    dfeature,  # [model, image, C] float32: gradient of the pooled feature, divided by the pixels
+    dfeature,  # [model, image, C] float32: gradient of the pooled feature, divided by the number of pixels
     h,
     y,
     dz,
@@ -26,7 +27,7 @@ def head_gradient(
     C: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Spread the pooled gradient over the pixels, through the last ReLU."""
+    """Propagate the gradient of the pooled feature to the pixels, through the last ReLU."""
     tile = tl.program_id(0)
     model = tl.program_id(1).to(tl.int64)
     plane = tl.num_programs(1) * channels
@@ -64,7 +65,7 @@ def finish_backward(
     C: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """Gradients of gamma and beta, and the three coefficients of batch norm's backward pass.
+    """Compute the gradients of gamma and beta, and the three coefficients of the batch-norm backward pass.
 
     dy = gamma/std * (dz - mean(dz) - n*mean(dz*n)), n = (y - mean)/std.
     """
@@ -111,9 +112,9 @@ def weight_gradient(
     BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Batch norm's backward pass and, from the same registers, dW = x^T dy over a share of the pixels."""
+    """Compute the batch-norm backward pass and, from the same registers, dW = x^T dy over a share of the pixels."""
     share = tl.program_id(0)
-    group = tl.program_id(1)  # the tap's row, where taps are taken one by one (G = 0)
+    group = tl.program_id(1)  # the row of the tap, if taps are processed one by one (G = 0)
     model = tl.program_id(2).to(tl.int64)
     models = tl.num_programs(2)
     SIN: tl.constexpr = SIDE * STRIDE + 2
@@ -150,7 +151,7 @@ def weight_gradient(
         g = f.to(dy.dtype.element_ty)
         if WRITE:
             here = dy + (((image * PITCH + row + 1) * PITCH + column + 1) * CO)[:, None] + o[None, :]
-            if G:  # noqa: SIM114 (one is known at compile time)
+            if G:  # noqa: SIM114 (this condition is known at compile time)
                 tl.store(here, g)
             elif group == 1:
                 tl.store(here, g)
@@ -186,8 +187,8 @@ def input_gradient(
     dy,
     w,
     above,  # dz of the block's output: the shortcut's gradient
-    h,  # the convolution's input, where its ReLU mask cannot be had from `y`
-    y,  # the batch norm's input under that ReLU
+    h,  # the convolution's input, for a ReLU mask that cannot be computed from `y`
+    y,  # the input of the batch norm before that ReLU
     dz,
     stats,
     part,  # [model, 2, CI, programs]
@@ -206,9 +207,9 @@ def input_gradient(
     STEPS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """dz = relu'(h) * (conv's input gradient + shortcut's), and its sums for the batch norm below.
+    """Compute dz = relu'(h) * (input gradient of conv + gradient of shortcut), and its sums for the batch norm below.
 
-    With stride 2 a program takes pixels of one parity (program axis 2), which all meet the same 1, 2 or 4 taps.
+    With stride 2 a program processes pixels of one parity (program axis 2), which all use the same 1, 2 or 4 taps.
     """
     tile = tl.program_id(0)
     model = tl.program_id(1).to(tl.int64)
@@ -226,7 +227,7 @@ def input_gradient(
     base = model * cap * (SIDE * SIDE * CI)
     h += model * cap * ((SIDE + 2) * (SIDE + 2) * CI)
     w += model * wstride
-    if G:  # window pixel j // CO meets output pixel o // CI through the tap kx; row t through ky = 2 - t
+    if G:  # window pixel j // CO contributes to output pixel o // CI by the tap kx; row t by ky = 2 - t
         kx = 2 - (j // CO)[:, None] + (o // CI)[None, :]
         tap = w + (kx * CI + (o % CI)[None, :]) * CO + (j % CO)[:, None]
         real = (kx >= 0) & (kx < 3)
@@ -245,7 +246,7 @@ def input_gradient(
         py = parity // 2
         px = parity % 2
         image = p // (SOUT * SOUT)
-        low = p // SOUT % SOUT  # p counts the output's pixels; the input's lie at (stride*row + py, ...)
+        low = p // SOUT % SOUT  # p counts output pixels; input pixels are at (stride*row + py, ...)
         left = p % SOUT
         row = low * STRIDE + py
         column = left * STRIDE + px

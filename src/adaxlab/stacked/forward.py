@@ -1,19 +1,19 @@
 """Triton kernels, forward: augmentation, convolution with batch statistics, normalisation with shortcut and ReLU.
 
-A single ResNet-20 is too small to fill a GPU, and plain PyTorch spends its time in launches and in passes over
-memory; here every kernel works for all models at once and the passes are fused:
+A single ResNet-20 is too small to use a GPU fully, and in plain PyTorch launches and memory traffic dominate. Here
+every kernel works on all models at once, and passes over memory are fused:
 
     forward     conv + batch statistics per tile | finish statistics | normalise + shortcut + ReLU
     backward    finish BN sums | BN backward + weight gradient | input gradient + shortcut + ReLU mask + BN sums
 
-What makes them short:
-- Activations are [model, image, row, column, channel]. Those that a convolution reads have a border of one zero pixel
-  that nothing ever writes, so no load is masked and the three rows of taps are constant offsets.
+Design:
+- Activations are [model, image, row, column, channel]. The inputs of convolutions have a border of one zero pixel that
+  is never written, so loads need no mask and the three rows of taps are constant offsets.
 - Narrow layers compute G = 2 neighbouring pixels as one row of a matrix product: a window of 4 pixels x CI channels,
   contiguous in memory, times a [4 CI, 2 CO] matrix whose entry is the tap (window pixel - output pixel), or 0.
-- Sums are reduced in a fixed order (tiles, then a second kernel), without atomics: the same bits every time.
+- Sums are reduced in a fixed order (tiles, then a second kernel), without atomics: results are deterministic.
 
-`cap` is the number of images that buffers have room for; a batch may be smaller. `h`, `x`, `dy` have borders, `y`, `dz`
+`cap` is the capacity of the buffers in images; a batch may be smaller. `h`, `x` and `dy` have borders, `y` and `dz`
 have none.
 """
 
@@ -37,7 +37,7 @@ def augment(
     count,
     cap,
 ):
-    """Gather, pad by 4, crop, flip, normalise. One program is one image; black padding comes before normalising."""
+    """Gather, pad by 4, crop, flip, normalise. One program per image; padding is black before normalisation."""
     image = tl.program_id(0)
     model = tl.program_id(1).to(tl.int64)
     place = model * n + tl.load(cursor) + image
@@ -62,7 +62,7 @@ def conv_forward(
     x,
     w,
     y,
-    part,  # [model, 2, CO, programs]: each program's sum, and its squares about its own mean
+    part,  # [model, 2, CO, programs]: sum of each program, and sum of squared deviations from its mean
     count,
     cap,
     wstride,  # parameters of one model
@@ -141,12 +141,12 @@ def finish_forward(
     programs,
     wstride,
     gamma,  # offset of this layer's gamma in the flat parameters
-    channels,  # of the whole net: gamma and beta, and every table, are [channels]
+    channels,  # of the whole network: gamma, beta and all tables are [channels]
     offset,  # this layer's first channel
     CO: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """Mean and variance from the tiles (Chan's formula), running statistics, scale and shift."""
+    """Compute mean and variance from the tiles (Chan's formula), running statistics, scale and shift."""
     c = tl.program_id(0)
     model = tl.program_id(1)
     models = tl.num_programs(1)
@@ -184,7 +184,7 @@ def activate(
     offset,
     SIDE: tl.constexpr,
     C: tl.constexpr,
-    SHORTCUT: tl.constexpr,  # 0 none, 1 identity, 2 every second pixel with zero channels around
+    SHORTCUT: tl.constexpr,  # 0 none, 1 identity, 2 every second pixel, zero-padded channels
     BLOCK: tl.constexpr,
 ):
     """out = relu(y*scale + shift + shortcut)."""

@@ -1,8 +1,9 @@
-"""The stack on a GPU: forward and backward of M ResNet-20s as a fixed list of fused kernels (see `forward.py`).
+"""The networks of a stack on a GPU: forward and backward of M ResNet-20s as a fixed list of fused kernels.
 
-The arithmetic is that of autocast: activations and their gradients in bfloat16, products accumulated in float32,
-statistics, head, loss, parameters and optimizer in float32. `dtype=torch.float32` computes products in TF32 or, with
-`precision="tf32x3"`, to float32's accuracy; the tests compare the latter with the plain loop.
+See `forward.py` for the kernels. The arithmetic is that of autocast: activations and their gradients in bfloat16,
+products accumulated in float32; statistics, head, loss, parameters and optimizer in float32. `dtype=torch.float32`
+computes products in TF32 or, with `precision="tf32x3"`, with float32 accuracy; tests compare the latter with
+`PlainNetwork`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from adaxlab.stacked.loader import Images, StackLoader
 from adaxlab.stacked.tiles import KINDS, KINDS_FLOAT32, SLOTS, Tiles
 
 SLACK = 256
-"""Elements after the last pixel that a window may read (and multiply by zero)."""
+"""Number of elements after the last pixel that a window may read; they are multiplied by zero."""
 
 
 class FusedNetwork:
-    """The same interface as `PlainNetwork`."""
+    """M ResNet-20s on a GPU, with the interface of `PlainNetwork`."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class FusedNetwork:
         )
 
     def _make_segments(self) -> list[tuple[int, int, Tensor]]:
-        """(first, last, [slots, models, length]) of each stage's weights: partial weight gradients."""
+        """Return (first, last, [slots, models, length]) of the partial weight gradients of each stage."""
         out = []
         for stage, slots in enumerate(self.slots):
             mine = [c for c in self.layout.convs if c.stage == stage]
@@ -88,7 +89,7 @@ class FusedNetwork:
 
     @staticmethod
     def _group(conv: Conv) -> int:
-        """Pixels that are computed as one: 2 in narrow layers, 1 where the stride is 2, 0 (tap by tap) in wide ones."""
+        """Pixels per row of the matrix product: 2 in narrow layers, 1 with stride 2, 0 (tap by tap) in wide layers."""
         return 0 if conv.ci >= 64 else 3 - conv.stride
 
     def gradients(self, loader: StackLoader, count: int) -> tuple[Tensor, Tensor]:
@@ -129,7 +130,7 @@ class FusedNetwork:
         return programs
 
     def _activate(self, i: int, y: Tensor, block: Tensor, out: Tensor, count: int, cap: int) -> None:
-        """The i-th normalisation and ReLU; every second layer from the third on ends a block and adds its input."""
+        """Apply the i-th normalisation and ReLU; every second layer from the third on adds the block's input first."""
         conv = self.layout.convs[i]
         rows = self._tiles(conv).rows
         forward.activate[(_whole(count * conv.side**2, rows), self.models)](
@@ -138,13 +139,13 @@ class FusedNetwork:
         )  # fmt: skip
 
     def _shortcut(self, i: int) -> int:
-        """How layer i's output meets its block's input: 0 not at all, 1 as it is, 2 subsampled."""
+        """Return the shortcut that is added to the output of layer i: 0 none, 1 identity, 2 subsampled."""
         if i == 0 or i % 2 == 1:
             return 0
         return self.layout.convs[i - 1].stride
 
     def _head(self, count: int, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Pool, linear layer, cross entropy and their gradients, in float32."""
+        """Fill the head's gradient; return loss, correct predictions and gradient of the pooled feature (float32)."""
         n, lay = self.models, self.layout
         feature, logits = self._logits(self._h[-1], count, self._batch)
         log_p = torch.log_softmax(logits, 2)
@@ -159,7 +160,7 @@ class FusedNetwork:
         return loss, correct, torch.bmm(d / lay.convs[-1].side ** 2, head.transpose(1, 2)).contiguous()
 
     def _logits(self, h: Tensor, count: int, cap: int) -> tuple[Tensor, Tensor]:
-        """The pooled feature and the logits. The zero border adds nothing to the sum."""
+        """Return the pooled feature and the logits. The border is zero, so the sum includes it."""
         n, lay = self.models, self.layout
         side = lay.convs[-1].side
         pixels = h[:-SLACK].view(n, cap, (side + 2) ** 2, lay.features)[:, :count]
@@ -197,7 +198,7 @@ class FusedNetwork:
         )  # fmt: skip
 
     def _weight(self, i: int, x: Tensor, dz: Tensor, count: int) -> None:
-        """Layer i's weight gradient; writes the gradient of its output on the way."""
+        """Compute the weight gradient of layer i, and write the gradient of its output."""
         conv = self.layout.convs[i]
         first, end, part = self._segments[conv.stage]
         group = self._group(conv)
@@ -212,7 +213,7 @@ class FusedNetwork:
         )  # fmt: skip
 
     def _input(self, i: int, above: Tensor, dz: Tensor, count: int, *, shortcut: int) -> None:
-        """Layer i's input gradient, through the ReLU and into the sums of layer i-1's normalisation."""
+        """Compute the input gradient of layer i through the ReLU, and the sums for the normalisation of layer i-1."""
         conv, below = self.layout.convs[i], self.layout.convs[i - 1]
         block, warps, steps, stages = self._tiles(conv).input
         parities = conv.stride**2
@@ -228,7 +229,7 @@ class FusedNetwork:
 
     @torch.no_grad()
     def count_correct(self, data: Images, loader: StackLoader, start: int, count: int) -> Tensor:
-        """Each model's number of correct predictions on `count` test images from `start`, with running statistics."""
+        """Return each model's correct predictions on `count` test images from `start`, using running statistics."""
         lay, cap = self.layout, self._test_batch
         self._weights.copy_(self.parameters)
         gamma = self.parameters[:, lay.gamma : lay.gamma + lay.channels]
@@ -251,9 +252,9 @@ class FusedNetwork:
 
 
 def _whole(pixels: int, tile: int) -> int:
-    """How many tiles the pixels are; a batch that is no whole number of them is an error."""
+    """Return the number of tiles; raise ValueError if the pixels are not a multiple of the tile."""
     if pixels % tile:
         raise ValueError(
-            f"{pixels} pixels of a batch do not divide into tiles of {tile}: choose another batch"
+            f"{pixels} pixels of a batch are not a multiple of the tile size {tile}: choose another batch size"
         )
     return pixels // tile

@@ -1,9 +1,9 @@
-"""Where each parameter of a CIFAR ResNet lies in one flat row, so that M models are a matrix [M, size].
+"""The position of each parameter of a CIFAR ResNet in one flat row, so that M models are a matrix [M, size].
 
-Every optimizer of the lab is element-wise, so a method's runs are trained by one optimizer over one tensor, rows of
-that matrix. Convolutions are stored [3x3 tap, in, out]; the image's three channels are stored as four, the fourth
-being zero with a zero gradient, and so staying zero under every method. Batch-norm gains of all layers are
-contiguous, then their biases, then the head.
+The optimizers that the stack accepts are element-wise, so all runs of a method are trained by one optimizer over one
+tensor, some rows of that matrix. Convolutions are stored [3x3 tap, in, out]. The three channels of the image are stored
+as four; weight and gradient of the fourth are zero, so it stays zero with every method. Batch-norm weights of all
+layers are contiguous, then their biases, then the head.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Conv:
     """Input channels as stored: 4 for the image."""
     co: int
     side: int
-    """Rows of the output."""
+    """Rows and columns of the output."""
     stride: int
     stage: int
     offset: int
     """First weight in the flat row."""
     channel: int
-    """First of this layer's channels among all channels."""
+    """Index of this layer's first channel among all channels."""
 
     @property
     def size(self) -> int:
@@ -63,7 +63,7 @@ class Layout:
         return (end + 15) // 16 * 16
 
     def pack(self, net: ResNet) -> tuple[Tensor, Tensor]:
-        """(flat row, running statistics [2, channels]) of a module."""
+        """Return (flat row, running statistics [2, channels]) of a module."""
         row = torch.zeros(self.size)
         running = torch.zeros(2, self.channels)
         state = {k: v.detach().float().cpu() for k, v in net.state_dict().items()}
@@ -76,11 +76,11 @@ class Layout:
         return row, running
 
     def unpack(self, row: Tensor) -> dict[str, Tensor]:
-        """The module's parameters by name, as views of a flat row."""
+        """Return the module's parameters by name, as views of a flat row."""
         return dict(self._views(row))
 
     def unpack_running(self, running: Tensor) -> dict[str, Tensor]:
-        """The module's running statistics by name, as views of [2, channels]."""
+        """Return the module's running statistics by name, as views of [2, channels]."""
         out = {}
         for conv in self.convs:
             part = slice(conv.channel, conv.channel + conv.co)
@@ -102,7 +102,7 @@ class Layout:
 
 
 def layout(net: ResNet) -> Layout:
-    """The layout of a network with parameter-free shortcuts on 32x32 images."""
+    """Return the layout of a network with parameter-free shortcuts for 32x32 images."""
     convs: list[Conv] = []
     offset = channel = 0
 
@@ -138,7 +138,7 @@ def layout(net: ResNet) -> Layout:
 
 
 class Flat:
-    """Any network's parameters end to end, and its running statistics likewise: for what has no fused kernels."""
+    """A layout for any network: parameters are concatenated, and so are running statistics; without fused kernels."""
 
     def __init__(self, net: nn.Module) -> None:
         self._shapes = [(name, p.shape) for name, p in net.named_parameters()]
@@ -146,17 +146,17 @@ class Flat:
         self.size = sum(shape.numel() for _, shape in self._shapes)
 
     def pack(self, net: nn.Module) -> tuple[Tensor, Tensor]:
-        """(flat row, running statistics [1, n]) of a module."""
+        """Return (flat row, running statistics [1, n]) of a module."""
         state = {k: v.detach().float().cpu() for k, v in net.state_dict().items()}
         row = torch.cat([state[name].flatten() for name, _ in self._shapes])
         return row, torch.cat([state[name].flatten() for name, _ in self._buffers])[None]
 
     def unpack(self, row: Tensor) -> dict[str, Tensor]:
-        """The module's parameters by name, as views of a flat row."""
+        """Return the module's parameters by name, as views of a flat row."""
         return _cut(row, self._shapes)
 
     def unpack_running(self, running: Tensor) -> dict[str, Tensor]:
-        """The module's running statistics by name, as views of [1, n]."""
+        """Return the module's running statistics by name, as views of [1, n]."""
         return _cut(running[0], self._buffers)
 
 

@@ -1,4 +1,4 @@
-"""The data set on the device, and one epoch's order and crops for every run of a stack."""
+"""The data set on the device, and the order and crops of one epoch for every run of a stack."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from adaxlab.data import order
 
 MEAN = (0.4914, 0.4822, 0.4465)
 STD = (0.2023, 0.1994, 0.2010)
-"""Of the released code. The true standard deviations are (.2470, .2435, .2616); theirs are kept for fidelity."""
+"""Values of the released code, kept for fidelity. The true standard deviations are (.2470, .2435, .2616)."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Images:
 
     @classmethod
     def of(cls, images: np.ndarray, labels: np.ndarray, device: torch.device) -> Images:
-        """From [n, 32, 32, 3] uint8 and [n] integers."""
+        """Return the images [n, 32, 32, 3] uint8 and labels [n] on `device`."""
         if images.ndim != 4 or images.shape[1:] != (32, 32, 3) or images.dtype != np.uint8:
             raise ValueError(f"images: {images.dtype} {images.shape}; must be uint8 [n, 32, 32, 3]")
         padded = torch.zeros(len(images), 32, 32, 4, dtype=torch.uint8)
@@ -36,14 +36,14 @@ class Images:
 
 
 def table(device: torch.device) -> Tensor:
-    """[2, 4]: normalised = raw*table[0] + table[1]; the padding channel stays zero."""
+    """Return [2, 4] with normalised = raw*table[0] + table[1]; the padding channel stays zero."""
     scale = [1 / (255 * s) for s in STD] + [0.0]
     shift = [-m / s for m, s in zip(MEAN, STD, strict=True)] + [0.0]
     return torch.tensor([scale, shift], dtype=torch.float32, device=device)
 
 
 class StackLoader:
-    """What a training step reads: fixed buffers that `start` refills for each epoch."""
+    """The input buffers of training steps; `start` refills them for each epoch, at fixed addresses for CUDA graphs."""
 
     def __init__(self, data: Images, seeds: list[int]) -> None:
         self.data = data
@@ -56,14 +56,14 @@ class StackLoader:
         self.table = table(device)
 
     def start(self, epoch: int) -> None:
-        """Put the epoch's order and crops in place."""
+        """Write the order and the crops of an epoch into the buffers."""
         n, device = len(self.data), self.data.labels.device
         self.order.copy_(order.permutations(self.seeds, epoch, n, device))
         self.crops.copy_(order.crops(self.seeds, epoch, n, device))
         self.cursor.zero_()
 
     def batch(self, model: int, count: int) -> tuple[Tensor, Tensor]:
-        """One model's next batch in plain torch: ([count, 3, 32, 32] float32, labels). The kernel does the same."""
+        """Return the next batch of one model, ([count, 3, 32, 32] float32, labels), as the kernel `augment` does."""
         place = self.cursor + torch.arange(
             count, device=self.cursor.device
         )  # not read by the host: a graph may
@@ -78,5 +78,5 @@ class StackLoader:
         return self.normalise(padded[image, rows[:, :, None], columns[:, None, :]]), self.data.labels[source]
 
     def normalise(self, raw: Tensor) -> Tensor:
-        """[n, 32, 32, 4] uint8 to [n, 3, 32, 32] float32."""
+        """Normalise [n, 32, 32, 4] uint8 to [n, 3, 32, 32] float32."""
         return (raw.float() * self.table[0] + self.table[1])[..., :3].permute(0, 3, 1, 2)

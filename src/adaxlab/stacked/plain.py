@@ -1,4 +1,4 @@
-"""The stack in plain PyTorch, one model after the other: the reference, and what runs on a CPU."""
+"""The networks of a stack in plain PyTorch, one model after the other: the reference, and the CPU implementation."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from adaxlab.stacked.loader import Images, StackLoader
 
 
 class PlainNetwork:
-    """M copies of a ResNet whose parameters are rows of one matrix; gradients by autograd.
+    """M ResNets whose parameters are the rows of one matrix, with gradients by autograd.
 
-    Arithmetic is float32; `autocast` computes convolutions in bfloat16 and keeps channels together, for large networks
-    on a GPU.
+    Arithmetic is float32; `autocast` uses bfloat16 convolutions and channels_last, for large networks on a GPU.
     """
 
     def __init__(self, nets: list[ResNet], device: torch.device, *, autocast: bool = False) -> None:
@@ -52,7 +51,7 @@ class PlainNetwork:
 
     @torch.no_grad()
     def count_correct(self, data: Images, loader: StackLoader, start: int, count: int) -> Tensor:
-        """Each model's number of correct predictions on `count` test images from `start`, with running statistics."""
+        """Return each model's correct predictions on `count` test images from `start`, using running statistics."""
         self._net.eval()
         x = loader.normalise(data.images[start : start + count]).to(memory_format=self._dense)
         labels = data.labels[start : start + count]
@@ -68,7 +67,7 @@ class PlainNetwork:
 
 
 def _layout(net: ResNet) -> Layout | Flat:
-    """The layout of the fused kernels where the network has one, so that both compute on the same rows."""
+    """Return the layout of the fused kernels if the network has one, so that both use the same rows, else `Flat`."""
     try:
         return layout(net)
     except ValueError:

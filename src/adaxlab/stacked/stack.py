@@ -1,8 +1,8 @@
-"""Several runs that train side by side: same model, data and length; each its own seed, method and numbers.
+"""Several runs trained together: same model, data and length; seeds, optimizers and hyperparameters differ.
 
-Rows of one parameter matrix belong to runs; runs with the same optimizer share one optimizer object over their rows
-(every method is element-wise, so that changes nothing). On a GPU the whole step (gather, augment, forward, backward,
-update) is a CUDA graph, captured again when the learning rate changes, and evaluation is another.
+Each run is a row of one parameter matrix; runs with the same optimizer and options share one optimizer object over
+their rows (all methods are element-wise, so the result is the same). On a GPU the whole step (gather, augment, forward,
+backward, update) is a CUDA graph, captured again when the learning rate changes; evaluation is a second graph.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from adaxlab.stacked.plain import PlainNetwork
 from adaxlab.stacked.trace import Trace
 
 ON_GPU = {"torch:SGD": {"fused": True}, "torch:AdamW": {"fused": True, "capturable": True}}
-"""What makes an optimizer fit for a graph; the library's own need `capturable`."""
+"""Options that an optimizer needs in a CUDA graph; those of adaxopt need `capturable`."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training run: which row of a study, with which optimizer and seed."""
+    """One training run: row of the study, optimizer, options and seed."""
 
     row: str
     optimizer: str
@@ -40,7 +40,7 @@ class Run:
 
 @dataclass(frozen=True)
 class StackRecipe:
-    """Length, batch and learning rate: what all runs of a stack share. Defaults are the paper's CIFAR-10."""
+    """Settings shared by all runs of a stack: model, length, schedule, batch size. Defaults are the paper's."""
 
     model: str = "resnet20"
     epochs: int = 182
@@ -49,7 +49,7 @@ class StackRecipe:
     batch: int = 128
 
     def factor(self, epoch: int) -> float:
-        """What multiplies every lr in this epoch (counted from 0).
+        """Return the factor on every lr in this epoch (counted from 0).
 
         >>> [StackRecipe().factor(epoch) for epoch in (0, 99, 100, 149, 150)]
         [1.0, 1.0, 0.1, 0.1, 0.01]
@@ -58,7 +58,7 @@ class StackRecipe:
 
 
 class Network(Protocol):
-    """Parameters [M, size] and their gradients, computed by `gradients`; see `plain.py` and `fused.py`."""
+    """The interface of `PlainNetwork` and `FusedNetwork`: parameters [M, size] and their gradients."""
 
     parameters: Tensor
     gradient: Tensor
@@ -71,7 +71,7 @@ class Network(Protocol):
 
 @dataclass
 class Stack:
-    """Train `runs` together on `train`, measured on `test` after each epoch."""
+    """Train `runs` together on `train`, with an evaluation on `test` after each epoch."""
 
     runs: Sequence[Run]
     train: Images
@@ -80,9 +80,9 @@ class Stack:
     make_network: Callable[..., Network] = PlainNetwork
     test_batch: int = 1000
     graphs: bool | None = None
-    """Capture steps in CUDA graphs; None: where the data are on a GPU."""
+    """Capture steps in CUDA graphs; None: if the data are on a GPU."""
     trace: Sequence[bool] = ()
-    """For each run, whether the mean of sqrt(v-hat) of its steps is kept (see `Trace`); empty: for none."""
+    """For each run, whether its second moment is traced (see `Trace`); empty: none."""
 
     def __post_init__(self) -> None:
         device = self.train.labels.device
@@ -114,8 +114,7 @@ class Stack:
         return out
 
     def run_epoch(self) -> None:
-        """One pass over the training set and one over the test set; appends loss and accuracies (shares of 1) to
-        `history`."""
+        """Train for one epoch, evaluate, and append loss and accuracies (fractions of 1) to `history`."""
         factor = self.recipe.factor(self.epoch)
         for optimizer, lr in zip(self.optimizers, self._lr, strict=True):
             for group in optimizer.param_groups:
@@ -159,7 +158,7 @@ class Stack:
             self._tested.add_(self.network.count_correct(self.test, self.loader, start, count))
 
     def _launch(self, key: object, work: Callable[[], None]) -> None:
-        """Do `work`: at once the first time (kernels are compiled, state is made), from a graph after that."""
+        """Run `work`: eagerly the first time (compilation, optimizer state), from a CUDA graph after that."""
         if not self._capture or key not in self._ran:
             self._ran.add(key)
             work()
@@ -173,7 +172,7 @@ class Stack:
         self._graphs[key].replay()
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to resume. Data order and crops are functions of (seed, epoch)."""
+        """Return everything needed to resume. Data order and crops are functions of (seed, epoch)."""
         return {
             "runs": [(r.row, r.optimizer, dict(r.options), r.seed) for r in self.runs],
             "epoch": self.epoch,
@@ -209,7 +208,7 @@ def make_stack(
     precision: str,
     trace: Sequence[bool] = (),
 ) -> Stack:
-    """A stack with the fused kernels on a GPU, where the model has them, and in plain PyTorch elsewhere."""
+    """Return a stack that uses the fused kernels for resnet20 on a GPU, and plain PyTorch otherwise."""
     network: Callable[..., Network] = PlainNetwork
     if recipe.model != "resnet20":
         network = functools.partial(PlainNetwork, autocast=train.labels.is_cuda and precision == "bf16")

@@ -1,4 +1,4 @@
-"""How the kernels of each layer are cut: found by timing on an H200, and correct on any GPU that can hold them."""
+"""Tile sizes of the kernels of each layer: tuned on an H200, correct on any GPU with enough shared memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Tiles(NamedTuple):
-    """Cuts of one kind of layer."""
+    """Tile sizes of one kind of layer."""
 
     forward: tuple[int, int, int, int]
     """Convolution: pixels per step, warps, steps per program, pipeline stages."""
@@ -19,7 +19,7 @@ class Tiles(NamedTuple):
 
 
 SLOTS = (128, 32, 16)
-"""Partial sums of a weight gradient, by the network's stage."""
+"""Number of partial sums of a weight gradient, by stage of the network."""
 
 KINDS: dict[tuple[int, int], Tiles] = {
     (4, 16): Tiles((256, 4, 4, 1), (256, 4, 4, 1), (128, 4, 2)),
@@ -39,4 +39,4 @@ KINDS_FLOAT32: dict[tuple[int, int], Tiles] = {
     (32, 64): Tiles((32, 8, 2, 1), (64, 4, 2, 1), (32, 8, 1)),
     (64, 64): Tiles((64, 4, 1, 1), (64, 4, 1, 1), (32, 4, 1)),
 }
-"""Smaller cuts for numbers of twice the size. Compiled for compute capability 9.0, not tuned."""
+"""Smaller tiles for float32. They compile for compute capability 9.0; they are not tuned."""

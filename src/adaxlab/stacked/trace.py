@@ -1,11 +1,11 @@
-"""The paper's Figure 3b: how large the second moment is along training, and how large the weights.
+"""The paper's Figure 3b: the size of the second moment, and of the weights, during training.
 
-    value      mean of sqrt(v-hat) over a network's parameters, as the figure's caption has it
-    mean_v     mean of v-hat, as the paper's text has it
-    weights    norm of the parameters: behind a norm a layer's gradient is as small as its weights are large
+    value      mean of sqrt(v-hat) over the parameters of a network, according to the figure's caption
+    mean_v     mean of v-hat, according to the paper's text
+    weights    norm of the parameters: before a normalisation, the gradient is inversely proportional to the weights
 
-Noted on the device at every step and kept at iterations that are evenly spaced on a log scale, 40 in a factor of ten.
-torch's second moments are corrected here (v / (1 - b2^t)); the library's are kept normalised.
+Values are computed on the device at every step and kept at iterations that are evenly spaced on a log scale, 40 per
+decade. torch's second moments are bias-corrected here (v / (1 - b2^t)); adaxopt's are stored normalised.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ NOTED = ("value", "mean_v", "weights")
 
 
 class Trace:
-    """A buffer of one epoch's traces, [steps, runs, what is noted], and the points that are kept of all epochs.
+    """A buffer [steps, runs, 3] of the values of one epoch, and the kept points of all epochs.
 
-    `wanted` says which runs of the stack are traced; optimizers that none of these belongs to need no second moment.
+    `wanted` says which runs of the stack are traced; the optimizers of other runs need no second moment.
     """
 
     def __init__(self, steps: int, wanted: Sequence[bool], recipe: Any, device: torch.device) -> None:
@@ -42,11 +42,11 @@ class Trace:
         self._iterations |= {1000, total}
 
     def start(self) -> None:
-        """Begin an epoch."""
+        """Start an epoch."""
         self._place.zero_()
 
     def note(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        """Write this step's row. Padding in a flat row is zero and adds nothing to the sum."""
+        """Write the values of this step. Padding in a flat row is zero, so sums may include it."""
         for first, last, optimizer in self._traced(optimizers):
             (p,) = optimizer.param_groups[0]["params"]
             v = _second_moment(optimizer)
@@ -55,7 +55,7 @@ class Trace:
         self._place.add_(1)
 
     def finish(self, epoch: int, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        """Keep the wanted iterations of the epoch that has just ended."""
+        """Keep the selected iterations of the epoch that has just ended."""
         values = self._values.cpu()
         for first, last, optimizer in self._traced(optimizers):
             corrected = type(optimizer).__module__.startswith("torch.")
@@ -70,7 +70,7 @@ class Trace:
     def _traced(
         self, optimizers: Sequence[torch.optim.Optimizer]
     ) -> Iterator[tuple[int, int, torch.optim.Optimizer]]:
-        """The optimizers of traced runs, with the range of runs that each has."""
+        """Yield (first run, end, optimizer) of the optimizers that have traced runs."""
         first = 0
         for optimizer in optimizers:
             last = first + len(optimizer.param_groups[0]["params"][0])
@@ -79,7 +79,7 @@ class Trace:
             first = last
 
     def of(self, run: int) -> dict[str, list[float]]:
-        """One run's trace as a record holds it."""
+        """Return the trace of one run in the format of its record."""
         iterations, *noted = zip(*self.kept[run], strict=True)
         short = ([float(f"{v:.6g}") for v in values] for values in noted)
         return {"iteration": list(iterations), **dict(zip(NOTED, short, strict=True))}
