@@ -172,7 +172,8 @@ def carry_out(
     study.write(root)
     watcher.start(study, study.runs())
     with warnings.catch_warnings():
-        if any(row.b2_steps is not None for row in study.rows):
+        tuned = study.tuning.over if study.tuning else ()
+        if "b2" in tuned or any(row.b2_steps is not None for row in study.rows):
             warnings.filterwarnings(
                 "ignore", message="betas"
             )  # b2*T was chosen, so a short run has a large b2
