@@ -75,7 +75,8 @@ class Row:
         if self.b2_steps is not None:
             key = optimizers.betas_of(self.method)
             b1 = found[key][0] if key in found else 0.9
-            found[key] = [b1, float(f"{self.b2_steps / steps:.6g}")]
+            b2 = min(self.b2_steps / steps, 0.99)  # below 1, however short the run
+            found[key] = [b1, float(f"{b2:.6g}")]
         if self.lr_decay is not None:
             found["weight_decay"] = float(f"{self.lr_decay / lr:.6g}")
         return found

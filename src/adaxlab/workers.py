@@ -1,4 +1,7 @@
-"""More processes for one study: each works through the same plans from another start and leaves what is held."""
+"""More processes for one study: each works through the same plans from another start and leaves what is held.
+
+Worker i takes GPU i modulo their number, unless the device was named.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,25 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+
+import torch
 
 from adaxlab.errors import LabError
 from adaxlab.settings import Settings
 from adaxlab.study import Study
+
+
+def device_of(device: str, number: int, count: int) -> str:
+    """The device of the worker with this number, on a machine with `count` GPUs; the calling process is worker 0.
+
+    >>> [device_of("auto", number, 4) for number in range(6)]
+    ['cuda:0', 'cuda:1', 'cuda:2', 'cuda:3', 'cuda:0', 'cuda:1']
+    >>> device_of("auto", 1, 0), device_of("cuda:3", 1, 4), device_of("cpu", 1, 4)
+    ('auto', 'cuda:3', 'cpu')
+    """
+    return f"cuda:{number % count}" if device in ("auto", "cuda") and count else device
 
 
 @contextmanager
@@ -28,9 +44,6 @@ def helpers(
     """
     if jobs < 1:
         raise LabError(f"jobs={jobs!r}: must be >= 1")
-    work = json.dumps(
-        {"study": study.data(), "root": str(root), "settings": asdict(settings), "rates": rates}
-    )
     started = []
     try:
         for number in range(1, jobs):
@@ -42,8 +55,10 @@ def helpers(
                 text=True,
             )
             started.append(process)
+            own = replace(settings, device=device_of(settings.device, number, torch.cuda.device_count()))
+            work = {"study": study.data(), "root": str(root), "settings": asdict(own), "rates": rates}
             assert process.stdin is not None
-            process.stdin.write(work)
+            process.stdin.write(json.dumps(work))
             process.stdin.close()
         yield
     finally:
