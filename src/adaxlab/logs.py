@@ -1,0 +1,159 @@
+"""Send the curves of runs to TensorBoard, Weights & Biases or Trackio: `--log tensorboard`.
+
+A log is a watcher (adaxlab.driver.Watcher), the protocol by which anything may follow a study:
+
+    start(study, runs)                  before the first run
+    running(spec, step, total, metric)  a few times a second while a run of this process goes on
+    finished(record)                    once for each run of the study, whoever made it, those from the store too
+
+A run is sent when it has ended, whole: then the log has the same curves however often the study was interrupted, and
+runs of other processes are in it. What was sent is remembered beside the runs and is not sent again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from adaxlab.errors import LabError, unknown
+from adaxlab.store import RunRecord
+from adaxlab.study import Study
+from adaxopt.extras import need
+
+FOLDER = "logs"
+"""Where TensorBoard's files go unless another folder is given."""
+LEFT_OUT = ("step", "epoch")
+
+
+def label(record: RunRecord) -> str:
+    """The run's name in the log: `adaxw/final-seed0-1a2b3c4d`, `adaxw/tune3-1a2b3c4d`."""
+    spec = record.spec
+    what = f"tune{spec['trial']}" if spec["purpose"] == "tune" else f"final-seed{spec['seed']}"
+    row = "".join(c if c.isalnum() or c in "-_.+@" else "_" for c in record.row)
+    return f"{row}/{what}-{record.name[:8]}"
+
+
+def scalars(record: RunRecord) -> Iterator[tuple[int, dict[str, float]]]:
+    """(step, named numbers) of every evaluation; the judged metric has its own name.
+
+    Other metrics of a task's `evaluate` come beside it.
+    """
+    name = record.done["metric_name"] if record.done else "metric"
+    for line in record.metrics:
+        found = {key: value for key, value in line.items() if key not in (*LEFT_OUT, "metrics", "metric")}
+        found |= {name: line["metric"], **line.get("metrics", {})}
+        yield line["step"], {key: value for key, value in found.items() if isinstance(value, int | float)}
+
+
+def settings(record: RunRecord) -> dict[str, Any]:
+    """What tells runs apart, flat."""
+    spec = record.spec
+    kept = {
+        key: spec[key]
+        for key in ("study", "task", "optimizer", "row", "seed", "purpose", "epochs", "batch_size")
+    }
+    return {**kept, **{f"options.{key}": value for key, value in spec["options"].items()}}
+
+
+def tensorboard(place: str) -> Callable[[RunRecord], None]:
+    """Files that `tensorboard --logdir` reads, a folder for each run."""
+    _need("tensorboard", "2.18")
+    from torch.utils.tensorboard import SummaryWriter
+
+    def send(record: RunRecord) -> None:
+        folder = Path(place or FOLDER) / record.spec["study"] / label(record)
+        for old in folder.glob("events.*"):  # of a process that was killed while it wrote them
+            old.unlink()
+        with SummaryWriter(folder) as writer:
+            writer.add_text("specification", f"```json\n{json.dumps(record.spec, indent=1)}\n```")
+            for step, found in scalars(record):
+                for key, value in found.items():
+                    writer.add_scalar(key, value, step)
+
+    return send
+
+
+def tracker(name: str) -> Callable[[str], Callable[[RunRecord], None]]:
+    """Weights & Biases, or Trackio, which has the same calls; the study is the project's group."""
+
+    def made(place: str) -> Callable[[RunRecord], None]:
+        _need(name, {"wandb": "0.19", "trackio": "0.2"}[name])
+        import importlib
+
+        library = importlib.import_module(name)
+
+        def send(record: RunRecord) -> None:
+            study = record.spec["study"]
+            library.init(project=place or "adax", name=label(record), group=study, config=settings(record))
+            for step, found in scalars(record):
+                library.log(found, step=step)
+            library.finish()
+
+        return send
+
+    return made
+
+
+KINDS: Mapping[str, Callable[[str], Callable[[RunRecord], None]]] = {
+    "tensorboard": tensorboard,
+    "wandb": tracker("wandb"),
+    "trackio": tracker("trackio"),
+}
+
+
+def _need(name: str, version: str) -> None:
+    try:
+        need(f"--log {name}", name, **{name: version})
+    except ImportError as error:
+        raise LabError(str(error)) from error
+
+
+class Log:
+    """A watcher that sends every run that ended, once."""
+
+    def __init__(self, kind: str, place: str = "") -> None:
+        self.kind = kind
+        self.send = KINDS[kind](place)
+
+    def start(self, study: Study, runs: int) -> None: ...
+
+    def running(self, spec: Mapping[str, Any], step: int, total: int, metric: float | None) -> None: ...
+
+    def finished(self, record: RunRecord) -> None:
+        mark = record.path.parent / ".logged" / f"{self.kind}-{record.name}"
+        if record.done and not mark.exists():
+            self.send(record)
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+
+
+class Several:
+    """Watchers that are told the same."""
+
+    def __init__(self, *watchers: Any) -> None:
+        self.watchers = watchers
+
+    def start(self, study: Study, runs: int) -> None:
+        for each in self.watchers:
+            each.start(study, runs)
+
+    def running(self, spec: Mapping[str, Any], step: int, total: int, metric: float | None) -> None:
+        for each in self.watchers:
+            each.running(spec, step, total, metric)
+
+    def finished(self, record: RunRecord) -> None:
+        for each in self.watchers:
+            each.finished(record)
+
+
+def beside(watcher: Any, words: str) -> Any:
+    """The watcher, with a log where one is asked for: `tensorboard`, `wandb`, `trackio`, with `=` and a folder or
+    project."""
+    kind, _, place = words.partition("=")
+    if not words:
+        return watcher
+    if kind not in KINDS:
+        raise unknown("--log", kind, KINDS)
+    return Several(watcher, Log(kind, place))
