@@ -97,7 +97,7 @@ class TestSplit:
     @pytest.mark.parametrize("name", ["muon", "torch:Muon", "muon+adamw", "muon@again"])
     def test_muon_alone_stands_for_a_split_with_adamw(self, name):
         muon, adamw = built(name).parts
-        assert (type(muon).__name__, type(adamw).__name__) == ("Muon", "Adamw")
+        assert (type(muon).__name__, type(adamw).__name__) == ("Muon", "AdamW")
         assert muon.param_groups[0]["adjust_lr_fn"] == "match_rms_adamw"
         assert muon.param_groups[0]["lr"] == adamw.param_groups[0]["lr"] == 1e-3
 
