@@ -1,6 +1,6 @@
 """Words a second of the language task, one run alone on a GPU, and the optimizer's share of its step.
 
-    PYTHONPATH=src python benchmarks/language.py [--text ptb] [--rounds 9] [--out FILE]
+    PYTHONPATH=src python benchmarks/language.py [--text ptb] [--rounds 31] [--out FILE]
 
 Steps as a study takes them: a window of the text goes to the device, forward, backward, clipping, step. Rows take
 `--steps` steps in turn; what counts is the median over rounds, with quartiles. The optimizer's time is taken on the
@@ -99,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--text", default="ptb")
     parser.add_argument("--data", default="")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument(
         "--out", type=Path, help="default: records/language/speed.json, speed-TEXT.json for others"
@@ -128,6 +128,7 @@ def main() -> None:
         "steps": options.steps,
         "environment": environment(),
         "rows": [run.row(words) for run in runs],
+        "ms": {run.name: [round(ms, 4) for ms in run.ms] for run in runs},
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(record, indent=1) + "\n")

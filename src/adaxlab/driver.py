@@ -122,10 +122,7 @@ def rates_of(study: Study, records: Sequence[RunRecord]) -> dict[str, float]:
     """Each row's best learning rate among the tuning runs of `records`: what a study that follows takes over."""
     found: dict[str, float] = {}
     for row in study.rows:
-        trials: dict[float, list[RunRecord]] = {}
-        for r in records:
-            if r.row == row.name and r.spec["purpose"] == "tune" and r.done:
-                trials.setdefault(r.spec["options"]["lr"], []).append(r)
+        trials = _trials(records, row.name)
         missing = [lr for lr in row.rates if lr not in trials]
         if missing or not trials:
             at = f" at lr {', '.join(f'{lr:g}' for lr in missing)}" if missing else ""
@@ -135,6 +132,34 @@ def rates_of(study: Study, records: Sequence[RunRecord]) -> dict[str, float]:
         rates = row.rates or tuple(trials)
         found[row.name] = search.best(rates, [_score(trials[lr]) for lr in rates])
     return found
+
+
+def follow(study: Study, before: Study, records: Sequence[RunRecord]) -> tuple[Study, dict[str, float]]:
+    """The study as the one `before` it chose, and each row's learning rate.
+
+    A row takes the lr of the row of that name. Where `before` varied another setting too (rows such as `adaxw wd 0.1`),
+    the row `adaxw` takes the settings and the lr of the best of them.
+    """
+    study.check_apart(before)
+    rates, rows, chosen = rates_of(before, records), [], {}
+    for row in study.rows:
+        same = [each for each in before.rows if each.name == row.name]
+        same = same or [each for each in before.rows if each.name.startswith(f"{row.name} ")]
+        if not same:
+            raise unknown(f"row of study {before.name}", row.name, [each.name for each in before.rows])
+        best = max(same, key=lambda each: _score(_trials(records, each.name).get(rates[each.name], [])))
+        chosen[row.name] = rates[best.name]
+        rows.append(row if best.name == row.name else replace(row, options={**row.options, **best.options}))
+    return replace(study, rows=tuple(rows)), chosen
+
+
+def _trials(records: Sequence[RunRecord], row: str) -> dict[float, list[RunRecord]]:
+    """The tuning runs of a row that have ended, by learning rate."""
+    trials: dict[float, list[RunRecord]] = {}
+    for r in records:
+        if r.row == row and r.spec["purpose"] == "tune" and r.done:
+            trials.setdefault(r.spec["options"]["lr"], []).append(r)
+    return trials
 
 
 def carry_out(

@@ -14,6 +14,7 @@ import numpy
 import torch
 
 import adaxopt
+from adaxlab.errors import LabError
 
 
 def describe(device: torch.device, threads: int) -> dict[str, Any]:
@@ -49,6 +50,16 @@ def _cpu() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+def check_clean() -> None:
+    """Raise unless the code that runs is a commit: committed records name the code that made them."""
+    commit = _commit()
+    if commit is None or commit.endswith("+"):
+        what = "not a checkout of git" if commit is None else f"changed since commit {commit[:-1]}"
+        raise LabError(
+            f"records=...: the code is {what}; commit first, or name the commit of a copy in ADAXOPT_COMMIT"
+        )
 
 
 @functools.cache

@@ -3,8 +3,9 @@
 A rule is a statement about a mean over seeds. Runs of one seed share weights and data order, so two rows are compared
 seed by seed, and the statement is tested by Student's paired t (two-sided). The p values of the claims of one study are
 adjusted together by Holm's method, and the adjusted p decides: below 0.05 the claim is supported or contradicted, by
-the side on which the mean lies; else it is inconclusive. The interval shown is the plain 95% one. Where Welch's
-interval, without pairs, would give another verdict, it is shown.
+the side on which the mean lies; else it is inconclusive. Claims written before the runs are adjusted among themselves,
+so that no later one weakens them; post hoc claims among all of the study. The interval shown is the plain 95% one.
+Where Welch's interval, without pairs, would give another verdict, it is shown.
 
 Fewer than 3 seeds decide nothing, fewer than 5 give a provisional verdict. A claim cannot hold if a run of its row `a`
 diverged; whether that also decides against it where fewer than 3 pairs are left is fixed with the measure
@@ -48,6 +49,11 @@ class Judged:
     run: bool = True
     findings: tuple[Finding, ...] = ()
     runs: tuple[RunRecord, ...] = field(default=(), repr=False)
+
+    @property
+    def post_hoc(self) -> bool:
+        """Whether the rule was written after the runs that are judged here."""
+        return self.claim.post_hoc and self.study == self.claim.study
 
     def verdict(self, adjusted: float | None) -> bool | None:
         """What the adjusted p says; it never turns a claim that the plain interval leaves open."""
@@ -107,16 +113,16 @@ def judge(claims: Iterable[Claim], records: Iterable[RunRecord]) -> list[dict[st
     adjustment."""
     records = list(records)
     found = [_examine(claim, records) for claim in claims]
-    families: dict[str, list[Judged]] = {}
+    studies: dict[str, list[Judged]] = {}
     for each in found:
         if each.p is not None:
-            families.setdefault(each.study, []).append(each)
-    adjusted = {
-        id(each): p
-        for family in families.values()
-        for each, p in zip(family, stats.holm([one.p for one in family if one.p is not None]), strict=True)
-    }
-    return [_row(each, adjusted.get(id(each)), len(families.get(each.study, ()))) for each in found]
+            studies.setdefault(each.study, []).append(each)
+    adjusted: dict[int, tuple[float, int]] = {}
+    for family in studies.values():
+        for part in (family, [each for each in family if not each.post_hoc]):  # the planned ones last
+            values = stats.holm([each.p for each in part if each.p is not None])
+            adjusted |= {id(each): (p, len(part)) for each, p in zip(part, values, strict=True)}
+    return [_row(each, *adjusted.get(id(each), (None, 0))) for each in found]
 
 
 def judge_files(claims: Iterable[Claim], root: Path) -> list[dict[str, Any]]:
@@ -144,9 +150,9 @@ def _row(judged: Judged, p: float | None, family: int) -> dict[str, Any]:
         run=judged.run,
         note=claim.note,
         p=None if p is None else float(f"{p:.4g}"),
-        family=0 if p is None else family,
+        family=family,
         provisional=holds is not None and judged.n < ENOUGH,
-        post_hoc=claim.post_hoc and judged.study == claim.study,
+        post_hoc=judged.post_hoc,
         runs=provenance(judged.runs),
         reason=_reason(judged, holds, family),
     )
@@ -177,7 +183,7 @@ def _reason(judged: Judged, holds: bool | None, family: int) -> str:
     tested = [each for each in judged.findings if each.p is not None]
     sizes = [
         [stats.sample_size(each.gap, each.sd, 1 - ALPHA / m, LEAST, MOST) for each in tested]
-        for m in (1, family)
+        for m in (1, max(family, 1))
     ]
     if not tested or None in sizes[1]:
         return f"power: more than {MOST:,} seeds would be needed at this mean and standard deviation"

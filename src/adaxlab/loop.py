@@ -251,12 +251,21 @@ class Loop:
         }
         if found:
             at.last["metrics"] = found
+        if getattr(self.task, "watch", False):
+            at.last["update_rms"] = self.update_rms()
         self.metrics.add(at.last)
         at.batch, at.loss, at.value, at.rows, at.metrics_bytes = 0, 0.0, 0.0, 0, self.metrics.size
         self.epoch_rng = randomness.state(self.device)
         if at.epoch < self.spec["epochs"]:
             self.look()
         return True
+
+    def update_rms(self) -> float | None:
+        """RMS of the last update in units of lr; None where the optimizer does not say (`adaxopt`'s own do)."""
+        if not (stats := getattr(self.optimizer, "stats", None)):
+            return None
+        groups = [group["update_rms"] for group in stats() if "update_rms" in group]
+        return math.fsum(groups) / len(groups) if groups else None
 
     def mean_loss(self) -> tuple[float, float]:
         """Loss and metric on the held-out split: means over its examples."""

@@ -86,6 +86,11 @@ def trained(first: int, last: int | float) -> Callable[[RunRecord], float]:
     return of
 
 
+def tested(first: int, last: int) -> Callable[[RunRecord], float]:
+    """The test metric in percent, averaged over the evaluations first..last."""
+    return lambda run: stats.mean([percent(line["metric"]) for line in run.metrics[first - 1 : last]])
+
+
 def trained_last(run: RunRecord) -> float:
     return percent(run.metrics[-1]["train_metric"])
 
@@ -175,7 +180,7 @@ BETTER_BY = "{a} and {b}; better by "
 
 def _nats(name: str, words: str, of: Callable[[RunRecord], float], **more: Any) -> Measure:
     """A loss in nats per word, to five decimals, as the tables of the study have it."""
-    rules = {"better": f"{words}, is above {{margin:g}}"}
+    rules = {"better": f"{words}, is above {{margin:g}}", "not_worse": f"{words}, is above -{{margin:g}}"}
     return Measure(ended(lambda run: round(of(run), 5)), rules, level=".4f", head=f"{name} ", **more)
 
 
@@ -186,6 +191,9 @@ MEASURES: dict[str, Measure] = {
         ended(trained(1, 99)),
         _about(", training accuracy averaged over epochs 1 to 99,", PLAIN),
         lost_decide=1,
+    ),
+    "early test accuracy": Measure(
+        ended(tested(1, 99)), _about(", test accuracy averaged over epochs 1 to 99,", PLAIN), lost_decide=1
     ),
     "trace": Measure(trace_at(1000), TRACE, level=".2e", head="iteration 1000: {rows} = "),
     "last trace": Measure(trace_at(-1), TRACE, level=".2e", head="the last: {rows} = "),
@@ -215,6 +223,9 @@ MEASURES: dict[str, Measure] = {
     "training step": Measure(step_ms, _about(", time of a training step, rounds in turn,", PLAIN), **ROUNDS),
     # segmentation
     "IoU": Measure(ended(final_percent), _about(", final IoU,", PLAIN), head=BETTER_BY),
+    "IoU throughout": Measure(
+        ended(tested(1, 4)), _about(", IoU averaged over the four evaluations,", PLAIN), head=BETTER_BY
+    ),
     "early loss": Measure(
         ended(early_loss),
         {"better": "b - a, training loss averaged over three quarters, is above {margin:g}"},

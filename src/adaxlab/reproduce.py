@@ -17,7 +17,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab import distributed, driver, kinds, options, progress, records, spec, store, table, workers
+from adaxlab import (
+    distributed,
+    driver,
+    environment,
+    kinds,
+    options,
+    progress,
+    records,
+    spec,
+    store,
+    table,
+    workers,
+)
 from adaxlab.errors import LabError, RunError, StoreError, unknown
 from adaxlab.paper import catalogue, claims
 from adaxlab.paper.computation import Computation
@@ -77,6 +89,8 @@ def run(name: str, request: Request, more: Mapping[str, Any]) -> Comparison | Pa
 
 
 def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Comparison | bool:
+    if request.records:
+        environment.check_clean()
     sizes = {key: getattr(request, key) for key in ("seeds", "epochs", "batch_size", "tune")}
     places = {key: value for key in ("data", "weights") if (value := getattr(request, key))}
     given = {**sizes, **places, **more}
@@ -90,7 +104,9 @@ def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Compa
         request.per_stack,
         execution=_execution(study, request),
     )
-    rates = followed(study, Path(request.out), given) if study.follows else None
+    rates = None
+    if study.follows:
+        study, rates = followed(study, Path(request.out), given)
     with ExitStack() as open_:
         first = open_.enter_context(distributed.joined(request.device)).first
         open_.enter_context(workers.helpers(study, request.out, settings, request.jobs, rates))
@@ -124,15 +140,17 @@ def _execution(study: Study, request: Request) -> ExecutionConfig:
     return ExecutionConfig.parse(options.pairs(request.execution.split(",") if request.execution else ()))
 
 
-def followed(study: Study, out: Path, given: Mapping[str, Any] | None = None) -> dict[str, float]:
-    """The learning rates that the study takes from the one it follows: its runs in `out` (first those of the study
-    changed as this one is, by what was `given`), else the committed ones."""
+def followed(
+    study: Study, out: Path, given: Mapping[str, Any] | None = None
+) -> tuple[Study, dict[str, float]]:
+    """The study with what it takes from the one it follows, and its learning rates (`driver.follow`): from the runs in
+    `out` (first those of the study changed as this one is, by what was `given`), else from the committed ones."""
     before = catalogue.study(study.follows)
     for each in (changed(before, **(given or {})), before):
         folder = out / spec.folder(each.name)
         if folder.is_dir():
-            return driver.rates_of(each, store.load_runs(folder))
-    return driver.rates_of(before, records.load(records.FOLDER, before.name))
+            return driver.follow(study, each, store.load_runs(folder))
+    return driver.follow(study, before, records.load(records.FOLDER, before.name))
 
 
 def verdicts(name: str, result: Comparison | Path, out: Path) -> str:

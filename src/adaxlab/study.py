@@ -27,6 +27,7 @@ from adaxlab.stats import Rule
 B2_STEPS = 3.0
 """b2*T where nothing else was asked for: AdaX's b2 is a rate of growth, so it follows from the length of the run."""
 TUNE_SEED = 10_000  # tuning runs take seeds from here on, final runs from 0: no seed is used for both
+SEEDS_SHARED = ("cifar10/tuned",)  # was run so before this was forbidden; its claims say so
 GROWS = ("rows", "seeds")  # may differ between two calls of one study; everything else is fixed
 WORDS = (
     "title",
@@ -124,6 +125,10 @@ class Tuning:
         full = asdict(self)
         return full if not self.walks else {k: v for k, v in full.items() if k not in ("over", "sampler")}
 
+    @property
+    def all_seeds(self) -> range:
+        return range(self.first_seed, self.first_seed + self.seeds)
+
 
 @dataclass(frozen=True)
 class Study:
@@ -183,6 +188,20 @@ class Study:
                 raise LabError(
                     f"study {self.name}: {row.name} has {len(row.rates)} rates, each must have {trials}"
                 )
+
+        if self.tuning:
+            self.check_apart(self)
+
+    def check_apart(self, before: Study) -> None:
+        """Raise where a seed that chose the settings (`before` has the tuning) would judge them as well."""
+        used = set(before.tuning.all_seeds) if before.tuning else set()
+        both = used & set(range(self.first_seed, self.first_seed + self.seeds))
+        if both and not self.name.startswith(SEEDS_SHARED):
+            seeds = ", ".join(str(seed) for seed in sorted(both))
+            raise LabError(
+                f"study {self.name}: seed {seeds} is used for tuning (study {before.name}) and for final runs; "
+                "choose another first_seed"
+            )
 
     def row(self, name: str) -> Row:
         """The row of that name."""
@@ -296,8 +315,7 @@ class Study:
     def trials(self, row: Row, lr: float, number: int) -> list[dict[str, Any]]:
         """The runs that judge one learning rate."""
         assert self.tuning is not None
-        seeds = range(self.tuning.first_seed, self.tuning.first_seed + self.tuning.seeds)
-        return [self.spec(row, lr, seed=seed, purpose="tune", trial=number) for seed in seeds]
+        return [self.spec(row, lr, seed=seed, purpose="tune", trial=number) for seed in self.tuning.all_seeds]
 
     def finals(self, row: Row, lr: float) -> list[dict[str, Any]]:
         """The final runs of a row at this learning rate."""

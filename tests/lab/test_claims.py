@@ -16,9 +16,9 @@ from adaxlab.finding import outcome
 from adaxlab.judge import judge
 from adaxlab.measures import MEASURES, failed, percent
 from adaxlab.paper import catalogue
-from adaxlab.paper.cifar10_claims import POST_HOC
+from adaxlab.paper.cifar10_later_claims import LATER
 from adaxlab.paper.claims import FAMILIES, judged, show, verdicts
-from adaxlab.paper.imagenet import PAPER_LR
+from adaxlab.paper.imagenet_claims import PAPER_LR
 from adaxlab.store import RunRecord
 
 ROOT = Path(__file__).parents[2]
@@ -333,6 +333,15 @@ def test_the_claims_of_a_study_are_adjusted_together():
     assert [row["p"] for row in apart] == [alone["p"]] * 2
 
 
+def test_a_post_hoc_claim_weakens_no_planned_one():
+    near = [92.5, 92.9, 92.7, 92.45, 92.6]
+    found = rows(a=near, b=[92.2, 92.4, 92.6, 92.4, 92.3])
+    (alone,) = judge([claim()], found)
+    planned, *later = judge([claim(), *[claim(post_hoc=True)] * 4], found)
+    assert (planned["p"], planned["family"]) == (alone["p"], 1)
+    assert {(row["family"], row["verdict"]) for row in later} == {(5, OPEN)}
+
+
 def test_a_value_of_the_paper_is_not_supported_by_the_adjustment():
     """The plain interval misses the paper's value and the adjusted p does not decide: inconclusive, not supported."""
     found = rows(a=[92.50, 92.44, 92.56, 92.47, 92.53])
@@ -399,7 +408,7 @@ def test_of_several_measures_all_must_hold(losses, verdict):
 
 def names_of(study):
     """The rows of a study, from the files that say what is run."""
-    timed = {"voc/speed": "voc/camvid", "imagenet/speed": "imagenet/tiny"}
+    timed = {"voc/speed": "voc/camvid", "imagenet/speed": "imagenet/tiny", "language/speed": "language/ptb"}
     return {row.name for row in catalogue.study(timed.get(study, study)).rows}
 
 
@@ -417,7 +426,8 @@ def test_claims_speak_of_rows_that_exist(claim):
 
 def test_ids_are_unique_and_later_claims_are_post_hoc_or_say_why_not():
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
-    assert all(claim.post_hoc or "before" in claim.note for claim in POST_HOC)
+    seen = {f"cifar10/{name}" for name in ("table2", "tuned", "lr", "padax")}
+    assert all(claim.post_hoc == (claim.study in seen) for claim in LATER)
 
 
 def test_claims_that_share_a_retest_share_their_study():
@@ -430,7 +440,8 @@ def test_claims_that_share_a_retest_share_their_study():
 
 def test_imagenets_notes_say_which_lr():
     for claim in FAMILIES["imagenet"]:
-        assert claim.ours == claim.id.startswith(("imagenet.tuned.", "imagenet.b2T50.")), claim.id
+        ours = ("imagenet.tuned.", "imagenet.b2T50.", "imagenet.r50.tuned.")
+        assert claim.ours == claim.id.startswith(ours), claim.id
         assert (PAPER_LR in claim.note) == (claim.study == "imagenet/tiny"), claim.id
 
 
@@ -443,11 +454,13 @@ def test_the_papers_differences_are_those_of_its_tables():
         if not claim.paper or not claim.paper.endswith("on ImageNet"):
             continue
         study = claim.study.removeprefix("imagenet/")
-        table = values["tiny" if study == "tuned" else study]
+        table = values[
+            "tiny-resnet50" if study == "r50-tuned" else "tiny" if study.startswith("tuned") else study
+        ]
         assert claim.paper == f"{table[claim.a.removesuffix('-b2T50')] - table[claim.b]:+.2f} on ImageNet"
         assert claim.ours == (f"paper, at its own settings: {claim.paper}" in claim.note), claim.id
         checked += 1
-    assert checked == 15
+    assert checked == 22
 
 
 # -- what is committed ----------------------------------------------------------------------------------------------
@@ -489,7 +502,8 @@ def test_the_command_writes_names_what_is_stale_and_prints(tmp_path, capsys):
 
 def test_a_study_is_judged_from_its_own_records():
     rows = verdicts("imagenet/tuned", records.load(RECORDS, "imagenet/tuned"))
-    assert rows == [row for row in judged(RECORDS)["imagenet"] if row["id"].startswith("imagenet.tuned.")]
+    ids = [claim.id for claim in FAMILIES["imagenet"] if claim.study == "imagenet/tuned"]
+    assert rows == [row for row in judged(RECORDS)["imagenet"] if row["id"] in ids]
     assert show(rows).startswith(
         "supported: 2\n  imagenet.tuned.adaxw-over-adamw (provisional, n = 3): AdaX-W ends above AdamW\n      48.45 - "
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import text_sets
 
-from adaxlab import driver, reproduce, store, study, summary
+from adaxlab import driver, environment, reproduce, store, study, summary
 from adaxlab.errors import Interrupted, LabError, StoreError
 from adaxlab.paper import catalogue
 from adaxlab.paper.language import ROWS
@@ -138,8 +138,52 @@ def test_a_study_that_follows_takes_the_best_rates(tmp_path, monkeypatch):
         driver.rates_of(before, runs[:1])
 
 
+def test_a_study_that_follows_takes_the_best_of_a_rows_variants(tmp_path):
+    """`before` varied the momentum in rows `sgdm x` beside lr; the row `sgdm` takes both from the best."""
+    variants = tuple(
+        Row(f"sgdm {name}", "sgdm", {"betas": [b1, 0.0]}, rates=(1e-7, 0.1))
+        for name, b1 in (("x", 0.0), ("y", 0.9))
+    )
+    before = Study(f"{TINY}:Tiny", variants, "fam/grid", epochs=2, seeds=0, tuning=Tuning(2)).complete()
+    runs = driver.carry_out(before, tmp_path)
+    scores = {(r.row, r.spec["options"]["lr"]): r.done["metric"] for r in runs}
+    sign = 1 if runs[0].done["higher_is_better"] else -1
+    best = max(scores, key=lambda key: sign * scores[key])
+    after = Study(f"{TINY}:Tiny", (Row("sgdm"),), "fam/eight", epochs=2, seeds=2, follows="fam/grid")
+    made, rates = driver.follow(after, before, runs)
+    assert rates == {"sgdm": best[1]}
+    assert made.row("sgdm").options == before.row(best[0]).options
+    with pytest.raises(LabError, match="adamw"):
+        driver.follow(dataclasses.replace(after, rows=(Row("adamw"),)), before, runs)
+
+
+def test_a_seed_that_chose_the_settings_does_not_judge_them():
+    rows = (Row("sgdm", rates=(0.1,)),)
+    with pytest.raises(LabError, match=r"seed 0, 1 is used for tuning \(study fam/x\) and for final runs"):
+        Study(f"{TINY}:Tiny", rows, "fam/x", seeds=2, tuning=Tuning(1, seeds=3, first_seed=0))
+    before = Study(f"{TINY}:Tiny", rows, "fam/tuning", seeds=0, tuning=Tuning(1, first_seed=5))
+    after = Study(f"{TINY}:Tiny", (Row("sgdm"),), "fam/tuned", seeds=6, follows="fam/tuning")
+    with pytest.raises(LabError, match="seed 5 is used for tuning"):
+        driver.follow(after, before, [])
+    dataclasses.replace(after, seeds=5).check_apart(before)
+
+
+@pytest.mark.parametrize(
+    ("commit", "said"),
+    [(None, "not a checkout of git"), ("12ab+", "changed since commit 12ab;"), ("12ab", "")],
+)
+def test_records_are_written_by_committed_code_alone(monkeypatch, commit, said):
+    monkeypatch.setattr(environment, "_commit", lambda: commit)
+    if said:
+        with pytest.raises(LabError, match=said):
+            environment.check_clean()
+    else:
+        environment.check_clean()
+
+
 def test_reproduce_writes_the_records_of_the_study_as_planned_alone(tmp_path, monkeypatch, capsys):
     small = Study(f"{TINY}:Tiny", (Row("sgdm"), Row("adaxw")), "fam/small", epochs=1, seeds=3)
+    monkeypatch.setattr(environment, "_commit", lambda: "12ab")
     monkeypatch.setattr(catalogue, "studies", lambda: {"fam/small": small})
     out, kept = str(tmp_path / "runs"), str(tmp_path / "records")
     words = ["fam/small", "--out", out, "--records", kept, "--device", "cpu", "--quiet"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from adaxlab.paper.tables.study import table
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
 from adaxlab.summary import summarise
-from adaxlab.tasks.gpt import RandomWindows
+from adaxlab.tasks.gpt import Gpt, RandomWindows
 
 SIZES = {"layers": 2, "width": 32, "heads": 2, "inner": 48, "context": 24}
 TINY = {**SIZES, "steps": 6, "batch": 4, "eval_bytes": 300}
@@ -269,6 +270,37 @@ def test_windows_are_pieces_of_the_text_from_the_seed(book):
     assert all(bytes(row.tolist()) in raw for w in first for row in w)
     with pytest.raises(LabError, match="choose a smaller context"):
         RandomWindows(text[:20], 1, 1, 24)
+
+
+def test_windows_and_weights_can_be_shared_by_all_seeds():
+    text, count = np.arange(200, dtype=np.uint8), itertools.count()
+
+    def drawn(seed, epoch):
+        torch.manual_seed(next(count))  # does not matter
+        windows = RandomWindows(text, 2, 3, 8, seed)
+        windows.set_epoch(epoch)
+        return torch.stack([window for (window,) in windows])
+
+    assert torch.equal(drawn(0, 1), drawn(0, 1))
+    assert not torch.equal(drawn(0, 1), drawn(0, 2))
+    assert not torch.equal(drawn(0, 1), drawn(1, 1))
+
+    def weights(seed, **options):
+        torch.manual_seed(seed)
+        made = torch.cat(
+            [
+                p.flatten()
+                for p in Gpt(layers=1, width=16, heads=2, inner=16, context=8, **options).model().parameters()
+            ]
+        )
+        return made, torch.rand(1)
+
+    assert torch.equal(weights(1, init_seed=0)[0], weights(2, init_seed=0)[0])
+    assert not torch.equal(weights(1, init_seed=0)[0], weights(1, init_seed=1)[0])
+    assert not torch.equal(weights(1)[0], weights(2)[0])
+    next_draw = weights(1, init_seed=0)[1]
+    torch.manual_seed(1)
+    assert torch.equal(next_draw, torch.rand(1))  # the run's own generator is untouched
 
 
 def test_the_gradient_is_clipped(book):

@@ -50,6 +50,23 @@ def test_the_benchmarks_shards_from_end_to_end(tmp_path):
     assert last["metric"] < first["metric"] < math.log(len(corpus.words))
 
 
+@pytest.mark.parametrize("optimizer", ["adax", "torch:SGD"])
+def test_a_watched_run_records_the_rms_of_its_update(optimizer, tmp_path):
+    """By hand from the checkpointed moments of the last step; an optimizer that does not say has none."""
+    root = text_sets.benchmark(tmp_path / "set", lines=40)
+    made = {**asked(root), "optimizer": optimizer, "options": {"lr": 1e-2}}
+    made["task_options"] = {**made["task_options"], "watch": True, "sparse": False}
+    found = process.run(made, tmp_path / "runs")
+    rms = [line["update_rms"] for line in found.metrics]
+    if optimizer == "adax":
+        assert all(0 < value < 10 for value in rms)
+        assert len(set(rms)) == 2
+    else:
+        assert rms == [None, None]
+    plain = process.run(asked(root), tmp_path / "runs")
+    assert "update_rms" not in plain.metrics[-1]
+
+
 def in_parts(root):
     """The text once, in two halves: as many steps as one epoch of the whole has, or one less."""
     made = asked(root)

@@ -198,7 +198,7 @@ def test_on_a_gpu_it_is_the_same_task(tmp_path):
 # -- studies ----------------------------------------------------------------------------------------------------------
 
 
-CAMVID, TUNING = STUDIES
+CAMVID, TUNING, GRID, EIGHT = STUDIES
 
 
 def test_the_studies_are_the_recipe_and_fair():
@@ -208,10 +208,11 @@ def test_the_studies_are_the_recipe_and_fair():
     assert (decays[SGDM], decays[ADAMW], decays[AMSGRADW], decays[ADAXW]) == (5e-4, 0.1, 0.1, 5e-2)
     assert CAMVID.row(ADAXW).at(1e-5, 2000)["betas"] == [0.9, 1e-3]
     for study in STUDIES:
-        assert (study.seeds, study.epochs, study.task_options["steps"]) == (3, 4, 500)
+        assert (study.epochs, study.task_options["steps"]) == (4, 500)
+        assert study.seeds == {"voc/grid": 0, "voc/eight": 8}.get(study.name, 3)
         assert study.schedule == {"name": "poly", "power": 0.9}
         for row in study.rows:
-            optimizers.check_options(row.name, row.at(row.options["lr"], 2000))
+            optimizers.check_options(row.method, row.at(row.options["lr"], 2000))
             if study is TUNING:
                 assert len(row.rates) == 5
                 assert row.rates[2] == {SGDM: 2.5e-4, ADAMW: 3e-5, AMSGRADW: 3e-5, ADAXW: 1e-4}[row.name]
@@ -219,7 +220,36 @@ def test_the_studies_are_the_recipe_and_fair():
                 assert ratios == pytest.approx([10**0.5] * 4, rel=0.06)
 
 
-@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_eight_takes_decay_and_lr_from_the_grid():
+    """Both methods may try the same four rates at the same two decays; the best of eight goes on."""
+    settings = {(row.method, row.options["weight_decay"], row.rates) for row in GRID.rows}
+    assert settings == {(m, d, (1e-4, 2e-4, 3e-4, 5e-4)) for m in (ADAMW, ADAXW) for d in (0.05, 0.1)}
+    scores = {
+        f"{ADAMW} wd 0.05": 40.0,
+        f"{ADAMW} wd 0.1": 41.0,
+        f"{ADAXW} wd 0.05": 43.0,
+        f"{ADAXW} wd 0.1": 42.0,
+    }
+    runs = []
+    for row in GRID.rows:
+        for lr in row.rates:
+            spec = {
+                "row": row.name,
+                "purpose": "tune",
+                "options": {"lr": lr},
+                "seed": 20_000,
+                "study": GRID.name,
+            }
+            metric = scores[row.name] - (lr != 2e-4)
+            done = {"status": "finished", "metric": metric, "higher_is_better": True}
+            runs.append(store.RunRecord(spec, {}, [], done, Path("x")))
+    made, rates = driver.follow(EIGHT, GRID, runs)
+    assert rates == {ADAMW: 2e-4, ADAXW: 2e-4}
+    assert [row.options["weight_decay"] for row in made.rows] == [0.1, 0.05]
+    assert [row.b2_steps for row in made.rows] == [None, 2.0]
+
+
+@pytest.mark.parametrize("study", [CAMVID, TUNING], ids=lambda study: study.name)
 def test_the_committed_runs_are_those_that_the_study_asks_for(study, monkeypatch):
     runs = records.load(ROOT / "records", study.name)
     monkeypatch.setattr(studies, "_data_digest", lambda *asked: runs[0].spec["data"])

@@ -7,57 +7,22 @@ methods are compared seed by seed.
     tuning   trains on 45,056 images and is judged on the other 4,944, chosen once and for all
     others   train on all 50,000 images and are judged on the test set
 
-`tuning` was run with seed 0, which final runs use as well; `fresh` has seeds that no study has used.
+`tuning` was run with seed 0, which the final runs of `tuned` use as well; `fresh` and the studies of
+`cifar10_retests.py` have seeds that no study used before.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from adaxlab.paper.cifar10_claims import CLAIMS
-from adaxlab.study import Row, Study, Tuning
-from adaxopt.zoo import METHODS
+from adaxlab.paper import cifar10_retests
+from adaxlab.paper.cifar10_later_claims import CLAIMS
+from adaxlab.paper.cifar10_rows import HOLDOUT, adamw, adaxw, make, ours, sgdm
+from adaxlab.study import Row, Tuning
 
 __all__ = ["CLAIMS", "STUDIES", "TITLE"]
 
-EPOCHS = 182
-STEP = {"name": "step", "milestones": (100 / EPOCHS, 150 / EPOCHS), "gamma": 0.1}
-HOLDOUT = 4944
-Paper = tuple[float, float] | None
-
-
-def sgdm(name: str = "sgdm", weight_decay: float = 5e-4, lr: float = 0.1, paper: Paper = None) -> Row:
-    """Momentum 0.9 and L2, torch's."""
-    return Row(name, "torch:SGD", dict(lr=lr, momentum=0.9, weight_decay=weight_decay), paper=paper)
-
-
-def adamw(name: str = "adamw", paper: Paper = None, **options: Any) -> Row:
-    """torch's AdamW at the paper's lr 1e-3 and weight decay 0.1."""
-    return Row(name, "torch:AdamW", {**dict(lr=1e-3, weight_decay=0.1), **options}, paper=paper)
-
-
-def adaxw(name: str = "adaxw", paper: Paper = None, **options: Any) -> Row:
-    """The library's AdaX-W at the paper's lr 5e-3 and weight decay 5e-2, as published: without the guard for
-    coordinates that receive their first gradient late."""
-    return Row(name, "adaxw", {**dict(lr=5e-3, weight_decay=5e-2, wake=False), **options}, paper=paper)
-
-
-def ours(name: str, method: str, **options: Any) -> Row:
-    """Any method of the zoo in the library's engine, at its documented lr unless another is given."""
-    return Row(name, method, {"lr": METHODS[method].defaults["lr"], **options})
-
-
-def _study(
-    name: str, where: str, asks: str, rows: tuple[Row, ...], title: str, note: str, **rest: Any
-) -> Study:
-    options = {"model": "resnet20", "precision": "bf16", **rest.pop("task_options", {})}
-    given: dict[str, Any] = {"seeds": 3, "epochs": EPOCHS, "batch_size": 128, "schedule": STEP, **rest}
-    given |= {"where": where, "asks": asks, "title": title, "note": note}
-    return Study("cifar10", rows, f"cifar10/{name}", executor="stack", task_options=options, **given)
-
-
-TABLE2 = _study(
+TABLE2 = make(
     "table2",
     "table 2, fig. 1",
     "accuracy of the five, 5 seeds",
@@ -84,7 +49,7 @@ _RATES = {
     "adaxw": (5e-2, 1.5e-2, 5e-3, 1.5e-3, 5e-4),
 }
 
-TUNING = _study(
+TUNING = make(
     "tuning",
     "table 2",
     "five learning rates for each method",
@@ -99,7 +64,7 @@ TUNING = _study(
     figures=("lr",),
 )
 
-TUNED = _study(
+TUNED = make(
     "tuned",
     "table 2",
     "each method at its best lr, 5 seeds",
@@ -113,7 +78,7 @@ TUNED = _study(
     figures=("seeds", "difference"),
 )
 
-FRESH = _study(
+FRESH = make(
     "fresh",
     "ours",
     "the same on ten fresh seeds",
@@ -127,7 +92,7 @@ FRESH = _study(
     figures=("seeds", "difference"),
 )
 
-TRACE = _study(
+TRACE = make(
     "trace",
     "fig. 3b",
     "mean of sqrt(v-hat) over training",
@@ -140,7 +105,7 @@ TRACE = _study(
     figures=("second-moment",),
 )
 
-TRACE_LR = _study(
+TRACE_LR = make(
     "trace-lr",
     "ours",
     "the same at equal learning rates",
@@ -151,13 +116,15 @@ TRACE_LR = _study(
     "Is the second moment smaller in AdaX-W because of its memory, or because of its learning rate?",
     "Both methods at AdamW's lr and at AdaX-W's, 7,820 iterations at constant lr. This study is ours; it was added "
     "after the results of `trace` were known.",
+    seeds=5,
+    first_seed=200,
     epochs=20,
     schedule="constant",
     task_options={"trace": True},
     figures=("second-moment",),
 )
 
-EPSILON = _study(
+EPSILON = make(
     "epsilon",
     "fig. 3c-d",
     "does eps matter",
@@ -170,7 +137,7 @@ EPSILON = _study(
     figures=("sweep",),
 )
 
-PADAX = _study(
+PADAX = make(
     "padax",
     "fig. 4",
     "Padax compared with Padam",
@@ -185,7 +152,7 @@ PADAX = _study(
     figures=("seeds", "sweep"),
 )
 
-DECAY = _study(
+DECAY = make(
     "decay",
     "section 5.1",
     "L2 and decoupled decay, ResNet-18",
@@ -202,7 +169,7 @@ DECAY = _study(
     figures=("seeds", "metric"),
 )
 
-LR = _study(
+LR = make(
     "lr",
     "appendix",
     "AdaX-W's learning rate",
@@ -214,7 +181,7 @@ LR = _study(
     figures=("sweep",),
 )
 
-BETA1 = _study(
+BETA1 = make(
     "beta1",
     "appendix",
     "AdaX-W's b1",
@@ -224,7 +191,7 @@ BETA1 = _study(
     figures=("sweep",),
 )
 
-BETA2 = _study(
+BETA2 = make(
     "beta2",
     "appendix",
     "AdaX-W's b2",
@@ -234,7 +201,7 @@ BETA2 = _study(
     figures=("sweep",),
 )
 
-RUNTIME = _study(
+RUNTIME = make(
     "runtime",
     "appendix",
     "seconds of AdamW and of AdaX-W",
@@ -247,7 +214,7 @@ RUNTIME = _study(
     share=False,
 )
 
-ZOO = _study(
+ZOO = make(
     "zoo",
     "table 1",
     "every method of the table",
@@ -284,4 +251,5 @@ STUDIES = (
     BETA2,
     RUNTIME,
     ZOO,
+    *cifar10_retests.STUDIES,
 )

@@ -9,15 +9,15 @@ The claims of the theory are computed with its records (`theory/`) and share the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from adaxlab import files
-from adaxlab.claim import WORDS, Claim, words
+from adaxlab.claim import NOT_RUN, WORDS, Claim, notes, words
 from adaxlab.errors import unknown
 from adaxlab.judge import judge, judge_files
-from adaxlab.paper import catalogue, claims_page
+from adaxlab.paper import catalogue, claims_page, queue
 from adaxlab.store import RunRecord
 
 RECORDS = Path("records")
@@ -34,12 +34,30 @@ def claims_of(study: str) -> list[Claim]:
 
 def verdicts(study: str, records: Iterable[RunRecord]) -> list[dict[str, Any]]:
     """The claims of a study (or of a family), judged from run records."""
-    return judge(claims_of(study), records)
+    records = list(records)
+    ran = {run.spec["study"] for run in records}
+    return _planned(claims_of(study), judge(claims_of(study), records), ran)
 
 
 def judged(root: Path = RECORDS) -> dict[str, list[dict[str, Any]]]:
-    """Every claim of the experiments by family, judged from the files under `root`."""
-    return {family: judge_files(claims, root) for family, claims in FAMILIES.items()}
+    """Every claim of the experiments by family, judged from the files under `root`; what is open says what would
+    decide it."""
+    ran = queue.ran(root)
+    return {family: _planned(claims, judge_files(claims, root), ran) for family, claims in FAMILIES.items()}
+
+
+def _planned(
+    claims: Iterable[Claim], rows: Iterable[dict[str, Any]], ran: Container[str]
+) -> list[dict[str, Any]]:
+    """The rows with the study of the queue that would judge them, and its minutes, unless it is one that has run."""
+    made = []
+    for claim, row in zip(claims, rows, strict=True):
+        job = queue.job_of(claim, row["verdict"], ran)
+        plan = f"study {job.study} would judge it, about {job.minutes:g} GPU minutes" if job else ""
+        if row["verdict"] == NOT_RUN and not job:
+            plan = f"study {claim.study} is not in the queue"
+        made.append({**row, "reason": notes(row["reason"], plan)})
+    return made
 
 
 def rows_of(root: Path, study: str = "") -> list[dict[str, Any]]:
@@ -51,7 +69,7 @@ def rows_of(root: Path, study: str = "") -> list[dict[str, Any]]:
         if not claims_of(study):
             known = sorted({claim.study for claims in FAMILIES.values() for claim in claims} | set(theory))
             raise unknown("study with claims", study, known)
-        return judge_files(claims_of(study), root)
+        return _planned(claims_of(study), judge_files(claims_of(study), root), queue.ran(root))
     parts = [*theory.values(), *judged(root).values()]
     return [row for part in parts for row in part]
 
@@ -80,12 +98,16 @@ def show(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def update(root: Path = RECORDS, check: bool = False) -> list[Path]:
-    """Write `root`/claims/*.json and docs/claims.md beside `root`; the files that were stale. `check` writes none."""
+    """Write `root`/claims/*.json, and docs/claims.md and docs/queue.md beside `root`; the files that were stale.
+    `check` writes none."""
     rows, page = judged(root), root.parent / "docs" / "claims.md"
     texts = {
         root / "claims" / f"{name}.json": json.dumps(part, indent=1) + "\n" for name, part in rows.items()
     }
-    texts[page] = claims_page.page(root, [row for part in rows.values() for row in part])
+    every = [row for part in rows.values() for row in part]
+    texts[page] = claims_page.page(root, every)
+    asked = [claim for claims in FAMILIES.values() for claim in claims]
+    texts[page.parent / "queue.md"] = queue.page(root, asked, {row["id"]: row for row in every})
     stale = [path for path, text in texts.items() if not path.is_file() or path.read_text() != text]
     for path in [] if check else stale:
         path.parent.mkdir(parents=True, exist_ok=True)

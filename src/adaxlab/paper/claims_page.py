@@ -29,8 +29,9 @@ CHANGED = (
 
 HEAD = (
     "A rule on runs is a statement about a mean over seeds, tested by Student's t (paired by seed where two rows are",
-    "compared, two-sided). The p values of the claims of one study are adjusted together by Holm's method. The",
-    "adjusted p decides; the interval shown is the plain 95% one:",
+    "compared, two-sided). The p values of the claims of one study are adjusted together by Holm's method: those",
+    "written before the runs among themselves, post hoc ones among all. The adjusted p decides; the interval shown is",
+    "the plain 95% one:",
     "",
     "- *supported*: p below 0.05, and the mean is on the statement's side;",
     "- *contradicted*: p below 0.05, and the mean is on the other side;",
@@ -73,6 +74,7 @@ def page(records: Path, experiments: list[Row]) -> str:
             lines += ["", f"## {section}", ""]
             for row in group:
                 lines += _entry(row) if row["section"] == section else []
+    lines += _open(ours + experiments)
     lines += _pictures()
     lines += _errata(theory)
     lines += _runs(theory)
@@ -110,12 +112,47 @@ def _overview(rows: list[Row]) -> list[str]:
         plain = row["verdict"] in (VERDICTS[True], NOT_RUN)
         verdict = words(row) if plain else words(row).replace(row["verdict"], f"**{row['verdict']}**")
         cells.append((f"[{row['id']}](#{anchor(row['id'])})", _cell(row["claim"]), verdict))
-    return [*out, "", table(("id", "claim", "verdict"), cells)]
+    return [*out, "", *_by_source(rows), "", table(("id", "claim", "verdict"), cells)]
+
+
+SOURCES = {
+    "cifar10": "the paper's own data (CIFAR-10)",
+    "imagenet": "stand-ins",
+    "voc": "stand-ins",
+    "language": "stand-ins",
+}
+"""By the first part of an id; the others are computed."""
+
+
+def _by_source(rows: list[Row]) -> list[str]:
+    """How many claims have each verdict, by what judges them; provisional verdicts are counted with the others."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(SOURCES.get(row["id"].partition(".")[0], "theory, computed"), []).append(row)
+    cells = []
+    for source, part in groups.items():
+        counts = Counter(row["verdict"] for row in part)
+        provisional = sum(row["provisional"] for row in part)
+        cells.append((source, *(str(counts[verdict]) for verdict in WORDS), str(provisional), str(len(part))))
+    return [table(("judged by", *WORDS, "of these provisional", "claims"), cells)]
 
 
 def _count(rows: list[Row]) -> str:
     counts = Counter(row["verdict"] for row in rows)
     return ", ".join(f"{counts[v]} {v}" for v in WORDS if counts[v])
+
+
+def _open(rows: list[Row]) -> list[str]:
+    """What is inconclusive or not run, and why."""
+    found = [row for row in rows if row["reason"]]
+    if not found:
+        return []
+    cells = [
+        (f"[{row['id']}](#{anchor(row['id'])})", row["verdict"], row["n"], _cell(row["reason"]))
+        for row in found
+    ]
+    text = "Every claim that is not decided, and what would decide it. [The queue](queue.md) has the studies in order."
+    return ["", "## Open claims", "", text, "", table(("id", "verdict", "n", "why"), cells)]
 
 
 def _entry(row: Row) -> list[str]:

@@ -63,5 +63,44 @@ GPT = Study(
     figures=("difference", "lr", "metric"),
 )
 
+NOISE_LR = 6e-4
+NOISE = Study(
+    name="gpt-noise",
+    task="gpt",
+    rows=tuple(
+        Row(
+            name,
+            "adaxw" if name == "adaxw" else "adamw",
+            {"lr": lr, **({} if name == "adaxw" else {"betas": [0.9, 0.95]})},
+            task_options=options,
+            b2_steps=3.0 if name == "adaxw" else None,
+            lr_decay=LR_DECAY,
+        )
+        for name, lr, options in (
+            ("adamw", NOISE_LR, {}),
+            ("adaxw", NOISE_LR, {}),
+            ("same weights", NOISE_LR, {"init_seed": 0}),
+            ("same windows", NOISE_LR, {"order_seed": 0}),
+            ("same both", NOISE_LR, {"init_seed": 0, "order_seed": 0}),
+            ("half the lr", NOISE_LR / 2, {}),
+            ("twice the lr", NOISE_LR * 2, {}),
+            ("twice the batch", NOISE_LR, {"batch": 64}),
+            ("twice the steps", NOISE_LR, {"steps": 200}),
+        )
+    ),
+    baseline="adamw",
+    seeds=4,
+    first_seed=200,
+    epochs=8,
+    batch_size=32,
+    task_options={"batch": 32, "eval_bytes": 2**22, "compile": True},
+    schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
+    where="ours",
+    asks="where a seed's noise comes from",
+    title="Bytes of enwik8: how far seeds differ, and why",
+    note="800 steps (1,600 in one row). Rows share or vary first weights and windows, lr, batch and length; "
+    "`tools/seed_noise.py` shows the standard deviation of each, and of the difference between AdamW and AdaX-W.",
+)
+
 TITLE = "A transformer (adax data get enwik8), a GPU"
-STUDIES = (GPT,)
+STUDIES = (GPT, NOISE)

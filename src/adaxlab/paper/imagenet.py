@@ -8,18 +8,6 @@ The paper's ResNet-18 runs 500,000 steps of 256 images: linear warmup over the f
 300,000 and 450,000 (30%, 60%, 90%). Its ResNet-50 has the same warmup, then a cosine to 1e-6. Weight decay is on all
 parameters, norms and biases included. AdaX-W is as published (`wake=False`).
 
-Claims: no epoch is chosen by its accuracy. Rows of one seed share initial weights, order and crops. The paper's own
-numbers (69.90 and so on) are of another data set and are no claims here: only the order of the methods and their speed
-are. `claim.py` has the rules, `measures.py` what is measured: here
-
-    top-1            on the validation images after the last epoch
-    last training    training accuracy (under augmentation) of the last epoch
-    early training   training accuracy, averaged over the first 30% of the epochs (before the first drop of lr)
-    late gain        top-1, less the accuracy when 70% of the epochs are over (10% after the second drop of lr)
-    training step    time of a training step, methods in turn on a device that nothing else uses
-
-A failed run has a loss that is no number, or an accuracy of 2% or less (chance is 0.5%).
-
 What changed after this was first written: the time of a run became that of a step before any run, because the runs of
 a study may share a device; tuning got its sixth, largest rate after the first five were seen, when three methods were
 best at the upper edge, and after four runs of `tuned`: it changed no choice. No rule and no margin was changed after
@@ -29,13 +17,13 @@ data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from adaxlab.claim import Claim, about, notes
 from adaxlab.imagenet.recipe import SCHEDULE
+from adaxlab.paper.imagenet_claims import CLAIMS
 from adaxlab.study import Row, Study, Tuning
+
+__all__ = ["CLAIMS", "STUDIES", "TITLE"]
 
 PAPER_B2_STEPS = 50.0
 """b2*T in the paper: 1e-4 * 500,000 steps."""
@@ -175,168 +163,64 @@ RESNET50 = _study(
     note="ImageNet itself. The paper does not state the number of steps; 500,500, as for ResNet-18.",
 )
 
+NEW = "On new seeds; the rule was written before the runs."
+TINY_NEW = _study(
+    "tiny-new",
+    TINY.rows,
+    seeds=5,
+    first_seed=200,
+    stand_in="ImageNet",
+    asks="the same on five new seeds",
+    title="Tiny-ImageNet at the paper's settings on new seeds, a stand-in for ImageNet",
+    note=NEW,
+)
+TUNED_NEW = _study(
+    "tuned-new",
+    TUNED.rows,
+    follows="imagenet/tuning",
+    seeds=5,
+    first_seed=200,
+    stand_in="ImageNet",
+    asks="each at its best lr, five new seeds",
+    title="Tiny-ImageNet, each method at its best learning rate on new seeds, a stand-in for ImageNet",
+    note=f"AdaX-W with the paper's b2 and with the paper's b2*T. {NEW}",
+)
+R50_TUNING = _study(
+    "r50-tuning",
+    tuple(_row(name, steps=TUNING_STEPS, rates=RATES[name]) for name in R50),
+    tuning=Tuning(6, epochs=TUNING_EPOCHS, first_seed=20_000),
+    seeds=0,
+    task_options={"model": "resnet50", "holdout": HOLDOUT},
+    **COSINE,
+    stand_in="ImageNet",
+    asks="ResNet-50, six learning rates each",
+    title="Tiny-ImageNet with ResNet-50 and six learning rates each, a stand-in for ImageNet",
+    note="A third of the full length, evaluated on a held-out tenth of the training set.",
+)
+R50_TUNED = _study(
+    "r50-tuned",
+    tuple(_row(name) for name in R50),
+    follows="imagenet/r50-tuning",
+    seeds=5,
+    first_seed=200,
+    task_options={"model": "resnet50"},
+    **COSINE,
+    stand_in="ImageNet",
+    asks="ResNet-50, each at its best lr",
+    title="Tiny-ImageNet with ResNet-50, each method at its best learning rate, a stand-in for ImageNet",
+    note=NEW,
+)
+
 TITLE = "Tiny-ImageNet (adax data get tiny-imagenet) or your own ImageNet, a GPU"
-STUDIES = (TINY, TUNING, TUNED, TINY_R50, RESNET18, RESNET50)
-
-
-# -- claims ------------------------------------------------------------------------------------------
-
-T2 = "Section 5.1, ImageNet (stand-in: Tiny-ImageNet, ResNet-18)"
-RUNTIME = "Appendix, runtime on ImageNet (stand-in: Tiny-ImageNet)"
-T50 = "Appendix, ResNet-50 on ImageNet (stand-in: Tiny-ImageNet)"
-SHORT = "b2 = 1e-4, so b2*T = 0.78"
-LONG = "b2*T = 50, as in the paper's 500,000 steps, instead of b2 = 1e-4"
-EACH_ITS_OWN = "each method at the best of its learning rates (study tuning)"
-MUCH = "much: by more than 1 point"
-BEYOND = "Beyond the paper: Tiny-ImageNet, ResNet-18"
-PAPER_LR = (
-    "the paper's lr: larger rates suit every method better here (study tuning), see imagenet.tuned.* for the same at "
-    "equal tuning"
+STUDIES = (
+    TINY,
+    TUNING,
+    TUNED,
+    TINY_R50,
+    RESNET18,
+    RESNET50,
+    TINY_NEW,
+    TUNED_NEW,
+    R50_TUNING,
+    R50_TUNED,
 )
-
-
-def _ours(claims: tuple[Claim, ...], what: str) -> tuple[Claim, ...]:
-    """The paper's comparisons at settings that it does not have: ours, with its number in the note."""
-    return tuple(
-        replace(
-            claim,
-            where=f"{BEYOND}, {what}",
-            ours=True,
-            note=notes(claim.note, f"paper, at its own settings: {claim.says}" if claim.paper else ""),
-        )
-        for claim in claims
-    )
-
-
-def _at_paper_lr(claim: Claim) -> Claim:
-    """With the note on the paper's lr, where an accuracy of the study `tiny` is judged."""
-    return replace(claim, note=notes(claim.note, PAPER_LR)) if claim.study == "imagenet/tiny" else claim
-
-
-def _on(study: str, where: str = T2) -> tuple[Callable[..., Claim], ...]:
-    """Makers of claims on a study: final accuracy, accuracy in training early and at the end, each above another's."""
-    measures = ("top-1", "early training", "last training")
-    return tuple(about(f"imagenet/{study}", where, "better", measure) for measure in measures)
-
-
-def _order(study: str, prefix: str, adax: str, note: str) -> tuple[Claim, ...]:
-    """The comparisons of final accuracies in Table 2 that AdaX-W is part of."""
-    top, early, _ = _on(study)
-    no_loss = about(f"imagenet/{study}", T2, "not_worse", "top-1", margin=0.5, paper="-0.03 on ImageNet")
-    return (
-        top(
-            f"{prefix}adaxw-over-adamw",
-            "AdaX-W ends above AdamW",
-            adax,
-            "adamw",
-            paper="+2.95 on ImageNet",
-            note=note,
-        ),
-        top(
-            f"{prefix}adaxw-over-amsgradw",
-            "AdaX-W ends above AMSGrad(W)",
-            adax,
-            "amsgradw",
-            paper="+3.23 on ImageNet",
-            note=note,
-        ),
-        no_loss(
-            f"{prefix}adaxw-no-loss",
-            "AdaX-W loses no test accuracy against SGDM",
-            adax,
-            "sgdm",
-            note=notes(note, "no loss: not more than 0.5 points"),
-        ),
-        early(f"{prefix}adaxw-faster-sgdm", "AdaX-W converges faster than SGDM", adax, "sgdm", note=note),
-    )
-
-
-top, early, last = _on("tiny")
-top50, early50, last50 = _on("tiny-resnet50", T50)
-
-SENTENCES: tuple[Claim, ...] = (
-    *_order("tiny", "", "adaxw", SHORT),
-    *_ours(_order("tiny", "b2T50.", "adaxw-b2T50", LONG), "b2*T = 50"),
-    top(
-        "sgdm-over-adamw",
-        "AdamW's final accuracy is below SGDM's",
-        "sgdm",
-        "adamw",
-        paper="+2.98 on ImageNet",
-    ),
-    top(
-        "adamw-over-amsgradw",
-        "AMSGrad performs even worse than AdamW",
-        "adamw",
-        "amsgradw",
-        paper="+0.28 on ImageNet",
-    ),
-    early("adamw-fast-start", "AdamW is fast at the beginning", "adamw", "sgdm", note="faster than SGDM"),
-    about("imagenet/tiny", T2, "below", "late gain", margin=0.5)(
-        "adamw-stagnates",
-        "AdamW's test accuracy stagnates after the second decrease of lr",
-        "adamw",
-        note="stagnates: gains less than 0.5 points after 70% of the run",
-    ),
-    last(
-        "amsgrad-trains-higher",
-        "AMSGrad has a much higher training accuracy than SGDM",
-        "amsgradw",
-        "sgdm",
-        margin=1.0,
-        note=MUCH,
-    ),
-    about("imagenet/speed", RUNTIME, "ratio", "training step", margin=0.05)(
-        "runtime",
-        "AdaX-W takes about as long as AdamW",
-        "adaxw",
-        "adamw",
-        paper="50.74 h against 50.10 h",
-        note="within 5%",
-    ),
-    *_ours(_order("tuned", "tuned.", "adaxw", EACH_ITS_OWN), "tuned alike"),
-    top50(
-        "r50.sgdm-over-adamw",
-        "AdamW's final accuracy is much lower than SGDM's",
-        "sgdm",
-        "adamw",
-        margin=1.0,
-        paper="+8.85 on ImageNet",
-        note=MUCH,
-    ),
-    about("imagenet/tiny-resnet50", T50, "similar", "top-1", margin=1.0)(
-        "r50.amsgrad-no-gain",
-        "AMSGrad does not improve AdamW by a significant margin",
-        "amsgradw",
-        "adamw",
-        paper="+0.49 on ImageNet",
-        note="within 1 point",
-    ),
-    top50(
-        "r50.adaxw-below-sgdm",
-        "AdaX-W does not catch up with SGDM at the end",
-        "sgdm",
-        "adaxw",
-        paper="+1.54 on ImageNet",
-        note=SHORT,
-    ),
-    top50(
-        "r50.adaxw-over-adamw",
-        "AdaX-W is much better than AdamW",
-        "adaxw",
-        "adamw",
-        margin=1.0,
-        paper="+7.31 on ImageNet",
-        note=f"{SHORT}; {MUCH}",
-    ),
-    early50("r50.adaxw-fast", "AdaX-W converges fast", "adaxw", "sgdm", note=f"{SHORT}; faster than SGDM"),
-    last50(
-        "r50.adaxw-trains-higher",
-        "AdaX-W has a much higher training accuracy",
-        "adaxw",
-        "adamw",
-        margin=1.0,
-        note=f"{SHORT}; than AdamW, which the sentence is about; {MUCH}",
-    ),
-)
-CLAIMS = tuple(_at_paper_lr(claim) for claim in SENTENCES)

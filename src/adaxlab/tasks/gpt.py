@@ -33,27 +33,37 @@ def read(place: str) -> dict[str, np.ndarray]:
 
 
 class RandomWindows:
-    """An iterable of `steps` batches of windows [batch, context + 1] at positions drawn from torch's generator."""
+    """Iterate over `steps` batches of windows [batch, context + 1] at positions drawn from torch's generator, or, with
+    a `seed`, from a generator of its own that is seeded by it and by the epoch."""
 
-    def __init__(self, text: np.ndarray, steps: int, batch: int, context: int) -> None:
+    def __init__(
+        self, text: np.ndarray, steps: int, batch: int, context: int, seed: int | None = None
+    ) -> None:
         if len(text) <= context:
             raise LabError(
                 f"a text of {len(text)} bytes has no window of {context + 1}; choose a smaller context"
             )
         self.text, self.steps, self.batch, self.context = text, steps, batch, context
+        self.seed, self.epoch = seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
 
     def __len__(self) -> int:
         return self.steps
 
     def __iter__(self) -> Iterator[tuple[Tensor]]:
-        places = torch.randint(0, len(self.text) - self.context, (self.steps, self.batch)).numpy()
+        own = None if self.seed is None else torch.Generator().manual_seed(1_000_000 * self.seed + self.epoch)
+        shape = (self.steps, self.batch)
+        places = torch.randint(0, len(self.text) - self.context, shape, generator=own).numpy()
         inside = np.arange(self.context + 1)
         for begin in places:
             yield (torch.from_numpy(self.text[begin[:, None] + inside]),)
 
 
 class Gpt:
-    """The decoder's sizes, the windows and the clipping are options; the defaults have 21.2 million parameters."""
+    """The decoder's sizes, the windows and the clipping are options; the defaults have 21.2 million parameters. With an
+    `init_seed` or an `order_seed` of 0 or more all runs share the first weights or the windows, whatever their seed."""
 
     metric = "nats per byte"
     higher_is_better = False
@@ -73,6 +83,8 @@ class Gpt:
         eval_bytes: int = 2**20,
         precision: str = "bf16",
         compile: bool = False,
+        init_seed: int = -1,
+        order_seed: int = -1,
     ) -> None:
         sizes = dict(layers=layers, width=width, heads=heads, inner=inner, context=context)
         for key, value in {
@@ -89,6 +101,7 @@ class Gpt:
         self.place, self.sizes, self.steps, self.batch_size = str(data), sizes, steps, batch
         self.context, self.clip, self.eval_bytes = context, clip, eval_bytes
         self.precision, self.compile = precision, compile
+        self.init_seed, self.order_seed = init_seed, order_seed
         self.eval_batch_size = batch
         self.schedule = {"name": "cosine", "warmup": 0.1, "final": 0.1}
 
@@ -103,10 +116,13 @@ class Gpt:
     def data(self) -> dict[str, Any]:
         text = read(self.place)
         return {
-            "train": RandomWindows(text["train"], self.steps, self.batch_size, self.context),
+            "train": RandomWindows(text["train"], self.steps, self.batch_size, self.context, self._order()),
             "valid": (self._whole(text["valid"]),),
             "test": (self._whole(text["test"]),),
         }
+
+    def _order(self) -> int | None:
+        return self.order_seed if self.order_seed >= 0 else None
 
     def _whole(self, text: np.ndarray) -> Tensor:
         """Return consecutive windows, each starting with the last byte of the previous one."""
@@ -119,7 +135,10 @@ class Gpt:
         return torch.from_numpy(text[places])
 
     def model(self) -> nn.Module:
-        model = Decoder(**self.sizes)
+        with torch.random.fork_rng(devices=[], enabled=self.init_seed >= 0):
+            if self.init_seed >= 0:
+                torch.manual_seed(self.init_seed)
+            model = Decoder(**self.sizes)
         if self.compile:
             model.compile()
         return model

@@ -54,7 +54,8 @@ class Language:
 
     `sparse` makes gradients of embedding and softmax sparse. `limit` is the largest number of training words (0: all),
     `eval_words` that of evaluation. With `parts` > 1 each epoch covers the next of `parts` parts of the text.
-    `eval_state` is the initial hidden state of an evaluation: zero, or carried over from training.
+    `eval_state` is the initial hidden state of an evaluation: zero, or carried over from training. With
+    `watch` every evaluation records the RMS of the update in units of lr.
     """
 
     metric = "nats per word"
@@ -81,6 +82,7 @@ class Language:
         eval_words: int = 0,
         eval_state: str = "zero",
         on_error: str = "raise",
+        watch: bool = False,
     ) -> None:
         if text not in TEXTS:
             raise unknown("text", text, TEXTS)
@@ -95,7 +97,7 @@ class Language:
         if eval_state not in STATES:
             raise unknown("eval_state", eval_state, STATES)
         self.text, self.batch_size, self.bptt, self.clip, self.parts = text, batch, bptt, clip, parts
-        self.eval_words = eval_words
+        self.eval_words, self.watch = eval_words, watch
         self.place = (text, str(data), on_error, min_count or TEXTS[text], limit)
         self.sizes: dict[str, Any] = dict(
             batch=batch,

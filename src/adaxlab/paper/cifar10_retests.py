@@ -1,0 +1,157 @@
+"""CIFAR-10 on new seeds: studies that judge again what n = 1 to 5 left open, and what no study had asked. Data only.
+
+Written before their runs. Seeds begin at 200, where no study has been, so the new runs alone decide (`Claim.retest`). n
+comes from the recorded paired standard deviation: the n at which the interval would leave the margin, were mean and
+standard deviation to stay (docs/claims.md has it with each open claim), and at least 5:
+
+    table2-new    n = 13   adaxw-like-sgdm 6, at 1e-4 8, amsgradw-over-adamw 9, adam-fast-start-he 13
+    catch-up      n = 23   fresh-amsgradw-not-sgdm
+    beta1-new     n = 6    beta1 4
+    beta2-new     n = 17   beta2-larger 6, beta2-smaller 17
+    epsilon-new   n = 13   eps-adax-default 8, eps-adax 13; eps-adam needs more than 1,000 and is left out
+    lr-new, padax-new, sgdm-lr   n = 5: one seed, or none, says nothing about a standard deviation
+
+Rows with the same settings and seed are one run, whichever study asks for it.
+"""
+
+from __future__ import annotations
+
+from adaxlab.paper.cifar10_rows import adamw, adaxw, make, ours, sgdm
+from adaxlab.study import Row
+
+FIRST = 200
+NEW = "On new seeds, written before the runs."
+
+TABLE2_NEW = make(
+    "table2-new",
+    "table 2, fig. 1",
+    "the same on 13 new seeds",
+    (
+        sgdm("sgdm-5e-4", 5e-4, paper=(92.30, 0.09)),
+        sgdm("sgdm-1e-4", 1e-4, paper=(92.30, 0.09)),
+        adamw("adamw", (91.86, 0.04)),
+        adamw("amsgradw", (92.04, 0.05), amsgrad=True),
+        adaxw("adaxw", (92.32, 0.04)),
+    ),
+    "Does what five seeds left open in the main table become clear on 13 new ones?",
+    NEW,
+    seeds=13,
+    first_seed=FIRST,
+)
+CATCH_UP = make(
+    "catch-up",
+    "section 1",
+    "does AMSGrad(W) catch up with SGDM",
+    (sgdm(), adamw("amsgradw", amsgrad=True)),
+    "Does AMSGrad(W), at its best learning rate, catch up with SGDM?",
+    NEW,
+    seeds=23,
+    first_seed=FIRST,
+    follows="cifar10/tuning",
+)
+LR_NEW = make(
+    "lr-new",
+    "appendix",
+    "AdaX-W's lr on new seeds",
+    tuple(adaxw(f"adaxw lr {lr:g}", lr=lr) for lr in (1e-2, 5e-3, 4e-3, 1e-3)),
+    "How sensitive is AdaX-W to its learning rate?",
+    f"The four learning rates of `lr` that claims are about. {NEW}",
+    seeds=5,
+    first_seed=FIRST,
+)
+PADAX_NEW = make(
+    "padax-new",
+    "fig. 4",
+    "Padax and Padam on new seeds",
+    (
+        ours("padam lr 0.1", "padam", lr=0.1),
+        ours("padax lr 0.1", "padax", lr=0.1, wake=False),
+        adamw(),
+        adaxw(),
+    ),
+    "What is the effect of the power 1/8 instead of the square root, in Adam and in AdaX?",
+    f"p = 1/8, L2 5e-4, at Padam's lr of 0.1. {NEW}",
+    seeds=5,
+    first_seed=FIRST,
+)
+BETA1_NEW = make(
+    "beta1-new",
+    "appendix",
+    "AdaX-W's b1 on new seeds",
+    tuple(adaxw(f"adaxw b1 {b1:g}", betas=(b1, 1e-4)) for b1 in (0.9, 0.99)),
+    "Is b1 = 0.9 better than 0.99 for AdaX-W?",
+    NEW,
+    seeds=6,
+    first_seed=FIRST,
+)
+BETA2_NEW = make(
+    "beta2-new",
+    "appendix",
+    "AdaX-W's b2 on new seeds",
+    tuple(adaxw(f"adaxw b2 {b2:g}", betas=(0.9, b2)) for b2 in (1e-3, 1e-4, 1e-5)),
+    "Does b2 matter to AdaX-W?",
+    f"b2*T is 71, 7 and 0.7. {NEW}",
+    seeds=17,
+    first_seed=FIRST,
+)
+EPSILON_NEW = make(
+    "epsilon-new",
+    "fig. 3c-d",
+    "AdaX-W's eps on new seeds",
+    tuple(adaxw(f"adaxw eps {eps}", eps=float(eps)) for eps in ("1e-12", "1e-8", "1e-3")),
+    "Does eps matter to AdaX-W?",
+    NEW,
+    seeds=13,
+    first_seed=FIRST,
+)
+SGDM_LR = make(
+    "sgdm-lr",
+    "appendix",
+    "SGDM's learning rate",
+    tuple(sgdm(f"sgdm lr {lr:g}", lr=lr) for lr in (1.0, 0.1, 0.01)),
+    "Is 0.1 the best learning rate for SGDM, of those that the paper tried?",
+    f"The best of the paper's five and its two neighbours; L2 5e-4. {NEW}",
+    seeds=5,
+    first_seed=FIRST,
+)
+DECAY_30 = make(
+    "decay-30",
+    "section 5.1",
+    "L2 and decoupled decay, 30 epochs",
+    (
+        Row("adam", "torch:Adam", dict(lr=1e-3, weight_decay=5e-4)),
+        adamw(),
+        ours("adax", "adax", lr=1.5e-3, weight_decay=5e-4, wake=False),
+        adaxw(),
+    ),
+    "Is decoupled weight decay better than L2, for Adam and for AdaX?",
+    f"ResNet-18, 30 epochs instead of 182 (the lr drops at the same shares of the run; b2*T = 1.2 instead of 7). {NEW}",
+    task_options={"model": "resnet18"},
+    epochs=30,
+    seeds=5,
+    first_seed=FIRST,
+)
+FLOAT32 = make(
+    "table2-fp32",
+    "ours",
+    "a control in float32",
+    (adamw(), adaxw()),
+    "Does bfloat16 change the result of AdamW and of AdaX-W?",
+    f"Float32 by three TF32 products. Compared seed by seed with the runs of `table2-new`. {NEW}",
+    task_options={"precision": "fp32"},
+    seeds=5,
+    first_seed=FIRST,
+)
+
+STUDIES = (
+    TABLE2_NEW,
+    CATCH_UP,
+    LR_NEW,
+    PADAX_NEW,
+    BETA1_NEW,
+    BETA2_NEW,
+    EPSILON_NEW,
+    SGDM_LR,
+    DECAY_30,
+    FLOAT32,
+)

@@ -1,0 +1,119 @@
+"""Studies that wait for a GPU, in the order in which they are to be run: docs/queue.md, written by `adax claims`.
+
+Minutes are for one H200, from the records: a stack of CIFAR-10 networks takes 1.2 minutes and 0.31 for each network
+(24 in 8.7 minutes, 16 in 6.2); others by the minutes of a run of their family. Runs that an earlier study of the queue
+makes are not counted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adaxlab import records
+from adaxlab.claim import NOT_RUN, VERDICTS, Claim
+from adaxlab.markdown import table
+from adaxlab.paper import catalogue
+from adaxlab.study import Study
+
+
+@dataclass(frozen=True)
+class Job:
+    study: str
+    minutes: float
+    decides: str = ""
+    """What it is for, where its claims do not say it."""
+    command: str = ""
+    """Instead of `adax reproduce`."""
+    more: str = ""
+    """Further options of `adax reproduce`."""
+
+
+NOISE = (
+    "where the noise of seeds comes from: first weights, windows, lr, batch, length (`tools/seed_noise.py`)"
+)
+AGAIN = ("cifar10/runtime", "language/speed")
+"""Measured again, though there is a record: it does not have what the claim needs."""
+JOBS = (
+    Job("gpt-noise", 9, NOISE, more="--jobs 4"),
+    Job("cifar10/trace-lr", 2),
+    Job("cifar10/lr-new", 8),
+    Job("cifar10/padax-new", 6),
+    Job("cifar10/beta1-new", 4),
+    Job("cifar10/epsilon-new", 10),
+    Job("cifar10/beta2-new", 16),
+    Job("cifar10/table2-new", 17),
+    Job("cifar10/catch-up", 13),
+    Job("cifar10/sgdm-lr", 5),
+    Job("cifar10/runtime", 2),
+    Job("language/enwik8-new", 10),
+    Job("language/speed", 2, command="python benchmarks/language.py"),
+    Job("voc/grid", 26, "the settings of voc/eight"),
+    Job("voc/eight", 23),
+    Job("language/ptb-gap", 87),
+    Job("language/ptb-sgdm", 29),
+    Job("imagenet/tiny-new", 43),
+    Job("cifar10/decay-30", 40),
+    Job("imagenet/tuned-new", 64),
+    Job("cifar10/table2-fp32", 34),
+    Job("imagenet/r50-tuning", 42, "the learning rates of imagenet/r50-tuned"),
+    Job("imagenet/r50-tuned", 100),
+)
+OPEN = (VERDICTS[None], NOT_RUN)
+
+
+def ran(root: Path) -> set[str]:
+    """The studies of the queue that have a record which says what their claims need."""
+    return {job.study for job in JOBS if job.study not in AGAIN and records.load(root, job.study)}
+
+
+def job_of(claim: Claim, verdict: str, ran: Container[str] = ()) -> Job | None:
+    """The job that would judge a claim which is open; none where its study has run."""
+    wanted = claim.retest or claim.study
+    if verdict not in OPEN or wanted in ran:
+        return None
+    return next((job for job in JOBS if job.study == wanted), None)
+
+
+HEAD = """# Studies that wait for a GPU
+
+<!-- Made from src/adaxlab/paper/queue.py by `adax claims`; edits here are lost. -->
+
+In the order in which they are to be run. Minutes are estimates for one H200, from the records; runs that an earlier
+study makes are not counted again. `--seconds 570` stops a command in time, and the same command resumes. A command that
+writes records needs a commit without changes; a copy of the code without its history names its commit in
+`ADAXOPT_COMMIT`.
+
+"""
+
+
+def page(root: Path, claims: Iterable[Claim], rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """docs/queue.md: the studies that have no record yet."""
+    asked = list(claims)
+    lines, total = [], 0.0
+    for job in JOBS:
+        mine = [claim for claim in asked if job.study in (claim.study, claim.retest)]
+        again = job.study in AGAIN and any(rows[claim.id]["verdict"] in OPEN for claim in mine)
+        if records.load(root, job.study) and not again:
+            continue
+        total += job.minutes
+        command = job.command or f"adax reproduce {job.study} --records records {job.more}".strip()
+        study = catalogue.studies().get(job.study)
+        runs, seeds = (str(study.runs()), _seeds(study)) if isinstance(study, Study) else ("", "")
+        decides = job.decides or ", ".join(claim.id for claim in mine)
+        lines.append(
+            (f"`{job.study}`", f"`{command}`", runs, seeds, f"{job.minutes:g}", f"{total:g}", decides)
+        )
+    return HEAD + table(("study", "command", "runs", "seeds", "minutes", "in all", "decides"), lines) + "\n"
+
+
+def _seeds(study: Study) -> str:
+    parts = []
+    if study.tuning:
+        used = study.tuning.all_seeds
+        parts.append(f"tuning {used[0]}" + (f" to {used[-1]}" if len(used) > 1 else ""))
+    if study.seeds:
+        parts.append(f"{study.first_seed} to {study.first_seed + study.seeds - 1}")
+    return "; ".join(parts)

@@ -1,0 +1,69 @@
+"""The queue of studies: every job names a study that exists, and every open claim says what would decide it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from adaxlab import records
+from adaxlab.claim import NOT_RUN, VERDICTS
+from adaxlab.paper import catalogue, queue
+from adaxlab.paper.claims import FAMILIES
+from adaxlab.study import Study
+
+RECORDS = Path(__file__).parents[2] / "records"
+CLAIMS = {claim.id: claim for claims in FAMILIES.values() for claim in claims}
+ROWS = {
+    row["id"]: row
+    for path in sorted((RECORDS / "claims").glob("*.json"))
+    for row in json.loads(path.read_text())
+}
+
+
+@pytest.mark.parametrize("job", queue.JOBS, ids=lambda job: job.study)
+def test_a_job_is_a_study_and_decides_something(job):
+    assert job.command or isinstance(catalogue.find(job.study), Study)
+    mine = [claim for claim in CLAIMS.values() if job.study in (claim.study, claim.retest)]
+    assert mine or job.decides
+
+
+@pytest.mark.parametrize("job", queue.JOBS, ids=lambda job: job.study)
+def test_the_seeds_of_a_job_are_new_to_its_rows(job):
+    """No final run of the queue has a seed that an earlier study of the family has used."""
+    study = catalogue.studies().get(job.study)
+    if not isinstance(study, Study) or job.study in queue.AGAIN:
+        return
+    family = job.study.partition("/")[0]
+    used = {
+        run.spec["seed"]
+        for name, other in catalogue.studies().items()
+        if name.partition("/")[0] == family and isinstance(other, Study)
+        for run in records.load(RECORDS, name)
+    }
+    waiting = {each.study for each in queue.JOBS}
+    used -= {
+        run.spec["seed"]
+        for name in waiting
+        for run in records.load(RECORDS, name)
+        if name.partition("/")[0] == family
+    }
+    assert not used & set(range(study.first_seed, study.first_seed + study.seeds))
+
+
+def test_every_open_claim_says_what_would_decide_it():
+    for row in ROWS.values():
+        assert bool(row["reason"]) == (row["verdict"] in (VERDICTS[None], NOT_RUN)), row["id"]
+        job = queue.job_of(CLAIMS[row["id"]], row["verdict"])
+        assert (job is not None) == ("would judge it, about" in row["reason"]), row["id"]
+
+
+def test_the_page_lists_what_has_no_record(tmp_path):
+    text = queue.page(tmp_path, CLAIMS.values(), ROWS)
+    assert text.count("\n| `") == len(queue.JOBS)
+    assert (
+        "| `cifar10/lr-new` | `adax reproduce cifar10/lr-new --records records` | 20 | 200 to 204 | 8 |"
+        in text
+    )
+    assert "tuning 20000 to 20002; 200 to 204" in text
