@@ -200,7 +200,10 @@ def test_a_second_signal_acts_as_usual():
 
 
 def test_two_processes_never_write_one_run(tmp_path):
-    with RunFolder(tmp_path, spec_of()).lock(), pytest.raises(Busy, match="another process is writing this run"):
+    with (
+        RunFolder(tmp_path, spec_of()).lock(),
+        pytest.raises(Busy, match="another process is writing this run"),
+    ):
         process.run(spec_of(), tmp_path)
     assert process.run(spec_of(), tmp_path).done["sessions"] == 1
 
