@@ -1,9 +1,9 @@
-"""Which lr to start from: the final loss over a grid of lr for AdamW and AdaX-W, on a net and on a transformer.
+"""A first learning rate to try: final results over a grid of lr for AdamW and AdaX-W, on a CNN and a transformer.
 
-Our own experiment, not the paper's. Every (task, optimizer, lr) gets the same seeds and epochs; the test metric is
-shown for all of them, so nothing is tuned and nothing is picked.
+Not an experiment of the paper. Every (task, optimizer, lr) has the same seeds and epochs, and the test metric is shown
+for all of them, so nothing is tuned or selected.
 
-    adax reproduce first-lr --out runs            about 15 minutes on two cores; resumes where it stopped
+    adax reproduce first-lr --out runs            about 15 minutes on two cores; repeat the command to resume
     python -m adaxlab.paper.first_lr --jobs 8       the same without the command line's packages
 """
 
@@ -28,7 +28,7 @@ RECORD = Path("records/first_lr.json")
 
 
 def specs(tasks: Iterable[str] = TASKS, seeds: int = SEEDS) -> list[dict[str, Any]]:
-    """Every run of the study. Weight decay follows lr*wd = 1e-4 for all, b2 of AdaX-W follows b2*T = 2."""
+    """Return the specifications of all runs. lr*weight_decay is 1e-4, and b2*T is 2 for AdaX-W."""
     found = []
     for name in tasks:
         made = task.load(name)
@@ -61,7 +61,7 @@ def _one(run: dict[str, Any], root: str, how: settings.Settings) -> None:
 
 
 def summary(records: Iterable[store.RunRecord]) -> list[dict[str, Any]]:
-    """A row for every (task, optimizer, lr): n, mean, interval, and how many diverged."""
+    """Return a row for every (task, optimizer, lr): n, mean, values, and the number of diverged runs."""
     cells: dict[tuple[str, str, float], list[store.RunRecord]] = {}
     for record in records:
         if record.done is not None:
@@ -88,7 +88,7 @@ def summary(records: Iterable[store.RunRecord]) -> list[dict[str, Any]]:
 
 
 def run(name: str, out: str | Path, jobs: int = 2, device: str = "cpu", record: str = str(RECORD)) -> Path:
-    """Carry out what is missing of the study and write its summary to `record`."""
+    """Execute the missing runs of the study and write the summary to `record`."""
     how = settings.Settings(device=device)
     todo = specs()
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:

@@ -1,18 +1,18 @@
-"""The transformer study as data: `adax reproduce gpt`. Our own experiment, not the paper's; written before the runs.
+"""The transformer study: `adax reproduce gpt`. Not an experiment of the paper; written before the runs.
 
 21.2 million parameters, bytes of enwik8, context 512, batch 32, 2,000 steps, warmup 200, cosine to 10%, gradient norm
-clipped to 1, bf16. Each row may try six learning rates with one seed on the validation split (a factor of 2 apart; 3
-for SGDM, whose scale is unknown) in runs of 600 steps, warmup, schedule and b2*T scaled with them; lr*weight_decay
-is 1e-4 at every lr, so that a larger lr is not a larger decay. Three fresh seeds of the best lr are judged on the test
-split.
+clipped to 1, bf16. Each row has six trials of the learning rate with one seed on the validation split (a factor of 2
+apart; 3 for SGDM, whose scale is unknown) in runs of 600 steps, with warmup, schedule and b2*T scaled accordingly;
+lr*weight_decay is 1e-4 at every lr, so that a larger lr does not mean a larger decay. The best lr is evaluated on the
+test split with three new seeds.
 
     better      Student's paired 95% interval, over the seeds, of (AdamW's loss - the row's) is above 0: better than
                 AdamW with b2 .95; below 0: worse; else inconclusive
-    steps to    the step at which the test loss first is at or below 1.25 nats per byte, between two evaluations by
-                a line; a run that does not get there has none
-    largest lr  the largest lr of the six whose run did not break: it ended, within 0.25 nats of the row's best
+    steps to    the first step at which the test loss is at most 1.25 nats per byte, interpolated linearly between
+                evaluations; none for a run that does not reach it
+    largest lr  the largest of the six whose run did not diverge and ended within 0.25 nats of the row's best
 
-A row whose best lr is the first or the last of its six is marked: its tuning did not enclose the best.
+A row whose best lr is the smallest or the largest of the six is marked: the optimum may be outside the grid.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""The ImageNet studies as data: `adax reproduce imagenet/tiny` and others. Written before the runs.
+"""The ImageNet studies: `adax reproduce imagenet/tiny` and others. Written before the runs.
 
-The paper's own data set is ImageNet (`resnet18`, `resnet50`: for those who have it). The others are stand-ins on
-Tiny-ImageNet: 200 of its classes, 64x64 pixels, 100,000 images to train on. `paper` beside a row is what the paper has
-on ImageNet, not on the stand-in.
+The paper's data set is ImageNet (studies `resnet18` and `resnet50`, for users who have it). The other studies use
+Tiny-ImageNet as a stand-in: 200 of its classes, 64x64 pixels, 100,000 training images. `paper` of a row is the paper's
+result on ImageNet, not on the stand-in.
 
 The paper's ResNet-18 runs 500,000 steps of 256 images: linear warmup over the first 25,000 (5%), lr x0.1 at 150,000,
 300,000 and 450,000 (30%, 60%, 90%). Its ResNet-50 has the same warmup, then a cosine to 1e-6. Weight decay is on all
-parameters, norms and biases included. AdaX-W is as published (`wake=False`).
+parameters, including norms and biases. AdaX-W is as published (`wake=False`).
 
-What changed after this was first written: the time of a run became that of a step before any run, because the runs of
-a study may share a device; tuning got its sixth, largest rate after the first five were seen, when three methods were
-best at the upper edge, and after four runs of `tuned`: it changed no choice. No rule and no margin was changed after
-data.
+Changes after the first version: before any run, the time of a run was replaced by the time of a step, because the runs
+of a study may share a device. Tuning got a sixth, larger lr after the results of the first five, because three methods
+were best at the upper edge, and after four runs of `tuned`; it changed no choice. No rule and no margin was changed
+after results were known.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAPER_B2_STEPS = 50.0
 """b2*T in the paper: 1e-4 * 500,000 steps."""
 TRAIN_IMAGES, BATCH, EPOCHS, TUNING_EPOCHS, HOLDOUT = 100_000, 256, 20, 7, 0.1
 STEPS = EPOCHS * math.ceil(TRAIN_IMAGES / BATCH)
-"""Of a full run on Tiny-ImageNet: 7,820."""
+"""Steps of a full run on Tiny-ImageNet: 7,820."""
 TUNING_STEPS = TUNING_EPOCHS * math.ceil((TRAIN_IMAGES - round(HOLDOUT * TRAIN_IMAGES)) / BATCH)
 B2 = {"adaxw": 1e-4, "adaxw-b2T50": float(f"{PAPER_B2_STEPS / STEPS:.6g}")}
 """AdaX-W with the paper's b2, and with the paper's b2*T."""
@@ -41,7 +41,7 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "adaxw": ("adaxw", {"lr": 5e-3, "weight_decay": 5e-2, "wake": False}),
     "adaxw-b2T50": ("adaxw@b2T=50", {"lr": 5e-3, "weight_decay": 5e-2, "wake": False}),
 }
-"""Optimizer and the paper's settings; lr and weight decay as on CIFAR-10, but SGDM's decay of 1e-4."""
+"""Optimizer and the paper's settings; lr and weight decay as on CIFAR-10, except SGDM's decay of 1e-4."""
 R18 = {"sgdm": (69.90, 0.04), "adamw": (66.92, 0.05), "amsgradw": (66.64, 0.03), "adaxw": (69.87, 0.05)}
 R50 = {"sgdm": (77.12, 0.07), "adamw": (68.27, 0.08), "amsgradw": (68.76, 0.12), "adaxw": (75.58, 0.08)}
 """Top-1 in percent on ImageNet's validation set, with margins of error over 5 runs."""
@@ -53,12 +53,12 @@ RATES = {
     "adaxw": (5e-3, 5e-4, 1.5e-3, 1.5e-2, 5e-2, 1.5e-1),
     "adaxw-b2T50": (5e-3, 5e-4, 1.5e-3, 1.5e-2, 5e-2, 1.5e-1),
 }
-"""The paper's own, then those from a decade below it to a decade and a half above it; of equal accuracies the first is
-chosen. The largest was added for all when three methods were best at the upper edge of five."""
+"""The paper's lr first, then a grid from a decade below to a decade and a half above it; of equal accuracies the first
+is chosen. The largest was added for all methods because three were best at the upper edge of five."""
 
 
 def _row(name: str, paper: tuple[float, float] | None = None, steps: int = STEPS, **rest: Any) -> Row:
-    """A method at the paper's settings; in a run of other `steps`, AdaX-W's b2*T is that of the full length."""
+    """Return a row at the paper's settings; with other `steps`, b2 of AdaX-W keeps the b2*T of a full run."""
     optimizer, options = OPTIONS[name]
     if name in B2:
         options = {**options, "betas": [0.9, float(f"{B2[name] * STEPS / steps:.6g}")]}

@@ -1,16 +1,16 @@
-"""The paper's sentences on ImageNet that Tiny-ImageNet can judge, with their rules, written before the runs.
+"""The paper's statements on ImageNet that Tiny-ImageNet can test, with rules written before the runs.
 
-No epoch is chosen by its accuracy. Rows of one seed share initial weights, order and crops. The paper's own
-numbers (69.90 and so on) are of another data set and are no claims here: only the order of the methods and their speed
-are. `claim.py` has the rules, `measures.py` what is measured: here
+No epoch is selected by its accuracy. Rows of one seed share initial weights, order and crops. The paper's accuracies
+(69.90 etc.) are for another data set and are not claims here; the claims are about the order of the methods and their
+speed. `claim.py` has the rules, `measures.py` the measures:
 
     top-1            on the validation images after the last epoch
     last training    training accuracy (under augmentation) of the last epoch
     early training   training accuracy, averaged over the first 30% of the epochs (before the first drop of lr)
-    late gain        top-1, less the accuracy when 70% of the epochs are over (10% after the second drop of lr)
-    training step    time of a training step, methods in turn on a device that nothing else uses
+    late gain        top-1 minus the accuracy after 70% of the epochs (10% after the second drop of lr)
+    training step    time of a training step, methods in alternating rounds on an otherwise idle device
 
-A failed run has a loss that is no number, or an accuracy of 2% or less (chance is 0.5%).
+A failed run has a loss that is not finite, or an accuracy of 2% or less (random guessing gives 0.5%).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PAPER_LR = (
 
 
 def _ours(claims: tuple[Claim, ...], what: str) -> tuple[Claim, ...]:
-    """The paper's comparisons at settings that it does not have: ours, with its number in the note."""
+    """Return the paper's comparisons at settings of our own; the paper's result is in the note."""
     return tuple(
         replace(
             claim,
@@ -48,18 +48,18 @@ def _ours(claims: tuple[Claim, ...], what: str) -> tuple[Claim, ...]:
 
 
 def _at_paper_lr(claim: Claim) -> Claim:
-    """With the note on the paper's lr, where an accuracy of the study `tiny` is judged."""
+    """Return the claim with a note on the paper's lr if it is about the study `tiny`."""
     return replace(claim, note=notes(claim.note, PAPER_LR)) if claim.study == "imagenet/tiny" else claim
 
 
 def _on(study: str, where: str = T2) -> tuple[Callable[..., Claim], ...]:
-    """Makers of claims on a study: final accuracy, accuracy in training early and at the end, each above another's."""
+    """Return functions that create "better" claims on a study, for final, early training and last training accuracy."""
     measures = ("top-1", "early training", "last training")
     return tuple(about(f"imagenet/{study}", where, "better", measure) for measure in measures)
 
 
 def _order(study: str, prefix: str, adax: str, note: str) -> tuple[Claim, ...]:
-    """The comparisons of final accuracies in Table 2 that AdaX-W is part of."""
+    """Return the comparisons of AdaX-W with other methods in Table 2."""
     top, early, _ = _on(study)
     no_loss = about(f"imagenet/{study}", T2, "not_worse", "top-1", margin=0.5, paper="-0.03 on ImageNet")
     return (
@@ -196,7 +196,7 @@ LATER = (
     *_ours(RESNET50, "ResNet-50, tuned alike"),
 )
 RETESTED = {"imagenet/tiny": "imagenet/tiny-new", "imagenet/tuned": "imagenet/tuned-new"}
-"""Every claim of a study is judged anew, on all of its rows and five new seeds."""
+"""Every claim of a study is judged again, on all of its rows and five new seeds."""
 CLAIMS = tuple(
     replace(_at_paper_lr(claim), retest=RETESTED.get(claim.study, "")) for claim in (*SENTENCES, *LATER)
 )

@@ -1,32 +1,32 @@
-"""The language studies as data: `adax reproduce language/ptb`, `language/enwik8`.
+"""The language studies and their claims: `adax reproduce language/ptb`, `language/enwik8`. Written before the runs.
 
-Written before the runs. The model, clipping and schedule are the paper's for One Billion Word (recipe in
-docs/language.md); the texts are stand-ins, Penn Treebank and the words of enwik8, and every page says so. Rates are
-chosen on the validation split; three fresh seeds follow, judged on the test split by the full softmax.
+Model, clipping and schedule are the paper's for One Billion Word (recipe in docs/language.md); the texts are stand-ins:
+Penn Treebank and the words of enwik8. Learning rates are chosen on the validation split; three new seeds are evaluated
+on the test split with the full softmax.
 
-    ptb     five learning rates a row, walking from the paper's own (Adam and AMSGrad 5e-4, AdaX 7.5e-3)
-    enwik8  five a row, half a decade apart, the paper's own among them. Begun with three, around the best that Penn
-            Treebank had, and measured from a zero state; after 28 runs (7 of them on the test split) one row was best
-            at its largest rate and five at their smallest, and runs that trained alike had test losses far apart
-            (`adaxlab.paper.zero_state`). Those runs are set aside, and the study measures from training's
-            state, on 200,000 words.
+    ptb     five trials per row, starting from the paper's lr (Adam and AMSGrad 5e-4, AdaX 7.5e-3)
+    enwik8  five trials per row, half a decade apart, including the paper's lr. The study started with three trials
+            around the best lr on Penn Treebank, and evaluated from a zero state. After 28 runs (7 of them on the test
+            split) one row was best at its largest lr and five at their smallest, and runs with similar training losses
+            had very different test losses (`adaxlab.paper.zero_state`). Those runs were set aside; the study now
+            evaluates from the training state, on 200,000 words.
 
-    rule    a row is better than Adam (sparse) when Student's paired 95% interval over the seeds of the difference in
-            nats per word is above 0; worse when it is below 0; else inconclusive. Differences in nats are logarithms of
-            ratios of perplexities. A diverged run cannot hold a claim.
+    rule    a row is better than Adam (sparse) if Student's paired 95% interval over the seeds of the difference in
+            nats per word is above 0; worse if it is below 0; else inconclusive. A difference in nats is the logarithm
+            of a ratio of perplexities. A diverged run cannot support a claim.
 
-The paper ran 350,000 steps at b2 = 1e-4: b2*T = 35. Shorter runs take b2 = 35/T, and once b2 = 3/T (the range of the
-paper's other tasks), because b2 = 1e-4 on Penn Treebank would be b2*T = 0.2, another method (nearly a plain mean).
+The paper's runs have 350,000 steps with b2 = 1e-4, so b2*T = 35. Our shorter runs use b2 = 35/T, and one row b2 = 3/T
+(in the range of the paper's other tasks). b2 = 1e-4 would give b2*T = 0.2 on Penn Treebank, nearly a plain mean.
 
-Claims: the paper's sentences on language that the stand-ins can touch, with rules written before the runs.
+Claims: the paper's statements on language that the stand-ins can test, with rules written before the runs.
 
-Losses are nats per word; a difference of d is a ratio of perplexities of e^d. Rows of one seed share weights and text.
-The paper's own perplexities are of another text and are no claims here. `claim.py` has the rules, `measures.py` what is
-measured: here
+Losses are in nats per word; a difference of d is a ratio of perplexities of e^d. Rows of one seed share weights and
+text. The paper's perplexities are for another text and are not claims here. `claim.py` has the rules, `measures.py` the
+measures:
 
     test loss     on the test split after the last epoch
     last loss     training loss of the last epoch
-    slow start    training loss of the first epoch, the other way round: a slower start is a larger one
+    slow start    training loss of the first epoch with the opposite sign: larger is slower
 """
 
 from __future__ import annotations
@@ -182,12 +182,12 @@ RETESTS = {
     "language.enwik8.adax-over-adam": "language/enwik8-new",
     "language.enwik8.slow-start": "language/enwik8-new",
 }
-"""The claims that a later study judges anew."""
+"""The claims that a later study judges again."""
 BEYOND = "Beyond the paper: AdaX's learning rate on Penn Treebank"
 
 
 def _claims(text: str) -> tuple[Claim, ...]:
-    """The sentences, judged on one text."""
+    """Return the claims about one text."""
     where, study = f"Section 5.1, language (stand-in: {TEXTS[text]})", f"language/{text}"
     test = about(study, where, "better", "test loss")
     all_three = about(study, where, "better", ("slow start", "last loss", "test loss"))

@@ -1,12 +1,11 @@
-"""What happens to a word that the training meets late: the size of its first update against the step it came at.
+"""Late-activated embedding rows: the size of a word's first update against the step at which it first appears.
 
-A coordinate whose first non-zero gradient g comes at step t has m = (1-b1)*g and v = k_t*g^2, so that its first update
-is
+A coordinate whose first non-zero gradient g comes at step t has m = (1-b1)*g and v = k_t*g^2, so its first update is
 
-    lr * s_t * (1-b1)/sqrt(k_t)        whatever g is
+    lr * s_t * (1-b1)/sqrt(k_t)        for any g
 
-For AdaX without a guard k_t = b2/((1+b2)^t - 1): the later a word comes, the larger the throw. With `wake`, or with
-sparse gradients (each row in its own time), k is 1 and the update 0.1*lr at any step. Adam's k tends to 1-b2: 3.2*lr.
+For AdaX without the guard k_t = b2/((1+b2)^t - 1), so the update grows with t. With `wake`, or with sparse gradients
+(each row keeps its own step count), k is 1 and the update is 0.1*lr at any step. Adam's k tends to 1-b2: 3.2*lr.
 
     adax reproduce language/late-activation          Penn Treebank, a small model, 600 steps; about three minutes
 """
@@ -33,7 +32,7 @@ ROWS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "adax, dense, guarded": ("adax", {"lr": 5e-4, "wake": True}, False),
     "adax, sparse": ("adax", {"lr": 5e-4}, True),
 }
-"""Optimizer, options and whether gradients are sparse; one lr for all, because sizes are measured in units of lr."""
+"""Optimizer, options and whether gradients are sparse; one lr for all, because updates are in units of lr."""
 B2_STEPS = 35.0
 TITLES = {"ptb": "Penn Treebank", "enwik8": "words of enwik8", "folder": "a folder of text"}
 BINS = 24
@@ -42,7 +41,7 @@ BINS = 24
 def measure(
     name: str, options: Mapping[str, Any], task_options: Mapping[str, Any], steps: int, seed: int = 0
 ) -> list[dict[str, float]]:
-    """Train `steps` steps with the task `language` and record every step that brings words not seen before.
+    """Train the task `language` for `steps` steps and return a line for every step with new words.
 
     A line is {step, words, median, largest, loss}: the size of a word's update is max |change of its row|/lr, and
     median and largest are over the words that are new in that step.
@@ -53,7 +52,7 @@ def measure(
         train = made.data()["train"]
         model = made.model()
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="betas")  # b2*T is what is chosen here, so b2 is large
+            warnings.filterwarnings("ignore", message="betas")  # b2 follows from b2*T and is large
             optimizer = optimizers.build(name, model.parameters(), optimizers.options(name, options))
         factor = schedule.factor(made.schedule, steps)
         table = model.embedding.weight
@@ -88,7 +87,7 @@ def measure(
 
 
 def binned(lines: list[dict[str, float]], steps: int, bins: int = BINS) -> list[dict[str, float]]:
-    """Few enough points for a record: the lines of each of `bins` equal spans of steps, by their words."""
+    """Return the lines aggregated over `bins` equal ranges of steps."""
     found = []
     for i in range(bins):
         part = [x for x in lines if i * steps / bins < x["step"] <= (i + 1) * steps / bins]
@@ -114,7 +113,7 @@ def run(
     data: str = "",
     text: str = "ptb",
 ) -> Path:
-    """Measure every row of ROWS with one seed and write the record (OUT/late_activation.json unless said)."""
+    """Measure every row of ROWS with one seed and write the record (default: OUT/late_activation.json)."""
     if steps <= B2_STEPS:
         raise LabError(f"steps={steps}: must be > {B2_STEPS:g}, because b2*T = {B2_STEPS:g} and b2 < 1")
     rows = []

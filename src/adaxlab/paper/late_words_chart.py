@@ -15,11 +15,11 @@ NAMES = {
     "adax, dense, no guard": "AdaX as published",
     "adax, dense, guarded": "AdaX, wake guard; AdaX, sparse",
 }
-"""Lines that are drawn, and what is written where they end: with the guard and with sparse gradients they are one."""
+"""Rows that are drawn, and their labels; the lines with the guard and with sparse gradients coincide."""
 
 
 def late_activation(record: Mapping[str, Any]) -> Any:
-    """Median update of the words that are new around a step, in units of lr, on a log scale."""
+    """Return the chart: median first update of new words, in units of lr on a log scale, against the step."""
     points = [
         {"line": NAMES[row["row"]], "step": p["step"], "size": float(f"{p['median']:.6g}")}
         for row in record["rows"]
@@ -51,7 +51,7 @@ def late_activation(record: Mapping[str, Any]) -> Any:
 
 
 def words(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Title and subtitle."""
+    """Return title and subtitle of the figure."""
     return {
         "text": "A word that comes late is thrown far by AdaX as published",
         "subtitle": [

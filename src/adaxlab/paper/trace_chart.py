@@ -1,4 +1,4 @@
-"""The picture of the second moment along training: the mean of sqrt(v-hat) over the parameters, on CIFAR-10."""
+"""The figure of the second moment during training: the mean of sqrt(v-hat) over the parameters, on CIFAR-10."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from adaxlab.store import RunRecord
 
 
 def second_moment(runs: Sequence[RunRecord]) -> Chart:
-    """Mean over seeds with its interval, from the `trace` of each run; None where no run has one."""
+    """Return the chart of the mean over seeds with its interval, from the `trace` of each run; None without traces."""
     at: dict[str, dict[float, list[float]]] = {}
     for run in runs:
         trace = (run.done or {}).get("trace", {})
@@ -53,14 +53,14 @@ def second_moment(runs: Sequence[RunRecord]) -> Chart:
 
 
 def _label(run: RunRecord, runs: Sequence[RunRecord]) -> str:
-    """The method, with its lr where the runs have it at several."""
+    """Return the method's name, with its lr if the runs have several."""
     name = method(run.spec)
     rates = {other.spec["options"]["lr"] for other in runs if method(other.spec) == name}
     return f"{name}, lr={run.spec['options']['lr']:g}" if len(rates) > 1 else name
 
 
 def words(runs: Sequence[RunRecord]) -> dict[str, Any]:
-    """Title and subtitle of the picture, with n."""
+    """Return title and subtitle of the figure, with n."""
     n = len({run.spec["seed"] for run in runs})
     text = f"CIFAR-10: sqrt(v), v normalised, in the mean over the parameters and over n = {n} seeds, 95% interval."
     return {"text": "How large is the second moment?", "subtitle": textwrap.wrap(text, 78)}

@@ -1,30 +1,29 @@
-"""The segmentation studies as data: `adax reproduce voc/camvid`, `voc/tuning`. Written before the runs.
+"""The segmentation studies and their claims: `adax reproduce voc/camvid`, `voc/tuning`. Written before the runs.
 
-The paper fine-tunes DeepLab-ASPP over a COCO-pretrained ResNet-101 on PASCAL VOC2012, neither of which can be had
-here. The stand-in is CamVid (11 classes, 367 pictures to train) with a ResNet-50 pretrained on ImageNet: a head from
-scratch, and T = 2,000 steps of 10 crops instead of 20,000. All else is the recipe's.
+The paper fine-tunes DeepLab-ASPP with a COCO-pretrained ResNet-101 on PASCAL VOC2012; neither was available. The
+stand-in is CamVid (11 classes, 367 training images) with a ResNet-50 pretrained on ImageNet: the head is trained from
+scratch, in T = 2,000 steps of 10 crops instead of 20,000. The rest of the recipe is the paper's.
 
-    camvid   the paper's settings. b2*T was 2 (b2 = 1e-4, T = 20,000), so AdaX-W takes b2 = 2/T = 1e-3; one more row
-             has b2 = 1e-4 itself, b2*T = 0.2. Three seeds, judged on the test split.
-    tuning   the paper's learning rates fit a head that is nearly trained and ten times as many steps. So every method
-             may try five, half a decade apart, on the validation split with one seed; three fresh seeds of the best are
-             judged on the test split. Weight decay is the paper's. The five lie around SGDM's own lr, 3e-5 for AdamW
-             and AMSGrad(W), 1e-4 for AdaX-W: chosen after short looks, before the study, of which no record was kept.
+    camvid   the paper's settings. b2*T is 2 in the paper (b2 = 1e-4, T = 20,000), so AdaX-W has b2 = 2/T = 1e-3; one
+             more row has b2 = 1e-4, b2*T = 0.2. Three seeds, evaluated on the test split.
+    tuning   the paper's learning rates suit a nearly trained head and ten times as many steps. Therefore every method
+             has five trials, half a decade apart, with one seed on the validation split; the best lr is evaluated on
+             the test split with three new seeds. Weight decay is the paper's. The grids are centred on the paper's lr
+             for SGDM, 3e-5 for AdamW and AMSGrad(W), 1e-4 for AdaX-W; the centres were chosen before the study in
+             short unrecorded runs.
 
-Seeds of a number share the head's first weights and every crop, so methods are compared seed by seed.
+Claims: the paper's statements on VOC2012 that CamVid can test, with rules written before the runs.
 
-Claims: the paper's sentences on VOC2012 that the CamVid stand-in can touch, with rules written before the runs.
+CamVid cannot test the paper's IoU values, which are for VOC2012 and a COCO-pretrained ResNet-101. The claims compare
+methods: which ends higher, which trains faster, and what a run costs, at the paper's settings (study camvid) and with
+equal tuning budgets (study tuning, ids ending in -tuned; these comparisons are ours).
 
-The paper's IoU values are VOC2012's and a COCO-pretrained ResNet-101's; CamVid says nothing about them. What can be
-looked at is which method ends above which, which trains faster, and what a run costs: at the paper's settings
-(study camvid) and with equal tuning budgets (study tuning, ids that end in -tuned: comparisons of ours).
+Seeds are 0, 1, 2; rows of one seed share the head's initial weights and every crop, so methods are compared seed by
+seed. `claim.py` has the rules, `measures.py` the measures:
 
-Seeds are 0, 1, 2; rows of one seed share the head's first weights and every crop. `claim.py` has the rules,
-`measures.py` what is measured: here
-
-    IoU          of the last evaluation on the test split, in percent; no evaluation is chosen
-    early loss   training loss, averaged over the first three quarters; the last is left out, where all have settled
-    step         time of a step, round by round in turn on a device of their own (benchmarks/voc.py)
+    IoU          of the last evaluation on the test split, in percent; no evaluation is selected
+    early loss   training loss, averaged over the first three of the four epochs, before all methods have converged
+    step         time of a step, methods in alternating rounds on an otherwise idle device (benchmarks/voc.py)
     tuned lr     the lr that tuning chose, which has no seeds
 """
 
@@ -38,7 +37,7 @@ from adaxlab.data import resnet50
 from adaxlab.study import Row, Study, Tuning
 
 STEPS = 500
-"""Steps of a quarter; an evaluation follows each of the four."""
+"""Steps of each of the four epochs; an evaluation follows each epoch."""
 PAPER_B2_STEPS = 2.0
 
 SGDM, ADAMW, AMSGRADW, ADAXW, ADAXW_B2 = (
@@ -64,7 +63,7 @@ RATES = {
     AMSGRADW: (3e-6, 1e-5, 3e-5, 1e-4, 3e-4),
     ADAXW: (1e-5, 3e-5, 1e-4, 3e-4, 1e-3),
 }
-"""What each method may try in the study of equal budgets."""
+"""Learning rates of each method in the tuning study."""
 
 
 def _row(name: str, tuned: bool) -> Row:
@@ -157,7 +156,7 @@ SHORT_NOTE = "the paper's lr, in a tenth of its steps and with a head from scrat
 
 
 def _over(id: str, text: str, a: str, b: str) -> Claim:
-    """IoU of one method above another's, as in the paper's table."""
+    """Return the claim that the IoU of `a` is above that of `b`, as in the paper's table."""
     paper = " against ".join("{:.2f} +- {:.2f}".format(*PAPER[row]) for row in (a, b))
     return about("voc/camvid", SECTION, "better", "IoU", paper=paper)(id, text, a, b)
 

@@ -1,8 +1,8 @@
-"""Where a measure begins: the same text read from a zero state, and from the state that training is in.
+"""Evaluation of a language model from a zero hidden state, compared with evaluation from the training state.
 
-A net that reads one long text meets the zero state once, at its first step, before it has learnt anything. Read from
-there later, a row of text may fall into another mode than the one that training is in. Here each row of the test text
-is read from both, by the same net.
+A model trained on one long text sees the zero state only at its first step, before it has learnt anything. Evaluated
+from the zero state later, it may reach very different hidden states and losses. This study evaluates each row of the
+test text from both states with the same model.
 
     adax reproduce language/zero-state          the paper's model after a fifth of enwik8's words; a GPU
 """
@@ -26,11 +26,11 @@ from adaxlab.paper.training_step import take
 from adaxlab.settings import choose_device
 
 FAILURE_MARGIN = 5.0
-"""A row of text has failed_rows out when its loss is so many nats above that of the middle row."""
+"""A row of text has failed if its loss is more than this many nats above that of the median row."""
 
 
 class TextRow(TypedDict):
-    """A row of text: nats per word (None: no number), and mean |c| of the last layer at its end."""
+    """Results of a row of text: nats per word (None: not finite), and mean |c| of the last layer at its end."""
 
     words: int
     loss: float | None
@@ -38,8 +38,10 @@ class TextRow(TypedDict):
 
 
 def read_rows(model: Any, windows: Any, state: str) -> list[TextRow]:
-    """Each row of the text, read from `state`. Those without words are left out; the last one's memory is that after
-    its padding."""
+    """Return the results of each row of the text, evaluated from `state`.
+
+    Rows without words are left out; `memory` of the last row is taken after its padding.
+    """
     before, training = model.eval_state, model.training
     model.eval_state = state
     model.eval()
@@ -71,7 +73,7 @@ def _number(value: float) -> float | None:
 
 
 def mean(rows: Sequence[TextRow]) -> float | None:
-    """Nats per word over all rows; None when one has no number.
+    """Return the nats per word over all rows; None if the loss of a row is not finite.
 
     >>> mean([{"words": 3, "loss": 6.0}, {"words": 1, "loss": 10.0}])
     7.0
@@ -81,7 +83,7 @@ def mean(rows: Sequence[TextRow]) -> float | None:
 
 
 def failed_rows(rows: Sequence[TextRow]) -> int:
-    """How many rows have failed_rows out of the mode that the middle one is in; a row without a number has.
+    """Return the number of failed rows; a row whose loss is not finite has failed.
 
     >>> failed_rows([{"loss": 6.5}, {"loss": 6.7}, {"loss": 6.9}, {"loss": 23.0}])
     1
@@ -95,7 +97,7 @@ def failed_rows(rows: Sequence[TextRow]) -> int:
 def measure(
     made: Any, lr: float, seed: int, device: torch.device, epochs: int, threads: int = 1
 ) -> dict[str, Any]:
-    """Train the first of `epochs` with Adam, lr falling to the study's end over all, then read the test text."""
+    """Train the first of `epochs` epochs with Adam and the study's lr schedule, then evaluate from both states."""
     with randomness.controlled(seed, device, threads):
         data = made.data()
         model = made.model().to(device)
@@ -121,7 +123,7 @@ def run(
     device: str = "auto",
     threads: int = 1,
 ) -> Path:
-    """Measure `seeds` nets and write the record (OUT/zero_state.json unless said)."""
+    """Measure `seeds` models and write the record (default: OUT/zero_state.json)."""
     if seeds < 1:
         raise LabError(f"seeds={seeds}: must be >= 1")
     known = dict(ENWIK8.task_options) if text == "enwik8" else {"text": text}

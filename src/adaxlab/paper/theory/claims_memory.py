@@ -1,4 +1,4 @@
-"""Claims about memories: sections 2 and 4, the facts that the library rests on, and the errata's numbers."""
+"""Claims about memories: sections 2 and 4, facts that the library relies on, and the numbers of the errata."""
 
 from __future__ import annotations
 
@@ -284,5 +284,5 @@ def _errata(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _last_tenth(T: int, b2: float = 1e-4) -> float:
-    """The share of AdaX's memory that the last tenth of T steps holds: c_(T/10)/c_T with c_t = (1+b2)^t - 1."""
+    """Return the fraction of AdaX's memory in the last tenth of T steps: c_(T/10)/c_T with c_t = (1+b2)^t - 1."""
     return math.exp(growing_log_norm(T // 10, b2) - growing_log_norm(T, b2))

@@ -7,11 +7,11 @@ writes into `runs/synthetic/`
 
     synthetic.json            the record: settings, numbers, versions, claims
     claims.md                 the claims as a table
-    images/theory-*.svg|png   the figures, on light and dark paper
+    images/theory-*.svg|png   the figures, for light and dark backgrounds
     report.html               the same as one page that works offline
 
-and shows the verdicts. `python -m adaxlab.paper.theory.cli --update` computes all three and renews records/theory
-and docs/images; `--redraw` renews the figures alone. `adax claims` then writes docs/claims.md.
+and shows the verdicts. `python -m adaxlab.paper.theory.cli --update` computes all three studies and updates
+records/theory and docs/images; `--redraw` updates only the figures. `adax claims` then writes docs/claims.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STUDIES: dict[str, tuple[Callable[..., dict[str, Any]], dict[str, Any]]] = {
         {"steps": 2000, "rate_steps": 3000, "seeds": 16, "starts": 30, "full": False},
     ),
 }
-"""Each study and the options of its quick form."""
+"""The function of each study, and the options of its quick version."""
 TITLES = {
     "synthetic": "Problem (4): Adam's problem revisited",
     "reddi": "Problem (3): when Adam goes the wrong way",
@@ -50,8 +50,11 @@ RECORDS, IMAGES = Path("records/theory"), Path("docs/images")
 def compute(
     name: str, *, quick: bool = False, progress: bool | None = None, **options: Any
 ) -> dict[str, Any]:
-    """The record of a study. `quick` is a reduced form of a few seconds; `options` are the study's own (steps,
-    seeds, ...); `progress` is shown on a terminal unless it says otherwise."""
+    """Return the record of a study.
+
+    `quick` computes a reduced version in a few seconds; `options` are those of the study (steps, seeds, ...). Progress
+    is shown on a terminal unless `progress` is False.
+    """
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
     make, reduced = STUDIES[name]
@@ -76,7 +79,7 @@ def run(
     progress: bool | None = None,
     **options: Any,
 ) -> Path:
-    """Compute a study, write everything into `out/name`, show the verdicts; returns the path of the record."""
+    """Compute a study, write its files to `out/name`, show the verdicts, and return the path of the record."""
     began = time.perf_counter()
     record = compute(name, quick=quick, progress=progress, **options)
     folder = Path(out) / name
@@ -108,7 +111,7 @@ def _draw(record: dict[str, Any], folder: Path, figures: bool, page: bool) -> No
 
 
 def table(record: dict[str, Any], seconds: float) -> str:
-    """The claims of one record as a page of Markdown."""
+    """Return the claims of one record as a Markdown page."""
     lines = [f"# {TITLES[record['name']]}", "", f"{record['what']}. Computed in {seconds:.0f} s.", ""]
     lines += ["| id | claim | computed | n | verdict |", "|---|---|---|---|---|"]
     for row in record["claims"]:
@@ -122,7 +125,7 @@ def _count(n: int | None) -> str:
 
 
 def _show(record: dict[str, Any]) -> None:
-    """The verdicts on standard output."""
+    """Print the verdicts to standard output."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -151,7 +154,7 @@ def _plain(text: str) -> str:
 
 @contextmanager
 def _progress(title: str, wanted: bool | None) -> Iterator[Tick]:
-    """A spinner with the part at work and the time; nothing where standard error is not a terminal."""
+    """Show a spinner with the current part and the time; nothing if standard error is not a terminal."""
     if not (sys.stderr.isatty() if wanted is None else wanted):
         yield lambda what: None
         return

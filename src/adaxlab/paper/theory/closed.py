@@ -1,7 +1,7 @@
 """The appendix's closed forms: second moments and updates on g_t = C lambda^(t-1), without a recursion.
 
-They are written from the paper's formulas and share no code with the rule: one is the other's oracle.
-b1 = 0 and eps = 0 unless said otherwise; `t` is an array of steps from 1.
+They are written from the paper's formulas and share no code with the rule, so each is a test of the other. b1 = 0 and
+eps = 0 unless stated otherwise; `t` is an array of steps from 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def adam_direction(t: Array, fade: float, b2: float, b1: float = 0.0) -> Array:
 
 
 def adam_floor(fade: float, b2: float, b1: float = 0.0) -> float:
-    """What |m_t|/sqrt(v_t) never falls below: Theorem 3.1 rests on it."""
+    """The lower bound of |m_t|/sqrt(v_t) that Theorem 3.1 uses."""
     scale = (1 - b1) * np.sqrt(fade**2 - b2) / ((fade - b1) * np.sqrt(1 - b2))
     return float(scale * (1 - b1 / fade))
 
@@ -54,21 +54,21 @@ def amsgrad_peak(fade: float, b2: float) -> float:
 
 
 def _highest(fade: float, b2: float) -> float:
-    """The whole step at which v_t is largest."""
+    """The integer step at which v_t is largest."""
     peak = amsgrad_peak(fade, b2)
     around = np.array([max(np.floor(peak), 1.0), max(np.ceil(peak), 1.0)])
     return float(around[np.argmax(adam_second_moment(around, 1.0, fade, b2))])
 
 
 def amsgrad_direction(t: Array, fade: float, b2: float) -> Array:
-    """g_t / sqrt(max_{i<=t} v_i), b1 = 0, uncorrected: Adam's until the peak, geometric after it."""
+    """g_t / sqrt(max_{i<=t} v_i), b1 = 0, uncorrected: equal to Adam's until the peak, geometric after it."""
     top = adam_second_moment(np.minimum(t, _highest(fade, b2)), 1.0, fade, b2)
     return fade ** (t - 1) / np.sqrt(top)
 
 
 def amsgrad_reach(fade: float, b2: float) -> float:
-    """The sum over all t of AMSGrad's directions: how far a constant step of 1 ever leads. It is finite for
-    every lambda < 1, which is why no lambda defeats AMSGrad for every x0 and every step size."""
+    """The sum over all t of AMSGrad's directions: the total distance with a constant step size of 1. It is finite for
+    every lambda < 1, so no lambda is a counterexample for every x0 and every step size."""
     last = _highest(fade, b2)
     rising = amsgrad_direction(np.arange(1.0, last + 1), fade, b2).sum()
     tail = fade**last / (1 - fade) / np.sqrt(adam_second_moment(np.array(last), 1.0, fade, b2))

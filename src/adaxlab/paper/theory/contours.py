@@ -1,4 +1,4 @@
-"""Contour lines of a function on a grid, as chains of points: marching squares."""
+"""Contour lines of a function on a grid, by marching squares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Point = tuple[float, float]
 
 
 def contour(x: Array, y: Array, z: Array, level: float) -> list[list[Point]]:
-    """The lines z = level on the grid z[row of y, column of x], joined into chains.
+    """Return the lines z = level on the grid z[row of y, column of x], joined into chains.
 
     >>> line = contour(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.array([[0.0, 1.0], [0.0, 1.0]]), 0.25)
     >>> sorted(line[0])
@@ -35,14 +35,14 @@ def contour(x: Array, y: Array, z: Array, level: float) -> list[list[Point]]:
 
 
 def _cut(x: Array, y: Array, z: Array, a: tuple[int, int], b: tuple[int, int], level: float) -> Point:
-    """Where the line crosses the edge a-b; the same point from both sides of the edge."""
+    """Return the point at which the line crosses the edge a-b; it is the same for both cells of the edge."""
     a, b = min(a, b), max(a, b)
     share = (level - z[a]) / (z[b] - z[a])
     return float(x[a[1]] + share * (x[b[1]] - x[a[1]])), float(y[a[0]] + share * (y[b[0]] - y[a[0]]))
 
 
 def _chains(neighbours: dict[Point, list[Point]]) -> list[list[Point]]:
-    """Open chains first (from their ends), then closed ones."""
+    """Return the chains of points: open ones first (from their ends), then closed ones."""
     chains = []
     starts = [p for p, near in neighbours.items() if len(near) == 1] + list(neighbours)
     for start in starts:

@@ -1,4 +1,4 @@
-"""What in the paper or in the code released with it is not as written, and what this project does about each."""
+"""Errata of the paper and of its released code, and what this project does about each."""
 
 from __future__ import annotations
 

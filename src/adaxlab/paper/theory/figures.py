@@ -1,4 +1,4 @@
-"""The theory's figures: records in, Altair charts out, in the look of the report's charts."""
+"""Figures of the theory studies: Altair charts of their records, in the style of the report."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Record = Mapping[str, Any]
 
 class Figure(NamedTuple):
     name: str
-    """Of the file: docs/images/theory-<name>.svg."""
+    """Name of the file: docs/images/theory-<name>.svg."""
     title: str
     caption: str
     chart: Any
     labels: Sequence[str] = ()
-    """Optimizers whose colours change on dark paper."""
+    """Optimizers whose colours differ on a dark background."""
     subtitle: str = ""
 
 
@@ -44,7 +44,7 @@ NAMES = {
 
 
 def colour_of(labels: Sequence[str]) -> alt.Color:
-    """The colour of each optimizer, as everywhere in the lab. Lines are named where they end, not in a legend."""
+    """Return the colour encoding of the optimizers, the same in all figures. Lines are labelled at their ends."""
     look = looks(labels)
     return alt.Color(
         "optimizer:N",
@@ -56,7 +56,7 @@ def colour_of(labels: Sequence[str]) -> alt.Color:
 def log_axis(
     field: str, title: str, values: Sequence[float], domain: Sequence[float], form: str = "~s"
 ) -> dict[str, Any]:
-    """Arguments of an alt.X or alt.Y on a log scale with ticks at `values`, each one labelled."""
+    """Return the arguments of an alt.X or alt.Y on a log scale with labelled ticks at `values`."""
     axis = alt.Axis(values=list(values), format=form, labelOverlap=False, tickCount=40)
     return {
         "shorthand": f"{field}:Q",
@@ -75,7 +75,7 @@ def titled(chart: Any, title: str, subtitle: str = "") -> Any:
 
 
 def for_record(record: Record) -> list[Figure]:
-    """All figures of a record, by its name."""
+    """Return all figures of a record."""
     from adaxlab.paper.theory import figures_landscape, figures_problems, figures_theory
 
     makers: dict[str, list[Callable[[Record], Figure]]] = {
@@ -101,7 +101,7 @@ def save(
     formats: Sequence[str] = ("svg", "png"),
     themes: Sequence[str] = ("light", "dark"),
 ) -> list[Path]:
-    """The figures as files."""
+    """Write the figures to files and return their paths."""
     from adaxlab.report.static import save_chart
 
     out: list[Path] = []
@@ -114,7 +114,7 @@ def save(
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Powers of ten from low to high, for the ticks of a log axis."""
+    """Return the powers of ten from low to high, for the ticks of a log axis."""
     return [
         10.0**e for e in range(math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9) + 1)
     ]

@@ -48,7 +48,7 @@ def landscape(record: Record) -> Figure:
 
 
 def _surface() -> list[dict[str, Any]]:
-    """Contour lines, closer together near the minima."""
+    """Return the contour lines, with levels closer together near the minima."""
     (x0, x1), (y0, y1) = surface.BOX
     x, y = np.linspace(x0, x1, 110), np.linspace(y0, y1, 98)
     z = surface.height(np.stack(np.meshgrid(x, y), axis=-1))

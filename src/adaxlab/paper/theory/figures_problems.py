@@ -1,4 +1,4 @@
-"""Figures of the problems: Figure 3(a) with the positions beside it, and regret on problem (3)."""
+"""Figures of the synthetic problems: Figure 3(a) with the positions, and regret on problem (3)."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ WIDTH, HEIGHT = 520, 54
 
 
 def memory(record: Record) -> Figure:
-    """The first picture of the documentation: which past gradients are in v, method by method."""
+    """Return the figure of the weights of past gradients in v, one panel per method."""
     data = record["memories"]
     steps = data["steps"]
     labels = [row["optimizer"] for row in data["rows"]]
@@ -85,7 +85,7 @@ def _strip(row: dict[str, Any], steps: int, last: bool) -> Any:
 
 
 def _half(row: dict[str, Any], steps: int) -> str:
-    """Where half of the memory lies, in words."""
+    """Return a label that says which steps hold half of the memory."""
     half = row["half_seen_at"]
     if abs(half / steps - 0.5) < 0.005:
         return "every step counts alike"
@@ -166,7 +166,7 @@ def lemma(record: Record) -> Figure:
 
 
 def regret_bound(record: Record) -> Figure:
-    """Absolute losses, b1 = 0: regret, the bound, and the bound that needs no theorem."""
+    """Return the figure of regret, the theorem's bound and the trivial bound, for absolute losses and b1 = 0."""
     runs = {r["variant"]: r for r in record["regret"] if r["kind"] == "absolute" and r["b1"] == 0}
     run = runs["theorem"]
     T = [row["T"] for row in run["rows"]]

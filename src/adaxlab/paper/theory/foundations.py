@@ -17,15 +17,15 @@ from adaxlab.paper.theory import (
     weights,
 )
 from adaxlab.paper.theory.errata import ERRATA
-from adaxlab.paper.theory.record import Tick, places, record, silent
+from adaxlab.paper.theory.record import Tick, no_progress, places, record
 from adaxlab.paper.theory.simulate import Setting, updates
 
 RUN = 71_000
-"""Steps of the picture of memories: the paper's CIFAR-10 run."""
+"""Steps in the figure of memories: the length of the paper's CIFAR-10 runs."""
 
 
 def memories(steps: int = RUN) -> dict[str, Any]:
-    """Weights and gains of the methods whose memory does not depend on the gradients."""
+    """Return weights and gains of the methods whose memory does not depend on the gradients."""
     settings = [
         Setting("rmsprop", "rmsprop"),
         Setting("adam", "adam"),
@@ -44,8 +44,8 @@ def memories(steps: int = RUN) -> dict[str, Any]:
 
 
 def stability(steps: int = RUN, seed: int = 0) -> dict[str, Any]:
-    """v late in a run: how much it still moves under stationary gradients, and how far it is below E g^2 after
-    gradients that were a hundredth as large for the first 20,000 steps."""
+    """Return how much v changes late in a run with stationary gradients, and how far it is below E g^2 if the gradients
+    of the first 20,000 steps were a hundredth as large."""
     rng = np.random.default_rng(seed)
     quiet = rng.normal(size=steps)
     late = quiet * np.where(np.arange(steps) < 20_000, 0.01, 1.0)
@@ -66,7 +66,7 @@ def study(
     seeds: int = 32,
     starts: int = 400,
     full: bool = True,
-    tick: Tick = silent,
+    tick: Tick = no_progress,
 ) -> dict[str, Any]:
     tick("memories")
     body: dict[str, Any] = {"memories": memories(), "facts": weights.facts(), "table_1": weights.table_1()}

@@ -1,13 +1,13 @@
 """Paths of SGDM, Adam and AdaX on a two-dimensional non-convex surface.
 
-The surface is not of our making: the Mueller-Brown potential (1979), a standard test of theoretical chemistry with
-three minima, divided by 100:
+The surface is the Mueller-Brown potential (1979), a standard test problem of theoretical chemistry with three minima,
+divided by 100:
 
     f(x, y) = sum_k A_k exp( a_k (x-x_k)^2 + b_k (x-x_k)(y-y_k) + c_k (y-y_k)^2 ) / 100
 
-Gradients are exact. The paths are drawn at rates in the paper's proportion (AdaX's five times Adam's), large enough
-to be seen, not tuned. Beside them stands what tuning gives: the best of ten rates, a factor sqrt(10) apart, by mean
-final value from `starts` random starting points, judged on fresh ones.
+Gradients are exact. The drawn paths use learning rates in the paper's ratio (AdaX's is five times Adam's), large enough
+to be visible and not tuned. The record also has tuned results: the best of ten learning rates, a factor sqrt(10) apart,
+by the mean final value over `starts` random starting points, evaluated on new ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ METHODS_SHOWN = {"SGDM": ("sgdm", (0.9, 0.0)), "Adam": ("adam", (0.9, 0.999)), "
 DRAWN = {"SGDM": 0.01, "Adam": 0.02, "AdaX": 0.1}
 RATES = tuple(10.0 ** (-4 + i / 2) for i in range(10))
 SHOWN = ((-0.95, 1.9), (0.35, 1.25), (1.1, 0.75))
-"""Three starting points for the picture, chosen on the rim before any path was seen."""
+"""Three starting points for the figure, chosen at the edge before any path was computed."""
 
 
 def _terms(z: Array) -> tuple[Array, Array, Array]:
@@ -40,7 +40,7 @@ def _terms(z: Array) -> tuple[Array, Array, Array]:
 
 
 def height(z: Array) -> Array:
-    """f at points of shape (..., 2).
+    """Return f at points of shape (..., 2).
 
     >>> height(np.array([-0.5582, 1.4417])).round(3)
     np.float64(-1.467)
@@ -61,7 +61,7 @@ def setting(label: str, lr: float) -> Setting:
 
 
 def descend(label: str, lr: float, starts: Array, steps: int) -> Array:
-    """All points, steps+1 x starts x 2, kept inside the drawn box."""
+    """Return all points, steps+1 x starts x 2, projected onto the drawn box."""
     low, high = np.array(BOX).T
     walked = path(setting(label, lr), lambda t, z: gradient(z), starts, steps, (low, high))
     return np.array([starts, *(state.after for state in walked)])
@@ -73,13 +73,13 @@ def random_starts(n: int, seed: int) -> Array:
 
 
 def basin(z: Array) -> Array:
-    """Index of the nearest minimum, -1 when none is within 0.1."""
+    """Return the index of the nearest minimum, -1 if none is within 0.1."""
     distance = np.linalg.norm(z[:, None] - np.array(list(MINIMA.values())), axis=-1)
     return np.where(distance.min(axis=1) < 0.1, distance.argmin(axis=1), -1)
 
 
 def shares(ends: Array) -> dict[str, float]:
-    """Which share of the runs ended in each minimum."""
+    """Return the fraction of runs that ended in each minimum."""
     where = basin(ends)
     return {name: float((where == i).mean()) for i, name in enumerate([*MINIMA])} | {
         "none": float((where == -1).mean())
@@ -87,7 +87,7 @@ def shares(ends: Array) -> dict[str, float]:
 
 
 def study(steps: int = 1000, starts: int = 400) -> dict[str, Any]:
-    """Tune, then run fresh starts at both rates, and the three starts that are drawn."""
+    """Tune, then run new starting points at both learning rates, and the three that are drawn."""
     tuning, fresh = random_starts(starts, seed=1), random_starts(starts, seed=2)
     rows = []
     for label in METHODS_SHOWN:

@@ -1,6 +1,6 @@
-"""Lemma 4.1, the appendix's version of it, and what v-hat can never do.
+"""Numerical tests of Lemma 4.1, of its version in the appendix, and of bounds on v-hat.
 
-Sequences of gradients are the lanes of one array; the second moments come from the rule.
+Gradient sequences are the columns of one array; the second moments come from the rule.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from adaxlab.stats import t_interval
 
 
 def sequences(steps: int, lanes: int, seed: int) -> Array:
-    """Six kinds of gradients, `lanes` of each: normal, heavy-tailed, sparse, fading, growing, and one followed by
-    almost nothing. Never all zero at the first step."""
+    """Return six kinds of gradient sequences, `lanes` of each: normal, heavy-tailed, sparse, decaying, growing, and a
+    single gradient followed by values near zero. The first gradient is never zero."""
     rng = np.random.default_rng(seed)
     shape = (steps, lanes)
     t = np.arange(steps)[:, None]
@@ -33,15 +33,15 @@ def sequences(steps: int, lanes: int, seed: int) -> Array:
 
 
 def second_moments(setting: Setting, g: Array) -> Array:
-    """v-hat for all steps (rows) and sequences (columns), by the rule. The paper's v-hat, biases included: s_t^-2
-    brings back what `variant` puts into s_t."""
+    """Return the paper's v-hat for all steps (rows) and sequences (columns), computed by the rule. The factor s_t^-2
+    restores the bias that `variant` moves into s_t."""
     steps, lanes = g.shape
     states = path(setting, lambda t, x: g[t - 1], np.zeros(lanes), steps)
     return np.array([s.v / s.s**2 for s in states])
 
 
 def growth(v: Array, schedule: str) -> Array:
-    """(V_t / alpha_t^2) / (V_{t-1} / alpha_{t-1}^2) for t = 2, 3, ...: the lemma says that none is below 1."""
+    """Return (V_t / alpha_t^2) / (V_{t-1} / alpha_{t-1}^2) for t = 2, 3, ...; the lemma says that none is below 1."""
     alpha = SCHEDULES[schedule](np.arange(1.0, len(v) + 1))[:, None]
     scaled = v / alpha**2
     return scaled[1:] / scaled[:-1]
@@ -50,7 +50,7 @@ def growth(v: Array, schedule: str) -> Array:
 def lemma_41(
     schedule: str, b2: float = 1e-4, steps: int = 400, lanes: int = 200, seed: int = 0
 ) -> dict[str, Any]:
-    """The smallest ratio seen among random and adverse sequences, and a short sequence that shows it."""
+    """Return the smallest ratio over random and adversarial sequences, and a short sequence that attains it."""
     setting = Setting("adax", "adax", {"betas": (0.0, b2), "eps": 0.0})
     g = sequences(steps, lanes, seed)
     ratio = growth(second_moments(setting, g), schedule)
@@ -70,7 +70,7 @@ def lemma_41(
 
 
 def lemma_41_example(steps: int = 20, b2: float = 1e-4) -> dict[str, list[float]]:
-    """V_t/alpha_t^2 over its first value after one gradient of 1 and then zeros, under both schedules."""
+    """Return V_t/alpha_t^2 relative to its first value for one gradient of 1 and then zeros, with both schedules."""
     g = np.zeros((steps, 1))
     g[0] = 1.0
     v = second_moments(Setting("adax", "adax", {"betas": (0.0, b2), "eps": 0.0}), g)
@@ -79,13 +79,13 @@ def lemma_41_example(steps: int = 20, b2: float = 1e-4) -> dict[str, list[float]
 
 
 def lemma_41_bound(b2: float) -> float:
-    """No sequence does worse than g = (1, 0) with constant steps: v-hat_2 / v-hat_1 = 1 - k_2 = (1+b2)/(2+b2)."""
+    """Return the worst case, g = (1, 0) with constant step sizes: v-hat_2 / v-hat_1 = 1 - k_2 = (1+b2)/(2+b2)."""
     return (1 + b2) / (2 + b2)
 
 
 def lemma_71(b2: float, steps: int = 400, lanes: int = 200, seed: int = 0) -> dict[str, Any]:
-    """The appendix's lemma for b2_t = b2/t and alpha/sqrt(t), on the same sequences, and its worst case (a square
-    that is followed by zeros) for a million steps."""
+    """Test the appendix's lemma for b2_t = b2/t and alpha/sqrt(t) on the same sequences, and its worst case (one
+    gradient followed by zeros) for a million steps."""
     setting = Setting("adax-b2/t", FADING_GROWTH, {"betas": (0.0, b2)})
     ratio = growth(second_moments(setting, sequences(steps, lanes, seed)), "sqrt")
     t = np.arange(1.0, 1_000_001)
@@ -103,7 +103,7 @@ def lemma_71(b2: float, steps: int = 400, lanes: int = 200, seed: int = 0) -> di
 
 
 def floor_of_v(b2: float = 1e-4, steps: int = 400, lanes: int = 200, seed: int = 0) -> dict[str, Any]:
-    """v-hat_t / v-hat_1 from below. The stationary-point proof takes 1; what holds is b2/(1+b2) (erratum 10)."""
+    """Test the lower bound of v-hat_t / v-hat_1. The stationary-point proof uses 1; b2/(1+b2) is true (erratum 10)."""
     setting = Setting("adax", "adax", {"betas": (0.0, b2), "eps": 0.0})
     v = second_moments(setting, sequences(steps, lanes, seed))
     lonely = 1 - setting.numbers(np.arange(2.0, 1_000_001)).k
@@ -122,7 +122,7 @@ def floor_of_v(b2: float = 1e-4, steps: int = 400, lanes: int = 200, seed: int =
 def unbiased(
     b2: float = 1e-4, at: tuple[int, ...] = (1, 10, 100, 1000), lanes: int = 4000, seed: int = 0
 ) -> dict[str, Any]:
-    """Mean of v-hat_t / E g^2 over independent runs of standard normal gradients, with a 95% interval."""
+    """Return the mean of v-hat_t / E g^2 over independent runs of standard normal gradients, with a 95% interval."""
     rng = np.random.default_rng(seed)
     setting = Setting("adax", "adax", {"betas": (0.0, b2), "eps": 0.0})
     rows = []
@@ -137,8 +137,8 @@ def unbiased(
 def step_bound(
     b2: float = 1e-4, b1: float = 0.9, steps: int = 400, lanes: int = 200, seed: int = 0
 ) -> dict[str, Any]:
-    """The largest |alpha_t m_t / sqrt(v-hat_t)| over alpha G / c, c = sqrt(v-hat_1), G the largest gradient: the
-    proof's remark that A2's bound on the update comes for free."""
+    """Return the largest |alpha_t m_t / sqrt(v-hat_t)| relative to alpha G / c, with c = sqrt(v-hat_1) and G the
+    largest gradient. The proof remarks that A2's bound on the update is always satisfied."""
     g = sequences(steps, lanes, seed)
     setting = Setting("adax", "adax", {"lr": 1.0, "betas": (b1, b2), "eps": 0.0}, "sqrt")
     worst = 0.0

@@ -1,4 +1,4 @@
-"""What the raw recursion v <- (1+b2) v + b2 g^2 does in a machine's numbers, beside the normalised one.
+"""The raw recursion v <- (1+b2) v + b2 g^2 in finite precision, compared with the normalised one.
 
 The published algorithm keeps the raw v and divides by (1+b2)^t - 1 at every step. Both grow without end.
 """
@@ -17,7 +17,7 @@ from adaxopt.zoo import METHODS
 
 
 def overflow_step(b2: float, dtype: Any = np.float32, most: int = 12_000_000) -> int:
-    """The step at which the raw v of unit gradients is inf, every operation rounded to `dtype`."""
+    """Return the step at which the raw v of unit gradients is inf, with every operation rounded to `dtype`."""
     grow, add = dtype(1 + b2), dtype(b2)
     v, t = dtype(0.0), 0
     with np.errstate(over="ignore"):
@@ -33,8 +33,8 @@ def overflow_formula(b2: float, largest: float = float(np.finfo(np.float32).max)
 
 
 def raw_in(dtype: torch.dtype, steps: int, size: float = 1.0, b2: float = 1e-4, eps: float = 1e-12) -> float:
-    """The raw recursion's denominator after `steps` gradients of the given size, over the true one; the state and
-    every operation on it in `dtype`. 1 is right; 0 makes the update infinite."""
+    """Return the denominator of the raw recursion after `steps` gradients of the given size relative to the true one,
+    with state and operations in `dtype`. 1 is correct; 0 makes the update infinite."""
     g = torch.tensor(size, dtype=dtype)
     v = torch.zeros((), dtype=dtype)
     for _ in range(steps):
@@ -44,7 +44,7 @@ def raw_in(dtype: torch.dtype, steps: int, size: float = 1.0, b2: float = 1e-4, 
 
 
 def normalised_in(dtype: torch.dtype, steps: int, size: float = 1.0, b2: float = 1e-4) -> float:
-    """The same for the normalised v kept in float32, as the library does for parameters of `dtype`."""
+    """Return the same for the normalised v in float32, which adaxopt uses for parameters of `dtype`."""
     g = torch.tensor(size, dtype=dtype).float()
     v = torch.zeros(())
     for t in range(1, steps + 1):
@@ -53,12 +53,12 @@ def normalised_in(dtype: torch.dtype, steps: int, size: float = 1.0, b2: float =
 
 
 def first_update_size(steps: int, b1: float = 0.9, b2: float = 1e-4) -> float:
-    """|update|/lr of a coordinate whose first gradient comes at step t, without the guard: (1-b1)/sqrt(k_t)."""
+    """Return |update|/lr of a coordinate whose first gradient comes at step t, without the guard: (1-b1)/sqrt(k_t)."""
     return (1 - b1) / math.sqrt(growing_gain(steps, b2))
 
 
 class Counted:
-    """A number that counts the operations done with it and its results."""
+    """A number that counts the arithmetic operations on it and on results derived from it."""
 
     done = 0
 
@@ -91,14 +91,14 @@ class Counted:
 
 
 class _Counting:
-    """The namespace of a step on counted numbers."""
+    """The array namespace of a step on counted numbers."""
 
     sqrt = staticmethod(Counted.sqrt)
     where = staticmethod(scalars.where)
 
 
 def operations(b2: float, steps: int = 5) -> int:
-    """How many additions, multiplications, divisions and roots one parameter costs in `steps` steps of AdaX-W."""
+    """Return the number of additions, multiplications, divisions and roots per parameter in `steps` steps of AdaX-W."""
     Counted.done = 0
     row = METHODS["adaxw"]
     x: Any = Counted(1.0)
@@ -111,7 +111,7 @@ def operations(b2: float, steps: int = 5) -> int:
 
 
 def report(full: bool = True) -> dict[str, Any]:
-    """All of the above. `full=False` takes a larger b2 for the overflow and fewer steps in bfloat16."""
+    """Return all of the above. `full=False` uses a larger b2 for the overflow and fewer steps in bfloat16."""
     rates = (1e-3, 1e-4) if full else (1e-3,)
     steps = 10_000 if full else 4000
     return {

@@ -1,9 +1,9 @@
-"""The paper's two problems, and their gradients.
+"""The paper's two synthetic problems and their gradients.
 
-Problem (3), after Reddi et al. 2018: f_t(x) = C x when t mod 3 = 1, else -x, on [-1, 1]. Its stochastic
-cousin, also theirs: 1010 x with probability 0.01, else -10 x. The best point of both is -1. Problem (4):
-f_t(x) = C lambda^(t-1) x for x >= 0, and 0 for x < 0 (for the first n steps |C lambda^(t-1) x|), on [-2,
-C/(1-lambda)]. The best point is 0, and nothing leads back from below it.
+Problem (3), after Reddi et al. 2018: f_t(x) = C x if t mod 3 = 1, else -x, on [-1, 1]. Their stochastic variant: 1010 x
+with probability 0.01, else -10 x. The optimum of both is -1. Problem (4): f_t(x) = C lambda^(t-1) x for x >= 0, and 0
+for x < 0 (for the first n steps |C lambda^(t-1) x|), on [-2, C/(1-lambda)]. The optimum is 0; below 0 the gradient is
+zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Alternating:
-    """Problem (3). Its losses are linear, so the gradients do not depend on where x is.
+    """Problem (3). Its losses are linear, so the gradients do not depend on x.
 
     >>> Alternating().gradients(4)
     array([ 3., -1., -1.,  3.])
@@ -34,7 +34,7 @@ class Alternating:
 
 @dataclass(frozen=True)
 class Rare:
-    """Reddi et al.'s stochastic problem: a large right gradient now and then, small wrong ones in between."""
+    """Reddi et al.'s stochastic problem: rare large gradients in the right direction, frequent small wrong ones."""
 
     large: float = 1010.0
     small: float = -10.0
@@ -48,7 +48,7 @@ class Rare:
 
     @property
     def mean(self) -> float:
-        """The expected gradient: 0.2, so that -1 is best on average."""
+        """The expected gradient, 0.2; the optimum is therefore -1."""
         return self.chance * self.large + (1 - self.chance) * self.small
 
 
@@ -78,10 +78,10 @@ class Fading:
         return -size if t <= self.n else 0.0
 
     def sizes(self, steps: int) -> Array:
-        """C lambda^(t-1), whatever the sign of x: what every method is fed in the panel of update sizes."""
+        """Return C lambda^(t-1) for all steps, for any sign of x: the gradients in the panel of update sizes."""
         return self.C * self.fade ** np.arange(steps, dtype=np.float64)
 
     def total_loss(self, x: Array, steps: int) -> Array:
-        """sum_{t <= steps} f_t(x), for the optimum's sake."""
+        """Return sum_{t <= steps} f_t(x), to find the optimum."""
         sizes = self.sizes(steps)
         return np.where(x >= 0, sizes.sum() * x, -sizes[: self.n].sum() * x)

@@ -2,9 +2,9 @@
 
     f(x) = sum_i x_i^2 / (1 + x_i^2) + w (1 - cos 3 x_i) / 3        w = 0.15, d = 10
 
-Its gradient is bounded and Lipschitz (A1, A2), it has plateaus and ripples, and the noise is uniform on [-1, 1]
-in every coordinate (A2, A3). alpha_t = alpha/sqrt(t), b1 = 0.9, b2 = 1e-4. The proof bounds the average of
-|grad f(x_t)|^2 with weights alpha_t, which is never below the minimum that the theorem names; both are measured.
+Its gradient is bounded and Lipschitz (A1, A2), it has plateaus and ripples, and the noise is uniform on [-1, 1] in
+every coordinate (A2, A3). alpha_t = alpha/sqrt(t), b1 = 0.9, b2 = 1e-4. The proof bounds the average of |grad f(x_t)|^2
+with weights alpha_t, which is an upper bound of the minimum in the theorem; both are measured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def slope_field(x: Array) -> Array:
 
 
 def measure(name: str, steps: int, seeds: int, d: int = 10, seed: int = 0) -> dict[str, Any]:
-    """|grad f|^2 over `seeds` independent runs: its weighted average per run, and the minimum over t of its mean."""
+    """Measure |grad f|^2 in `seeds` runs: its weighted average per run, and the minimum over t of its mean."""
     rng = np.random.default_rng(seed)
     start = rng.uniform(-2, 2, (seeds, d))
     setting = Setting(name, name, METHODS_COMPARED[name], "sqrt")
@@ -72,7 +72,7 @@ def measure(name: str, steps: int, seeds: int, d: int = 10, seed: int = 0) -> di
 
 
 def slopes(marks: Array, averages: Array) -> dict[str, Any]:
-    """The slope of log(average) against log(T): one per run, their mean and a 95% t interval over runs."""
+    """Return the slope of log(average) against log(T): one per run, their mean and a 95% t interval over runs."""
     per_run = np.polyfit(np.log(marks), np.log(averages), 1)[0]
     estimate = t_interval(per_run.tolist())
     return {"slope": estimate.mean, "slope_low": estimate.low, "slope_high": estimate.high}

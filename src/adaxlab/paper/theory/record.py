@@ -1,4 +1,4 @@
-"""What every record of the theory has in common: schema, versions, rounding."""
+"""The common format of the theory's records: schema, versions, rounding."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from adaxlab.paper.theory.problems import Array
 
 SCHEMA = 1
 Tick = Callable[[str], None]
-"""Called with a few words before each part of a study."""
+"""A progress callback, called with a short description before each part of a study."""
 
 
-def silent(what: str) -> None:
-    """A tick that says nothing."""
+def no_progress(what: str) -> None:
+    """A progress callback that does nothing."""
 
 
 def record(
     name: str, what: str, body: dict[str, Any], claims: list[dict[str, Any]], **more: Any
 ) -> dict[str, Any]:
-    """A record: numbers to ten digits, and no word about the machine."""
+    """Return a record with numbers rounded to ten digits and without a description of the machine."""
     versions = {"adaxopt": adaxopt.__version__, "numpy": np.__version__, "python": platform.python_version()}
     head = {"schema": SCHEMA, "name": name, "what": what, "versions": versions}
     return {**head, **_rounded({**body, **more, "claims": sorted(claims, key=order)})}
 
 
 def order(row: Mapping[str, Any]) -> tuple[float, str, list[int], str]:
-    """Section, then the kind of claim, its numbers, and the letter that marks a variant of it."""
+    """Return the sort key of a claim: section, kind, numbers, and the letter of a variant."""
     section = re.search(r"Section (\d+)", row["section"])
     letters, numbers, variant = re.fullmatch(r"([A-Z]+)([\d.]*)([a-z]*)", row["id"]).groups()  # type: ignore[union-attr]
     kind = {"S": "0", "P": "1", "L": "2", "T": "3", "C": "4", "F": "5"}.get(letters, letters)
@@ -53,12 +53,12 @@ def _rounded(value: Any) -> Any:
 
 
 def places(steps: int, count: int = 120) -> Array:
-    """About `count` steps from 1 to `steps`, evenly spaced in their logarithm."""
+    """Return about `count` steps from 1 to `steps`, evenly spaced on a log scale."""
     return np.unique(np.geomspace(1, steps, count).round()).astype(int)
 
 
 def g(x: float, digits: int = 3) -> str:
-    """A number for a sentence: 0.000058 as 5.8e-05, 1063.0 as 1063.
+    """Format a number for a sentence: 0.000058 as 5.8e-05, 1063.0 as 1063.
 
     >>> g(5.8198e-05, 2), g(0.98765), g(12345.6, 3)
     ('5.8e-05', '0.988', '1.23e+04')

@@ -1,4 +1,4 @@
-"""Study `reddi`: problem (3) and its stochastic cousin, for every method of the zoo."""
+"""Study `reddi`: problem (3) and its stochastic variant, for every method of the zoo."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from adaxlab.claim import OURS
 from adaxlab.claim import row as claim
 from adaxlab.paper.theory.problems import Alternating, Rare
-from adaxlab.paper.theory.record import Tick, g, places, record, silent
+from adaxlab.paper.theory.record import Tick, g, no_progress, places, record
 from adaxlab.paper.theory.simulate import Setting, updates, walk
 from adaxlab.stats import t_interval
 from adaxopt.zoo import METHODS
 
 PLAIN = tuple(name for name in METHODS if not name.endswith("w"))
-"""Without weight decay adamw is adam, and so on: each rule once."""
+"""Methods without their decoupled variants, which are the same without weight decay."""
 ADAM_B2 = (0.1, 0.9, 0.99)
-"""Beside the default .999; .1 is 1/(1+C^2) for C = 3, Reddi et al.'s choice."""
+"""In addition to the default .999; .1 is 1/(1+C^2) for C = 3, Reddi et al.'s choice."""
 SECTION_2 = "Section 2: background"
 SECTION_4 = "Section 4: AdaX"
 
@@ -37,7 +37,7 @@ def settings(rms: float | None = None, lr: float = 0.1) -> list[Setting]:
 
 
 def alternating(steps: int, tick: Tick) -> dict[str, Any]:
-    """Where each method ends on problem (3), its average regret, and the smallest Gamma_t of the convergence proof."""
+    """Return each method's final x on problem (3), its average regret, and the smallest Gamma_t of the proof."""
     problem = Alternating()
     gradients = problem.gradients(steps)
     at = places(steps)
@@ -70,7 +70,7 @@ def alternating(steps: int, tick: Tick) -> dict[str, Any]:
 
 
 def rare(steps: int, seeds: int, tick: Tick) -> dict[str, Any]:
-    """The stochastic problem: the mean of x over the last tenth, one number per seed."""
+    """Return the mean of x over the last tenth of the stochastic problem, one number per seed."""
     problem = Rare()
     rms = float(np.sqrt(problem.chance * problem.large**2 + (1 - problem.chance) * problem.small**2))
     at = places(steps)
@@ -106,7 +106,7 @@ def rare(steps: int, seeds: int, tick: Tick) -> dict[str, Any]:
     }
 
 
-def study(steps: int = 1_000_000, seeds: int = 10, tick: Tick = silent) -> dict[str, Any]:
+def study(steps: int = 1_000_000, seeds: int = 10, tick: Tick = no_progress) -> dict[str, Any]:
     body = {"alternating": alternating(steps, tick), "rare": rare(steps, seeds, tick)}
     what = f"Problem (3) and its stochastic form, {len(settings())} settings of {len(PLAIN)} methods, {steps:,} steps"
     return record("reddi", what, body, claims(body))

@@ -1,13 +1,13 @@
 """Regret on random online convex problems against Theorem 4.1's bound and its corollary.
 
-The losses are separable, so that the best point in hindsight is known exactly, for every horizon T:
+The losses are separable, so the best point in hindsight is known exactly for every horizon T:
 
     linear      f_t(x) = sum_i g_ti x_i            best: the corner against the summed gradient
     absolute    f_t(x) = sum_i |x_i - z_ti|        best: the median of z, clipped to the box
     quadratic   f_t(x) = sum_i (x_i - z_ti)^2 / 2  best: the mean of z, clipped to the box
 
-on the box [-1, 1]^d (D = 2), with alpha_t = alpha/sqrt(t). The bound, with the constant of its own proof
-(C = sqrt(e^b2 - 1)):
+on the box [-1, 1]^d (D = 2), with alpha_t = alpha/sqrt(t). The bound, with the constant of its proof
+(C = sqrt(e^b2 - 1)), is
 
     D^2/(2 alpha_T (1-b1)) sum_i vhat_T,i^(1/2)  +  D^2/(2 (1-b1)) sum_t sum_i b1_t vhat_t,i^(1/2)/alpha_t
         +  alpha C sqrt(T) / ((1-b1)^3 sqrt(b2)) sum_i |g_1:T,i|_2
@@ -29,8 +29,8 @@ WIDTH = 2.0
 
 
 def draw(steps: int, problems: int, d: int, seed: int) -> Array:
-    """What the adversary draws, steps x problems x d: gradients (linear) or targets. Every coordinate has its own
-    drift and noise."""
+    """Return the adversary's draws, steps x problems x d: gradients (linear losses) or targets. Drift and noise differ
+    between coordinates."""
     rng = np.random.default_rng(seed)
     drift = rng.uniform(-0.6, 0.6, (problems, d))
     noise = rng.uniform(-1, 1, (steps, problems, d)) * rng.uniform(0.2, 1.0, (problems, d))
@@ -44,7 +44,7 @@ def gradient(kind: str, x: Array, z: Array) -> Array:
 
 
 def loss(kind: str, x: Array, z: Array) -> Array:
-    """Summed over coordinates; x and z broadcast."""
+    """Return the loss summed over coordinates; x and z broadcast."""
     values = {
         "linear": lambda: x * z,
         "absolute": lambda: np.abs(x - z),
@@ -54,7 +54,7 @@ def loss(kind: str, x: Array, z: Array) -> Array:
 
 
 def best(kind: str, z: Array) -> Array:
-    """The best point in hindsight for the draws z (steps x problems x d)."""
+    """Return the best point in hindsight for the draws z (steps x problems x d)."""
     if kind == "linear":
         return -np.sign(z.sum(axis=0))
     return np.clip(np.median(z, axis=0) if kind == "absolute" else z.mean(axis=0), -1, 1)
@@ -76,8 +76,8 @@ def play(
     b2: float = 1e-4,
     fade: float | None = 0.99,
 ) -> dict[str, Any]:
-    """One kind of problem, `problems` of them at once. `variant` is "theorem" (b2_t = b2/t) or "algorithm" (as
-    published, constant b2); `fade` is the corollary's lambda in b1_t = b1 lambda^(t-1), None keeps b1."""
+    """Run `problems` problems of one kind at once. `variant` is "theorem" (b2_t = b2/t) or "algorithm" (as published,
+    constant b2); `fade` is the corollary's lambda in b1_t = b1 lambda^(t-1), None keeps b1 constant."""
     z = draw(steps, problems, d, seed)
     t = np.arange(1.0, steps + 1)
     b1_t = b1 * fade ** (t - 1) if fade is not None else np.full(steps, b1)
@@ -133,8 +133,8 @@ def play(
 
 
 def furthest(x: Array, after: Array, weight: Array) -> Array:
-    """Lemma 7.3's sum over t <= T of weight_t [(x_t - x*)^2 - (x_(t+1) - x*)^2], for each T, at the x* of the box
-    where it is largest: it is linear in x*, so at a corner."""
+    """Return Lemma 7.3's sum over t <= T of weight_t [(x_t - x*)^2 - (x_(t+1) - x*)^2] for each T, maximised over x* in
+    the box; it is linear in x*, so the maximum is at a corner."""
     square = np.cumsum(weight * (x**2 - after**2), axis=0)
     slope = np.cumsum(weight * (x - after), axis=0)
     return (square + 2 * np.abs(slope)).sum(axis=-1)
@@ -152,7 +152,7 @@ def lemma_73_example(D: float = 2.0, b1: float = 0.9) -> dict[str, float]:
 
 
 def exponent(rows: list[dict[str, Any]], key: str) -> float:
-    """The slope of log(value) against log(T)."""
+    """Return the slope of log(value) against log(T)."""
     T = np.log([r["T"] for r in rows])
     values = np.array([r[key] for r in rows])
     return float(np.polyfit(T, np.log(np.maximum(values, 1e-12)), 1)[0])

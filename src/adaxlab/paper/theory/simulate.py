@@ -1,11 +1,10 @@
-"""The rule on a problem: step by step, or a million steps at once when the gradients are known beforehand.
+"""Simulate the rule on a problem: step by step, or vectorised over time if the gradients are known in advance.
 
-Both run `adaxopt.rule.step`. Step by step (`path`) serves problems whose gradient depends on x. Linear
-losses fix all gradients in advance, and then time can be cut into blocks that run side by side (`updates`):
-the two moments are linear in their starting values, so a first sweep over the blocks finds what each block
-adds, a short chain gives every block its true start, and a second sweep gives the updates (a third one
-where a maximum is kept). A million steps take a tenth of a second instead of half a minute. `walk` does the
-same for the projected sum.
+Both use `adaxopt.rule.step`. `path` runs step by step, for problems whose gradient depends on x. With linear losses all
+gradients are known in advance, and `updates` splits time into blocks that are computed in parallel: both moments are
+linear in their initial values, so a first sweep finds the contribution of each block, a short recursion gives the
+initial values of every block, and a second sweep gives the updates (a third one for methods that keep a maximum). A
+million steps take a tenth of a second instead of half a minute. `walk` does the same for the projected sum.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ SCHEDULES: dict[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A method with its values and its steps alpha_t = lr * schedule(t); no weight decay, float64."""
+    """A method with its hyperparameters and step sizes alpha_t = lr * schedule(t); no weight decay, float64."""
 
     label: str
     method: str | Method
@@ -47,11 +46,11 @@ class Setting:
         return self.row.rule
 
     def values(self) -> dict[str, Any]:
-        """What the numbers of a step are made from."""
+        """Return the hyperparameters from which the coefficients of a step are computed."""
         return {**self.row.defaults, "weight_decay": 0.0, "dtype": "float64", **self.options}
 
     def numbers(self, t: Array) -> StepCoefficients:
-        """The numbers of all steps t at once. AdaGrad's own 1/sqrt(t) is its schedule: it is not applied
+        """Return the coefficients of all steps t at once. AdaGrad's 1/sqrt(t) is its schedule and is not applied
         twice."""
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule={self.schedule!r}: known are {', '.join(SCHEDULES)}")
@@ -61,7 +60,7 @@ class Setting:
         return self.row.numbers(t, values, xp=np)
 
     def start(self, like: Any) -> tuple[Any, Any, Any]:
-        """m, v and the running maximum at zero, or None where the method keeps none."""
+        """Return m, v and the running maximum, initialised with zeros; None for those that the method does not keep."""
         zero = like * 0.0
         return (
             None if self.rule.mean == "none" else zero,
@@ -71,13 +70,12 @@ class Setting:
 
     @property
     def lag(self) -> int:
-        """AdaShift's n: how many steps ago the gradient was taken whose square enters now; 0 for the
-        others."""
+        """AdaShift's n, the delay in steps of the gradient whose square enters v; 0 for other methods."""
         return int(self.values()["window"]) if self.rule.mean == "window" else 0
 
 
 class State(NamedTuple):
-    """One step: the gradient g was taken at x, and the step led to `after`."""
+    """One step from x, where the gradient is g, to `after`."""
 
     t: int
     x: Any
@@ -127,14 +125,14 @@ def _rows(numbers: StepCoefficients) -> Iterator[StepCoefficients]:
 
 
 class Updates(NamedTuple):
-    """What each step subtracts from x, and the denominator it was divided by."""
+    """The update subtracted from x at each step, and its denominator."""
 
     update: Array
     d: Array
 
 
 def updates(setting: Setting, g: Array) -> Updates:
-    """All updates lr*s*m/(v^p + eps) for gradients known beforehand.
+    """Return all updates lr*s*m/(v^p + eps) for gradients known in advance.
 
     >>> u = updates(Setting("sgd", "sgdm", {"lr": 0.1, "betas": (0.0, 0.0)}), np.array([1.0, 2.0, 3.0]))
     >>> u.update.round(9)
@@ -166,7 +164,7 @@ def updates(setting: Setting, g: Array) -> Updates:
 
 
 class _Table:
-    """Time laid out as length x blocks: column b holds the steps of block b."""
+    """Time arranged as length x blocks: column b has the steps of block b."""
 
     def __init__(self, setting: Setting, g: Array, length: int, blocks: int) -> None:
         self.shape = (length, blocks)
@@ -187,7 +185,7 @@ class _Table:
     def sweep(
         self, m: Any, v: Any, top: Any, g: Array, out: tuple[Array, Array] | None = None
     ) -> tuple[Any, Any, Any]:
-        """Run all blocks side by side from the given moments; fill `out` with updates and denominators."""
+        """Run all blocks in parallel from the given moments; fill `out` with updates and denominators."""
         zero = np.zeros(self.shape[1])
         quiet = not g.any()
         for j in range(self.shape[0]):
@@ -200,7 +198,7 @@ class _Table:
 
 
 def _chain(keep: Any, add: Any) -> Any:
-    """The value at the start of each block: z_0 = 0, z_{b+1} = keep_b z_b + add_b."""
+    """Return the value at the start of each block: z_0 = 0, z_{b+1} = keep_b z_b + add_b."""
     if keep is None:
         return None
     z = [0.0]
@@ -210,7 +208,7 @@ def _chain(keep: Any, add: Any) -> Any:
 
 
 def walk(update: Array, x0: float, domain: tuple[float, float]) -> Array:
-    """x_1 = x0, x_{t+1} = clip(x_t - u_t): the points at which the losses are paid, and the last one.
+    """Return x_1 = x0, x_{t+1} = clip(x_t - u_t): the points at which the losses are evaluated, and the last one.
 
     A chain of clipped shifts is itself a clipped shift, so every block is known by where it sends the two
     ends of the domain and by its sum.

@@ -1,4 +1,4 @@
-"""What needs no data set: the paper's formulas and theorems as numbers, its two synthetic problems, and a first lr."""
+"""Studies that need no data set: the paper's formulas and theorems, its two synthetic problems, and a first lr."""
 
 from __future__ import annotations
 

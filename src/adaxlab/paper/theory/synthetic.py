@@ -11,7 +11,7 @@ from adaxlab.claim import OURS
 from adaxlab.claim import row as claim
 from adaxlab.paper.theory import closed, theorems
 from adaxlab.paper.theory.problems import Fading
-from adaxlab.paper.theory.record import Tick, g, places, record, silent
+from adaxlab.paper.theory.record import Tick, g, no_progress, places, record
 from adaxlab.paper.theory.simulate import Setting, path, updates
 
 SECTION_3 = "Section 3: Adam's problem"
@@ -32,7 +32,7 @@ def settings() -> list[Setting]:
 
 
 def figure_3a(steps: int, tick: Tick, chosen: Sequence[Setting]) -> dict[str, Any]:
-    """Positions (the gradient stops below zero) and update sizes (fed C lambda^(t-1) whatever the sign of x)."""
+    """Return positions (the gradient is zero below zero) and update sizes (gradients C lambda^(t-1) for any x)."""
     problem = Fading()
     at = places(steps, 160)
     rows = []
@@ -71,7 +71,7 @@ def figure_3a(steps: int, tick: Tick, chosen: Sequence[Setting]) -> dict[str, An
 
 
 def closed_forms(steps: int) -> dict[str, Any]:
-    """Largest relative difference between the appendix's formulas and the rule, and of the two bounds."""
+    """Return the largest relative difference between the appendix's formulas and the rule, and of the two bounds."""
     errors = {"adam": 0.0, "adam with b1": 0.0, "amsgrad": 0.0, "adax": 0.0}
     lowest, highest, cases = np.inf, 0.0, 0
     for fade, b2, growth in ((0.9999, 0.999, 1e-4), (0.999, 0.99, 1e-4), (0.99, 0.9, 1e-3), (0.9, 0.5, 1e-2)):
@@ -108,8 +108,10 @@ def closed_forms(steps: int) -> dict[str, Any]:
     }
 
 
-def study(steps: int = 50_000, most: int = 200_000, methods: int = 11, tick: Tick = silent) -> dict[str, Any]:
-    """`methods` takes the first so many of `settings()`; five are in the paper's figure."""
+def study(
+    steps: int = 50_000, most: int = 200_000, methods: int = 11, tick: Tick = no_progress
+) -> dict[str, Any]:
+    """Compute the study for the first `methods` of `settings()`; five are in the paper's figure."""
     body: dict[str, Any] = {"figure_3a": figure_3a(steps, tick, settings()[:methods])}
     tick("closed forms")
     body["closed_forms"] = closed_forms(min(steps, 20_000))

@@ -1,7 +1,7 @@
 """Theorems 3.1 and 3.2 on problem (4), with the quantifiers that they need.
 
-The gradients C lambda^(t-1) are the same whatever x >= 0 is, so the first step below zero is the first one at
-which the updates add up to more than x0.
+The gradients C lambda^(t-1) are the same for all x >= 0, so the first step below zero is the first at which the sum of
+the updates exceeds x0.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from adaxlab.paper.theory.simulate import SCHEDULES, Setting, updates
 
 
 def first_below(setting: Setting, problem: Fading, steps: int) -> tuple[int | None, float]:
-    """The first step that leads below zero (None: not within `steps`), and how far all updates reach."""
+    """Return the first step that leads below zero (None: not within `steps`), and the sum of all updates."""
     travelled = np.cumsum(updates(setting, problem.sizes(steps)).update)
     over = travelled > problem.x0
     return (int(np.argmax(over)) + 1 if over.any() else None), float(travelled[-1])
 
 
 def _longest(fade: float, most: int) -> int:
-    """Steps before the squares of the gradients leave float64: the theorem is about real numbers."""
+    """Return the number of steps before the squared gradients underflow in float64."""
     return int(min(most, -650 / (2 * np.log(fade))))
 
 
 def theorem_31(most: int = 200_000, momentum: bool = False) -> dict[str, Any]:
-    """Adam with eps = 0 from every cell of a grid b2 x lambda x x0 x alpha x schedule.
+    """Run Adam with eps = 0 in every cell of a grid b2 x lambda x x0 x alpha x schedule.
 
-    Cells whose crossing the theorem's own lower bound places beyond the horizon are left out and counted."""
+    Cells whose crossing is beyond the horizon by the theorem's lower bound are left out and counted."""
     cells, crossed, beyond, latest = 0, 0, 0, 0
     grid = itertools.product(
         (0.5, 0.9, 0.99, 0.999),
@@ -64,7 +64,7 @@ def theorem_31(most: int = 200_000, momentum: bool = False) -> dict[str, Any]:
 
 
 def theorem_31_with_eps(steps: int = 600_000) -> dict[str, Any]:
-    """The same theorem with Adam's default eps = 1e-8: once the gradients are below eps, the steps fade too."""
+    """Test the theorem with Adam's default eps = 1e-8: once the gradients are below eps, the updates decay too."""
     problem = Fading(x0=5.0)
     options = {"lr": 1e-5, "betas": (0.0, 0.999)}
     _, reach = first_below(Setting("adam", "adam", {**options, "eps": 1e-8}), problem, steps)
@@ -82,7 +82,7 @@ def theorem_31_with_eps(steps: int = 600_000) -> dict[str, Any]:
 
 
 def theorem_32_counterexample(steps: int = 400_000) -> dict[str, Any]:
-    """b2 = .999, lambda = .9999, x0 = 1, alpha = 1e-5: AMSGrad never arrives, with and without bias correction."""
+    """Run b2 = .999, lambda = .9999, x0 = 1, alpha = 1e-5: AMSGrad never reaches 0, with or without bias correction."""
     problem = Fading()
     base = {"lr": 1e-5, "betas": (0.0, 0.999), "eps": 0.0}
     _, with_correction = first_below(Setting("amsgrad", "amsgrad", base), problem, steps)
@@ -100,8 +100,8 @@ def theorem_32_counterexample(steps: int = 400_000) -> dict[str, Any]:
 
 
 def theorem_32_as_stated() -> dict[str, Any]:
-    """For each lambda AMSGrad's whole reach at alpha = 1 is a finite number, so x0 above it (or alpha below its
-    inverse) is never left: the statement 'one lambda for all x0 and alpha' fails for every lambda."""
+    """For each lambda the total distance of AMSGrad at alpha = 1 is finite, so it never reaches 0 from an x0 above it
+    (or with alpha below its inverse): the statement 'one lambda for all x0 and alpha' fails for every lambda."""
     rows = []
     for gap in (1e-2, 1e-3, 1e-4, 1e-5, 1e-6):
         for b2 in (0.9, 0.99, 0.999):
@@ -111,8 +111,8 @@ def theorem_32_as_stated() -> dict[str, Any]:
 
 
 def theorem_32_corrected(most: int = 2_000_000) -> dict[str, Any]:
-    """For every x0 and alpha of a grid there is a lambda with which AMSGrad goes below zero: 1-lambda is halved
-    until the closed form reaches x0, and the rule then has to cross."""
+    """For every x0 and alpha of a grid, find a lambda with which AMSGrad goes below zero: 1-lambda is halved until the
+    closed form reaches x0; then the rule must cross zero too."""
     rows = []
     for b2, x0, alpha in itertools.product((0.9, 0.99, 0.999), (0.1, 1.0, 3.0), (1e-4, 1e-3, 1e-2)):
         gap = (1 - b2**0.5) / 2
@@ -128,8 +128,8 @@ def theorem_32_corrected(most: int = 2_000_000) -> dict[str, Any]:
 
 
 def adax_can_stop(steps: int = 400_000) -> dict[str, Any]:
-    """With a suitable step AdaX ends at 0 on problem (4): alpha = x0 / sum of the closed form's directions; twice
-    that step crosses."""
+    """With a suitable step size AdaX converges to 0 on problem (4): alpha = x0 / sum of the closed form's directions;
+    twice that step size crosses zero."""
     problem = Fading()
     b2 = 1e-4
     reach = float(closed.adax_direction(np.arange(1.0, steps + 1), problem.fade, b2).sum())
@@ -151,8 +151,8 @@ def adax_can_stop(steps: int = 400_000) -> dict[str, Any]:
 
 
 def kept_decay(settings: list[Setting], start: int = 40_000, stop: int = 50_000) -> dict[str, float]:
-    """Which share of the gradient's decay the update keeps, d log|u| / d log|g| late on problem (4): 1 follows the
-    gradient down, 0 keeps its size for ever."""
+    """Return d log|u| / d log|g| late on problem (4): 1 if the update decays like the gradient, 0 if its size stays
+    constant."""
     problem = Fading()
     g = problem.sizes(stop)
     out = {}

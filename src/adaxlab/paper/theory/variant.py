@@ -1,12 +1,12 @@
-"""The memory that the regret theorem (4.1) is about, which is not Algorithm 2's (erratum 9).
+"""The memory of the regret theorem (4.1), which differs from Algorithm 2's (erratum 9).
 
-The theorem lets b2 fade, b2_t = b2/t, and divides by (1+b2_t)^t - 1:
+In the theorem b2 decays, b2_t = b2/t, and v is divided by (1+b2_t)^t - 1:
 
     v_t = (1 + b2/t) v_{t-1} + (b2/t) g_t^2          v-hat_t = v_t / ((1 + b2/t)^t - 1)
 
-The weights add up to N_t = prod_{i<=t} (1 + b2/i) - 1, not to the divisor, so v-hat is a mean of squares times
-the bias N_t / ((1 + b2/t)^t - 1): 1 at the first step, about log t later for a small b2, and t^b2 in the end.
-As a row for the one rule: the gain is (b2/t)/N_t, and the bias goes into s_t.
+The weights sum to N_t = prod_{i<=t} (1 + b2/i) - 1, not to the divisor, so v-hat is a mean of squares times the bias
+N_t / ((1 + b2/t)^t - 1): 1 at the first step, about log t later for a small b2, and t^b2 in the limit. As a row of the
+zoo, the gain is (b2/t)/N_t, and the bias is part of s_t.
 """
 
 from __future__ import annotations
@@ -68,4 +68,4 @@ FADING_GROWTH = Method(
     },
     "Li et al. 2020, Theorem 4.1",
 )
-"""Numbers of this row must be asked for all steps 1..T at once, as `simulate` does."""
+"""Coefficients of this row must be computed for all steps 1..T at once, as in `simulate`."""

@@ -1,8 +1,8 @@
-"""How much each past squared gradient counts in v at step t, per method.
+"""The weight of each past squared gradient in v at step t, per method.
 
-From v <- v + k (g^2 - v) the square of step i has, at step t, the weight k_i (1-k_{i+1}) ... (1-k_t). Gains come
-from the rule, so this picture is the rule's own. AMSGrad keeps the largest v it ever had: its weights are those of
-the step at which that happened, and depend on the gradients.
+With v <- v + k (g^2 - v), the square of step i has the weight k_i (1-k_{i+1}) ... (1-k_t) at step t. The gains are
+those of the rule. AMSGrad keeps the largest v so far: its weights are those of the step of that maximum, and depend on
+the gradients.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from adaxlab.paper.theory.simulate import Setting
 
 
 def weights(setting: Setting, steps: int) -> Array:
-    """The weights at step `steps`, oldest first; they add up to 1 where the method normalises them.
+    """Return the weights at step `steps`, oldest first; their sum is 1 if the method normalises them.
 
     >>> weights(Setting("adagrad", "adagrad"), 4)
     array([0.25, 0.25, 0.25, 0.25])
@@ -31,7 +31,7 @@ def weights(setting: Setting, steps: int) -> Array:
 
 
 def summary(setting: Setting, steps: int, bins: int = 142) -> dict[str, Any]:
-    """Share of the memory per bin of time, and the step by which half of it had been seen."""
+    """Return the fraction of the memory per bin of time, and the step at which the cumulative weight reaches half."""
     w = weights(setting, steps)
     share = w / w.sum()
     edges = np.linspace(0, steps, bins + 1).round().astype(int)
@@ -51,19 +51,19 @@ def summary(setting: Setting, steps: int, bins: int = 142) -> dict[str, Any]:
 
 
 def effective_count(setting: Setting, steps: int) -> float:
-    """(sum w)^2 / sum w^2: how many equally weighted squares would be as noisy an average."""
+    """Return the effective sample size, (sum w)^2 / sum w^2."""
     w = weights(setting, steps)
     return float(w.sum() ** 2 / (w * w).sum())
 
 
 def gains(setting: Setting, at: Array) -> list[float]:
-    """k_t: how much the newest square counts."""
+    """Return k_t, the weight of the newest square."""
     return np.broadcast_to(setting.numbers(np.asarray(at, np.float64)).k, len(at)).tolist()
 
 
 def facts(b2: float = 1e-4, steps: int = 2000) -> dict[str, float]:
-    """Largest relative errors of three identities: k_t = k_{t-1}/(k_{t-1} + r_t); AdaX is NosAdam with weights
-    (1+b2)^-i; the weights add up to 1."""
+    """Return the largest relative errors of three identities: k_t = k_{t-1}/(k_{t-1} + r_t); AdaX is NosAdam with
+    weights (1+b2)^-i; the weights sum to 1."""
     t = np.arange(1.0, steps + 1)
     rows = {
         "adam": (Setting("adam", "adam"), np.full(steps, 0.999)),
@@ -83,8 +83,8 @@ def facts(b2: float = 1e-4, steps: int = 2000) -> dict[str, float]:
 
 
 def table_1(steps: int = 300, seed: int = 0) -> dict[str, float]:
-    """Table 1's sums written out against the rule's v: the largest relative difference per method; NosAdam's is the
-    factor by which the table's formula (with NosAdam's own b2_t) exceeds NosAdam's v at the last step."""
+    """Compare Table 1's sums with the rule's v: return the largest relative difference per method. For NosAdam it is
+    the factor by which the table's formula (with NosAdam's b2_t) exceeds NosAdam's v at the last step."""
     from adaxlab.paper.theory.simulate import updates
 
     g = np.random.default_rng(seed).normal(size=steps)
