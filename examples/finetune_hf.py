@@ -61,7 +61,7 @@ def main(given=None):
             use_cpu=not torch.cuda.is_available(),
         ),
         train_dataset=windows(tokenizer, o.text, o.context),
-        optimizer_cls_and_kwargs=(AdaXW, {"lr": o.lr, "betas": (0.9, 3 / o.steps)}),
+        optimizer_cls_and_kwargs=(AdaXW, {"lr": o.lr, "total_steps": o.steps}),
     )
     trainer.train()
     trainer.save_model(o.out)

@@ -84,7 +84,6 @@ def arguments(given):
     parser.add_argument("--text", help="a UTF-8 text file")
     parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--lr", type=float, default=1e-3, help="AdamW's usual lr is a good start for AdaX-W")
-    parser.add_argument("--b2", type=float, help="AdaX's memory; 3/steps unless given")
     parser.add_argument("--weight-decay", type=float, default=0.1)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--context", type=int, default=256)
@@ -111,7 +110,7 @@ def main(given=None):
     optimizer = adaxopt.AdaXW(
         adaxopt.param_groups(model, weight_decay=o.weight_decay),  # no decay for norms
         lr=o.lr,
-        betas=(0.9, o.b2 or 3 / o.steps),
+        total_steps=o.steps,  # b2 = 3/steps
     )
     warmup = max(1, o.steps // 50)
     schedule = torch.optim.lr_scheduler.LambdaLR(

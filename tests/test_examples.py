@@ -73,7 +73,7 @@ def test_the_gpt_learns_and_resumes_where_it_stopped(tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 40)
     train = example("train_gpt").main
-    given = [*TINY, "--text", str(text), "--steps", "30", "--lr", "1e-2", "--b2", "1e-2"]
+    given = [*TINY, "--text", str(text), "--steps", "30", "--lr", "1e-2"]
     given += ["--evaluate-every", "10"]
     whole = train(given)
     first = float(capsys.readouterr().out.split("held-out loss ")[1].split()[0])

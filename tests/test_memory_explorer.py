@@ -134,7 +134,7 @@ def test_the_table_replays_the_gradient_under_every_method(page):
     page.get_by_role("button", name="recorded: convolution weight").click()
     rows = [row.split("\t") for row in page.locator("tbody").inner_text().replace("−", "-").splitlines()]
     labels = [row[0] for row in rows]
-    assert "AdaX, b2 = 0.0001" in labels
+    assert "AdaX, AdamNX, b2 = 0.0001" in labels
     assert "Adam, b2 = 0.999" in labels
     assert page.locator("[data-chart=all] path.line").count() == len(rows)
     gradients = RECORD["series"][0]["gradients"]

@@ -174,18 +174,23 @@ def memory_data() -> str:
     from adaxlab.report.names import TITLES
     from adaxopt.zoo import METHODS
 
-    found: dict[tuple[str, float], list[str]] = {}
+    found: dict[tuple[str, float], dict[float, str]] = {}
     for name, method in METHODS.items():
-        if method.rule.memory is not None:
-            kind = {"unnormalised": "fading"}.get(method.rule.memory.kind, method.rule.memory.kind)
-            value = 0.0 if kind == "equal" else method.defaults["betas"][1]
-            found.setdefault((kind, value), []).append(name)
-    methods = [
-        {"label": TITLES.get(names[0], names[0]) + LETTERS[kind].format(value), "kind": kind, "value": value}
-        for (kind, value), names in found.items()
-        if kind in LETTERS
-    ]
-    methods.append({"label": "AdaX, b2 = 3/T", "kind": "over", "value": 3})
+        if method.rule.memory is None:
+            continue
+        kind = {"unnormalised": "fading"}.get(method.rule.memory.kind, method.rule.memory.kind)
+        exact = 0.0 if kind == "equal" else method.defaults["betas"][1]
+        near = 1 - float(f"{1 - exact:.2g}") if kind == "fading" else float(f"{exact:.2g}")
+        found.setdefault((kind, near), {}).setdefault(
+            exact, TITLES.get(name, name)
+        )  # AdamNX lies beside AdaX
+    methods = []
+    for (kind, value), names in found.items():
+        if kind in LETTERS:
+            short = ", ".join(sorted(names.values()))
+            label = short + LETTERS[kind].format(value)
+            methods.append({"short": short, "label": label, "kind": kind, "value": value})
+    methods.append({"short": "AdaX 3/T", "label": "AdaX, b2 = 3/T", "kind": "over", "value": 3})
     recorded = json.loads((ROOT / "records" / "memory" / "gradients.json").read_text())
     return f"const ADAX_MEMORY = {json.dumps({'recorded': recorded, 'methods': methods})};\n"
 

@@ -85,7 +85,7 @@
       <figure><figcaption>Size of the step, |m|/sqrt(v), in units of lr</figcaption><svg data-chart="step" role="img"></svg></figure>
     </div>
     <figure><figcaption>Every published method on this gradient: sqrt(v)</figcaption><svg data-chart="all" role="img"></svg></figure>
-    <div class="scroll"><table><thead><tr><th>method</th><th>b2·T</th><th>c</th><th>gain at the end</th><th>sqrt(v) at the end</th><th>largest step / lr</th></tr></thead><tbody data-table></tbody></table></div>`),
+    <div class="scroll"><table><thead><tr><th>method</th><th>b2·T</th><th>c</th><th>last gain</th><th>last sqrt(v)</th><th>largest step / lr</th></tr></thead><tbody data-table></tbody></table></div>`),
   );
   const find = (selector) => root.querySelector(selector);
   const show = (name, text) => root.querySelectorAll(`[data-show="${name}"]`).forEach((node) => (node.textContent = text));
@@ -147,7 +147,7 @@
       const text = beside ? { x: sx(at.c) - 9, "text-anchor": "end" } : { x: sx(at.c) + 13 };
       const dot = make("g", { class: "published", "data-published": i },
         make("rect", { x: sx(at.c) - 5, y: sy(at.beta) - 5, width: 10, height: 10 }),
-        make("text", { ...text, y: sy(at.beta) + (at.beta <= -FURTHEST ? -5 : 4) }, method.label));
+        make("text", { ...text, y: sy(at.beta) + (at.beta <= -FURTHEST ? -5 : 4) }, method.short));
       dot.addEventListener("click", () => setMethod(state.active, i));
       svg.append(dot);
     });
@@ -176,14 +176,14 @@
     const runs = names.map(({ at }) => ({ at, k: gains(at.c, at.beta, T), ...run(at) }));
     const width = room("all");
     const { sx, sy } = draw(svg, {
-      x: { ...steps, room: 128 }, y: { kind: "log", domain: sizeDomain() }, width, height: 240, cursor: state.t,
+      x: { ...steps, room: 100 }, y: { kind: "log", domain: sizeDomain() }, width, height: 240, cursor: state.t,
       lines: [{ values: sizes, look: "ghost" }, ...runs.map((one, i) => ({ values: one.v.map(Math.sqrt), look: `line m${i % 7}` }))],
       label: "Second moment of every published method",
     });
     let last = -Infinity;
     runs.map((one, i) => ({ i, y: sy(Math.sqrt(one.v[T - 1])) })).sort((a, b) => a.y - b.y).forEach(({ i, y }) => {
       last = Math.max(y, last + 13);
-      svg.append(make("text", { class: `name m${i % 7}`, x: sx(T) + 6, y: last + 4 }, methods[i].label));
+      svg.append(make("text", { class: `name m${i % 7}`, x: sx(T) + 6, y: last + 4 }, methods[i].short));
     });
     find("[data-table]").replaceChildren(...runs.map((one, i) => {
       const row = document.createElement("tr");

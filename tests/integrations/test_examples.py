@@ -26,7 +26,7 @@ def test_a_fine_tune_lowers_the_loss_and_saves_the_model(tmp_path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     given = {"model": tmp_path / "model", "text": tmp_path / "text.txt", "out": tmp_path / "tuned"}
-    given |= {"steps": 300, "lr": 1e-3, "batch": 4, "context": 16, "log-every": 30}
+    given |= {"steps": 40, "lr": 1e-2, "batch": 4, "context": 16, "log-every": 4}
     losses = module.main([word for name, value in given.items() for word in (f"--{name}", str(value))])
     assert len(losses) == 10
     assert losses[-1] < losses[0] - 0.3
