@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,7 +16,8 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, arg, subcommand
 
-from adaxlab import files, options, progress, spec, store, table, workers
+from adaxlab import cross_task, estimate, files, options, progress, spec, store, table, workers
+from adaxlab.answer import answer
 from adaxlab.compare import compare, rows
 from adaxlab.errors import LabError, RunError, StoreError, unknown
 from adaxlab.messages import passing
@@ -62,40 +64,83 @@ def write_report(records: list[store.RunRecord], out: str, **how: Any) -> None:
 
 
 def run_and_show(
-    study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, report: str, on: str = ""
+    studies: Sequence[Study],
+    out: str,
+    settings: Settings,
+    n_jobs: int,
+    quiet: bool,
+    report: str,
+    on: str = "",
 ) -> None:
-    """Run a study with progress, here or on a cluster, print its table, write its report."""
-    study = study.complete()
+    """Run the studies with progress, here or on a cluster, print their answers and tables, write the report.
+
+    Optimizers that failed are an error, once the rest has been shown.
+    """
     if report:
         files.check_place(Path(report))
-    with progress.watcher(quiet) as watcher:
-        if on:
-            from adaxlab.execute import cluster
-
-            with cluster.executor(cluster.parse(on)) as execute:
-                result = compare(study, out, settings, watcher, execute=execute)
-        else:
-            choose_device(settings.device)
-            study.write(out)
-            with workers.helpers(study, out, settings, n_jobs):
-                result = compare(study, out, settings, watcher)
-    finish(result, out, report)
-
-
-def finish(result: Comparison, out: str, report: str = "") -> None:
-    """The table, where the runs are, and the report. Optimizers that failed are an error, once the rest is shown."""
-    study = result.study
-    failed = [row for row in result.rows if row.error]
-    if failed and not any(record.done for record in result.records):
-        raise RunError(f"every optimizer failed; {failed[0].failure()}")
-    show(table.comparison(result) if study.seeds else table.plain(result))
-    show(f"runs: {Path(out) / spec.folder(study.name)}")
-    if report:
-        title = f"{study.task}: {', '.join(row.name for row in study.rows)}"
-        write_report(result.records, report, title=title, baseline=study.baseline, rule=study.rule)
+    done = []
+    for study in [each.complete() for each in studies]:
+        done.append(carry_out(study, out, settings, n_jobs, quiet, on))
+        present(done[-1], out)
+    if len(done) > 1:
+        for each in cross_task.tables(done):
+            show(each)
+    if report and any(record.done for result in done for record in result.records):
+        page(done, report)
+    failed = [(result, row) for result in done for row in result.rows if row.error]
     if failed:
-        why = "; ".join(row.failure() for row in failed)
-        raise RunError(f"{len(failed)} of {len(result.rows)} optimizers failed: {why}")
+        why = "; ".join(row.failure() for _, row in failed)
+        every = f"{len(failed)} of {sum(len(result.rows) for result in done)} optimizers failed"
+        lost = all(not record.done for result in done for record in result.records)
+        raise RunError(f"every optimizer failed; {failed[0][1].failure()}" if lost else f"{every}: {why}")
+
+
+def carry_out(
+    study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, on: str = ""
+) -> Comparison:
+    """Run what is missing of a study, here or on a cluster; what it will cost is said first."""
+    if on:
+        from adaxlab.execute import cluster
+
+        with progress.watcher(quiet) as watcher, cluster.executor(cluster.parse(on)) as execute:
+            return compare(study, out, settings, watcher, execute=execute)
+    choose_device(settings.device)
+    if n_jobs < 1:
+        raise LabError(f"jobs={n_jobs!r}: must be >= 1")
+    if not quiet:
+        print(f"estimate: {estimate.measure(study, out, settings).sentence(n_jobs)}", file=sys.stderr)
+    study.write(out)
+    with progress.watcher(quiet) as watcher, workers.helpers(study, out, settings, n_jobs):
+        return compare(study, out, settings, watcher)
+
+
+def present(result: Comparison, out: str) -> None:
+    """The answer, the tables, and where the runs are."""
+    if not any(record.done for record in result.records):
+        return
+    found = answer(result)
+    print(*filter(None, (found.text, found.code)), sep="\n")  # a line of code is not to be broken
+    show(table.comparison(result))
+    show(table.details(result))
+    show_runs(result, out)
+
+
+def page(results: Sequence[Comparison], report: str) -> None:
+    """One page about all results, each answer under its title."""
+    first = results[0].study
+    title = (
+        f"{', '.join(result.study.task for result in results)}: {', '.join(row.name for row in first.rows)}"
+    )
+    records = [record for result in results for record in result.records]
+    if len(results) == 1:
+        how = {"lead": answer(results[0]).text, "baseline": first.baseline, "rule": first.rule}
+    else:
+        how = {"lead": " ".join(f"{result.study.task}: {answer(result).text}" for result in results)}
+    write_report(records, report, title=title, **how)
+
+
+def show_runs(result: Comparison, out: str) -> None:
+    show(f"runs: {Path(out) / spec.folder(result.study.name)}")
 
 
 @dataclass
@@ -107,6 +152,8 @@ class Compare:
 
     task: Positional[str]
     """digits, sorting, cifar10, language, gpt, voc, imagenet, or your own: path/to/file.py:Class or module:Class"""
+    more_tasks: Positional[tuple[str, ...]] = ()
+    """further tasks: each has its own verdicts, a summary over all of them follows"""
     optimizers: tuple[str, ...] = ("sgdm", "adamw", "amsgradw", "adaxw")
     """names of the zoo, torch:AdamW, module:Class, file.py:Class; adaxw@slow is a second adaxw with other options"""
     seeds: int = 5
@@ -129,6 +176,8 @@ class Compare:
     """confidence of the intervals and of all verdicts together; fixed with the study"""
     margin: float = 0.0
     """by how much an optimizer must be better or worse for a verdict; fixed with the study"""
+    target: float | None = None
+    """the result that times are counted to (the baseline's median final result unless given)"""
     study: str | None = None
     """name of the study, a folder in --out; derived from the settings unless given"""
     out: str = "runs"
@@ -149,21 +198,32 @@ class Compare:
     """no progress"""
 
     def run(self) -> None:
-        study = Study(
-            task=self.task,
+        tasks = (self.task, *self.more_tasks)
+        if len(tasks) > 1 and self.task_option:
+            raise LabError(f"--task-option {self.task_option[0]}: is for one task, {len(tasks)} are given")
+        if len(set(tasks)) < len(tasks):
+            raise LabError(f"{', '.join(tasks)}: name each task once")
+        settings = Settings(self.device, self.threads, self.checkpoint_seconds)
+        studies = [self.of(task, len(tasks) > 1) for task in tasks]
+        run_and_show(studies, self.out, settings, self.jobs, self.quiet, self.report, self.on)
+
+    def of(self, task: str, several: bool) -> Study:
+        """The study of one of the tasks."""
+        short = "".join(c if c.isalnum() or c in "-_." else "-" for c in task.rpartition(":")[2])
+        return Study(
+            task=task,
             rows=rows(self.optimizers, options.per_optimizer(self.set)),
             seeds=options.positive("seeds", self.seeds),
             tuning=Tuning(self.tune) if self.tune else None,
-            name=self.study or "",
+            name=f"{self.study}-{short}" if self.study and several else self.study or "",
             task_options=options.pairs(self.task_option),
             epochs=options.positive("epochs", self.epochs),
             batch_size=options.positive("batch-size", self.batch_size),
             schedule=options.schedule(self.schedule) if self.schedule else "",
             baseline=self.baseline or "",
             rule=Rule(confidence=self.confidence, margin=self.margin),
+            target=self.target,
         )
-        settings = Settings(self.device, self.threads, self.checkpoint_seconds)
-        run_and_show(study, self.out, settings, self.jobs, self.quiet, self.report, self.on)
 
 
 @dataclass
@@ -192,7 +252,7 @@ class Demo:
             epochs=15,
             name="demo" if self.tune == Demo.tune else f"demo-tune{self.tune}",
         )
-        run_and_show(study, self.out, Settings(), self.jobs, self.quiet, self.report)
+        run_and_show([study], self.out, Settings(), self.jobs, self.quiet, self.report)
 
 
 @dataclass
@@ -331,7 +391,8 @@ class Reproduce:
         if result is False:
             raise RunError(f"study {self.name}: not complete yet; the same command resumes")
         if isinstance(result, Comparison):
-            finish(result, self.request.out)
+            show(table.comparison(result))
+            show_runs(result, self.request.out)
         elif isinstance(result, Path):
             show(f"record: {result}")
         if not isinstance(result, bool):

@@ -77,4 +77,4 @@ def compare(
     check(study)
     records = carry_out(study, root, settings, watcher, stop, execute=execute, first=first)
     assert records is not None, "only a limit in seconds ends without records"
-    return summarise(study, records)
+    return summarise(study, records, study.history(root))

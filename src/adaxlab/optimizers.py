@@ -123,7 +123,7 @@ def check_name(name: str) -> str:
                 task.offer(part, "optimizer", _is_optimizer)
             more = ", muon, or torch:AdamW, module:Class, file.py:Class, file.py:function, or a split: muon+adamw"
             raise unknown("optimizer", part, METHODS, more)
-        if len(found) > 2 or (len(found) > 1 and _is_factory(part)):
+        if len(found) > 2 or (len(found) > 1 and is_factory(part)):
             what = (
                 "has more than two parts"
                 if len(found) > 2
@@ -160,7 +160,8 @@ def _is_optimizer(value: Any) -> bool:
     return inspect.isclass(value) and issubclass(value, torch.optim.Optimizer)
 
 
-def _is_factory(kind: str) -> bool:
+def is_factory(kind: str) -> bool:
+    """Whether it is a function that makes an optimizer for a model, not a class."""
     return ":" in kind and not inspect.isclass(_maker(kind))
 
 
@@ -216,7 +217,7 @@ def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]
     result = {**_all_defaults(name, given), **given}
     if "lr" not in result:
         what = f"--set {name}.lr=0.001"
-        if any(_is_factory(part) and not _accepts(part, "lr") for part in parts(name)):
+        if any(is_factory(part) and not _accepts(part, "lr") for part in parts(name)):
             what = "an argument lr, which tuning and schedules use"
         raise LabError(f"optimizer {name}: has no default lr; give one with {what}")
     lr = result["lr"]
@@ -273,7 +274,7 @@ def build(
         try:
             if len(found) == 2:
                 made = _split(name, params, chosen, model)
-            elif _is_factory(found[0]):
+            elif is_factory(found[0]):
                 made = _from_factory(name, chosen, model)
             else:
                 made = _maker(found[0])(params, **chosen)
@@ -351,5 +352,5 @@ def check_options(name: str, given: Mapping[str, Any]) -> None:
     """Build the optimizer once over a single number, so that a wrong option is found before any run starts; one that
     needs a model is built over the task's (adaxlab.compare.check)."""
     given = options(name, given)
-    if len(parts(name)) == 1 and not _is_factory(parts(name)[0]):
+    if len(parts(name)) == 1 and not is_factory(parts(name)[0]):
         build(name, [torch.nn.Parameter(torch.zeros(1))], given)

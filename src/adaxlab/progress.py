@@ -19,6 +19,15 @@ def label(spec: Mapping[str, Any]) -> str:
     return f"{spec['row']}, seed {spec['seed']}"
 
 
+LONG = 60.0
+"""Seconds; what takes longer is announced once the first run has shown it."""
+
+
+def made_since(record: RunRecord, moment: float) -> bool:
+    """Whether the run has ended since: those that were already in the store say nothing about those to come."""
+    return (record.path / "done.json").stat().st_mtime >= moment
+
+
 class Lines:
     """For logs: a line when an optimizer is tuned or done, and otherwise at most one in `every` seconds."""
 
@@ -26,6 +35,7 @@ class Lines:
         self.stream, self.every = stream or sys.stderr, every
         self.runs = self.count = 0
         self.began = self.last = time.monotonic()
+        self.began_at, self.timed = time.time(), False
         self.left: dict[tuple[str, str], int] = {}
 
     def __enter__(self) -> Lines:
@@ -51,6 +61,13 @@ class Lines:
         if record.status == "failed":
             self._say(f"[{self.count}/{self.runs}] {label(record.spec)} failed: {record.error}")
             return
+        if not self.timed and made_since(record, self.began_at):
+            self.timed, spent = True, time.monotonic() - self.began
+            rest = spent * (self.runs - self.count)
+            if rest > LONG:
+                self._say(
+                    f"[{self.count}/{self.runs}] the first run took {clock(spent)}: about {clock(rest)} left"
+                )
         key = record.row, record.spec["purpose"]
         self.left[key] = self.left.get(key, 1) - 1
         if self.left[key] == 0:
@@ -104,7 +121,7 @@ class Bars:
         if record.status == "failed":
             self.bars.console.print(f"{label(record.spec)} failed: {record.error}", markup=False)
         else:
-            self.fresh += (record.path / "done.json").stat().st_mtime >= self.began_at
+            self.fresh += made_since(record, self.began_at)
         self.inside = 0.0
         self.bars.update(self.all, completed=self.count)
         self._time_left()

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from adaxlab import files, optimizers, schedule, search, space, spec, splits, task
+from adaxlab import files, history, optimizers, schedule, search, space, spec, splits, task
 from adaxlab.errors import LabError, StoreError, unknown
 from adaxlab.failures import guarded
 from adaxlab.stats import Rule
@@ -35,6 +35,7 @@ WORDS = (
     "where",
     "note",
     "stand_in",
+    "target",
     "figures",
 )  # for people: a change of them is no change of the study
 
@@ -329,6 +330,12 @@ class Study:
 
     # -- on disk ---------------------------------------------------------------------------------------------------
 
+    def history(self, root: Path | str) -> tuple[str, ...]:
+        """What was changed in the study at `root` after its results had been seen, in sentences."""
+        path = Path(root) / spec.folder(self.name) / "study.json"
+        stored = files.read_json(path) if path.exists() else {}
+        return history.sentences(stored.get("history", []))
+
     def write(self, root: Path | str) -> Path:
         """Put study.json beside the runs, before any of them. A study of that name with other settings is an error."""
         path = Path(root) / spec.folder(self.name) / "study.json"
@@ -351,11 +358,21 @@ class Study:
                     raise LabError(
                         f"study {self.name}: {row['name']} has other options now; choose another --study"
                     )
+            events = before.pop("history", [])
             if before == content:
                 return path
+            if _has_results(path.parent):
+                events = [*events, *history.changes(before, content)]
+            content |= {"history": events} if events else {}
         files.make_folder(path.parent)
         files.write_json(path, content)
         return path
+
+
+def _has_results(folder: Path) -> bool:
+    """Whether a final run of the study has ended."""
+    ended = (file.parent / "spec.json" for file in folder.glob("*/done.json"))
+    return any(files.read_json(path).get("purpose") == "final" for path in ended if path.exists())
 
 
 def _has_rows(content: Mapping[str, Any]) -> bool:

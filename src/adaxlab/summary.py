@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from adaxlab import optimizers, stats
+from adaxlab.reach import reached
 from adaxlab.store import ERROR, RunRecord
 from adaxlab.study import Row, Study
 from adaxlab.verdict import Verdict, verdicts
@@ -32,7 +34,12 @@ class RowResult:
     seconds: float
     step_ms: float
     steps_to: tuple[float | None, ...] = ()
-    """For each seed, the step at which the study's target was reached."""
+    """For each seed, the step at which the target was reached; None where it was not."""
+    seconds_to: tuple[float | None, ...] = ()
+    curve: tuple[float | None, ...] = ()
+    """The best validation score after 1, 2, ... trials; None while every trial has diverged."""
+    lost_trials: int = 0
+    """Trials that diverged."""
     b2_steps: float | None = None
     """b2*T in the final runs, where b2 is a rate of growth."""
     runs: tuple[RunRecord, ...] = field(default=(), repr=False)
@@ -74,28 +81,13 @@ class Comparison:
     rows: list[RowResult]
     metric_name: str
     higher_is_better: bool
+    target: float | None = None
+    """What times are counted to: the study's own target, else the baseline's median final result."""
     history: tuple[str, ...] = ()
     """What was changed after results had been seen, in sentences."""
 
     def row(self, name: str) -> RowResult:
         return next(row for row in self.rows if row.name == name)
-
-
-def steps_to(metrics: Iterable[Mapping[str, Any]], target: float) -> float | None:
-    """The step at which the measured loss first is at or below `target`, by a line between two evaluations.
-
-    >>> steps_to([{"step": 100, "metric": 3.0}, {"step": 200, "metric": 1.0}], 1.5)
-    175.0
-    """
-    before: Mapping[str, Any] | None = None
-    for line in metrics:
-        if line["metric"] <= target:
-            if before is None:
-                return float(line["step"])
-            share = (before["metric"] - target) / (before["metric"] - line["metric"])
-            return float(before["step"] + share * (line["step"] - before["step"]))
-        before = line
-    return None
 
 
 def largest_lr(trials: Mapping[float, float | None], broken: float) -> float | None:
@@ -130,11 +122,13 @@ def summarise(study: Study, records: Iterable[RunRecord], history: Iterable[str]
     without = dict.fromkeys(values, UNTUNED) if study.terms == "untuned" else {}
     without |= {row: f"{row} failed" for row in failed}
     judged = verdicts(values, study.baseline, study.rule, higher, without) if study.baseline else {}
-    rows = [
-        _result(study, row, finals[row.name], tried[row.name], judged.get(row.name), failed.get(row.name))
-        for row in study.rows
-    ]
-    return Comparison(study, records, rows, name, higher, tuple(history))
+    target = study.target
+    if target is None and study.baseline:
+        ended_well = [value for value in values[study.baseline].values() if value is not None]
+        target = statistics.median(ended_well) if ended_well else None
+    made = _Made(study, finals, tried, judged, failed, target, higher)
+    rows = [made.row(row) for row in study.rows]
+    return Comparison(study, records, rows, name, higher, target, tuple(history))
 
 
 def _metric(record: RunRecord) -> float | None:
@@ -142,37 +136,68 @@ def _metric(record: RunRecord) -> float | None:
     return record.done["metric"] if record.done["status"] == "finished" else None
 
 
-def _result(
-    study: Study,
-    row: Row,
-    finals: Mapping[int, RunRecord],
-    tried: Mapping[float, list[RunRecord]],
-    verdict: Verdict | None,
-    failed: RunRecord | None,
-) -> RowResult:
-    runs = [finals[seed] for seed in sorted(finals)]
-    done = [r.done for r in runs if r.done]
-    values = {seed: _metric(r) for seed, r in sorted(finals.items())}
-    ended = [value for value in values.values() if value is not None]
-    losses = [d["train_loss"] for d in done if d.get("train_loss") is not None]
-    options = runs[0].spec["options"] if runs else None
-    return RowResult(
-        name=row.name,
-        options=options,
-        lr=options["lr"] if options else row.lr(),
-        trials={lr: _mean([_metric(r) for r in tried[lr]]) for lr in sorted(tried)},
-        values=values,
-        estimate=stats.t_interval(ended, study.rule.confidence) if ended else None,
-        verdict=verdict,
-        train_loss=stats.mean(losses) if losses else None,
-        seconds=stats.mean([d["seconds"] for d in done]) if done else 0.0,
-        step_ms=1e3 * sum(d.get("step_seconds", 0.0) for d in done) / max(1, sum(d["steps"] for d in done)),
-        steps_to=tuple(steps_to(r.metrics, study.target) for r in runs) if study.target is not None else (),
-        b2_steps=_b2_steps(row, options, done),
-        runs=tuple(runs),
-        error=failed.error if failed else "",
-        error_file=str(failed.path / ERROR) if failed else "",
-    )
+@dataclass(frozen=True)
+class _Made:
+    """The runs of a study, sorted."""
+
+    study: Study
+    finals: Mapping[str, Mapping[int, RunRecord]]
+    tried: Mapping[str, Mapping[float, list[RunRecord]]]
+    judged: Mapping[str, Verdict]
+    failed: Mapping[str, RunRecord]
+    target: float | None
+    higher: bool
+
+    def row(self, row: Row) -> RowResult:
+        """The result of a row."""
+        finals, tried, failed = self.finals[row.name], self.tried[row.name], self.failed.get(row.name)
+        runs = [finals[seed] for seed in sorted(finals)]
+        done = [r.done for r in runs if r.done]
+        values = {seed: _metric(r) for seed, r in sorted(finals.items())}
+        ended = [value for value in values.values() if value is not None]
+        losses = [d["train_loss"] for d in done if d.get("train_loss") is not None]
+        options = runs[0].spec["options"] if runs else None
+        trials = [r for each in tried.values() for r in each]
+        return RowResult(
+            name=row.name,
+            options=options,
+            lr=options["lr"] if options else row.lr(),
+            trials={lr: _mean([_metric(r) for r in tried[lr]]) for lr in sorted(tried)},
+            values=values,
+            estimate=stats.t_interval(ended, self.study.rule.confidence) if ended else None,
+            verdict=self.judged.get(row.name),
+            train_loss=stats.mean(losses) if losses else None,
+            seconds=stats.mean([d["seconds"] for d in done]) if done else 0.0,
+            step_ms=1e3
+            * sum(d.get("step_seconds", 0.0) for d in done)
+            / max(1, sum(d["steps"] for d in done)),
+            steps_to=self.times(runs, "step"),
+            seconds_to=self.times(runs, "seconds"),
+            curve=_curve(trials, self.higher),
+            lost_trials=sum(_metric(r) is None for r in trials),
+            b2_steps=_b2_steps(row, options, done),
+            runs=tuple(runs),
+            error=failed.error if failed else "",
+            error_file=str(failed.path / ERROR) if failed else "",
+        )
+
+    def times(self, runs: list[RunRecord], key: str) -> tuple[float | None, ...]:
+        """When each run reached the target."""
+        if self.target is None:
+            return ()
+        return tuple(reached(r.metrics, self.target, self.higher, key) for r in runs)
+
+
+def _curve(trials: Iterable[RunRecord], higher: bool) -> tuple[float | None, ...]:
+    """The best mean score so far, over the trials in their order."""
+    numbered: dict[int, list[float | None]] = {}
+    for r in trials:
+        numbered.setdefault(r.spec["trial"] or 0, []).append(_metric(r))
+    best: list[float | None] = []
+    for number in sorted(numbered):
+        found = [value for value in (_mean(numbered[number]), *best[-1:]) if value is not None]
+        best.append((max if higher else min)(found) if found else None)
+    return tuple(best)
 
 
 def _b2_steps(row: Row, options: Mapping[str, Any] | None, done: list[dict[str, Any]]) -> float | None:

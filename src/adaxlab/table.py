@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from adaxlab import markdown
 from adaxlab.claim import ENOUGH
+from adaxlab.reach import median
 from adaxlab.stats import Estimate
 from adaxlab.store import RunRecord
 from adaxlab.study import B2_STEPS
@@ -76,6 +77,71 @@ def comparison(result: Comparison) -> Any:
             number(row.step_ms, 3),
         )
     return table
+
+
+def details(result: Comparison) -> Any:
+    """When the target was reached, what tuning had found after so many trials, and what failed."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, caption_justify="left")
+    table.add_column("optimizer", style="bold", overflow="fold")
+    said = []
+    if result.target is not None:
+        reached = f"reached {number(result.target)}"
+        table.add_column(f"{reached},\nsteps", justify="right")
+        table.add_column("\nseconds", justify="right")
+        own = (
+            "the given target"
+            if result.study.target is not None
+            else f"the median final result of {result.study.baseline}"
+        )
+        said.append(
+            f"{result.metric_name} {number(result.target)}: {own}. Medians over seeds; a run that did not reach it "
+            "counts as later than all others."
+        )
+    longest = max((len(row.curve) for row in result.rows), default=0)
+    trials = sorted({longest, *(2**i for i in range(longest.bit_length()))} if longest else ())
+    for n in trials:
+        table.add_column(("best of\n" if n == 1 else "\n") + str(n), justify="right")
+    if trials:
+        said.append(
+            f"Best of n: validation {result.metric_name} of the best learning rate among the first n tried."
+        )
+    table.add_column("failures", overflow="fold")
+    for row in result.rows:
+        cells = [row.name]
+        if result.target is not None:
+            cells += [_time(row.steps_to), _time(row.seconds_to)]
+        cells += [number(row.curve[n - 1]) if len(row.curve) >= n else "-" for n in trials]
+        table.add_row(*cells, failures(row))
+    table.caption = " ".join(said) or None
+    return table
+
+
+def _time(times: Sequence[float | None]) -> str:
+    """The median and how many reached the target, where not all did."""
+    found = sum(time is not None for time in times)
+    count = "" if found == len(times) else f" ({found} of {len(times)})"
+    return f"{number(median(times), 3) if found else 'never'}{count}" if times else "-"
+
+
+def failures(row: RowResult) -> str:
+    """What went wrong with a row's runs.
+
+    >>> from adaxlab.summary import RowResult
+    >>> tried = {"curve": (0.1,) * 8, "lost_trials": 2}
+    >>> failures(RowResult("a", None, 0.1, {}, {0: None, 1: 0.5}, None, None, None, 0.0, 0.0, **tried))
+    '2 of 8 trials diverged, 1 of 2 final runs diverged'
+    """
+    said = []
+    if row.error:
+        said.append(f"failed: {row.error}")
+    if row.lost_trials:
+        said.append(f"{row.lost_trials} of {len(row.curve)} trials diverged")
+    if row.diverged:
+        said.append(f"{row.diverged} of {row.n} final runs diverged")
+    return ", ".join(said) or "none"
 
 
 def plain(result: Comparison) -> str:

@@ -64,6 +64,11 @@ BAD = [
     ),
     (["compare", "language", "--task-option", "dropout=no"], "--task-option dropout=no: must be a number"),
     (["compare", "digits", "--task-option", "depth"], "'depth': must be name=value"),
+    (
+        ["compare", "digits", "sorting", "--task-option", "width=8"],
+        "--task-option width=8: is for one task, 2 are",
+    ),
+    (["compare", "digits", "digits"], "digits, digits: name each task once"),
     (["compare", "digits", "--confidence", "95"], "confidence=95.0: must be in (0, 1)"),
     (["compare", "digits", "--baseline", "adam"], "unknown baseline 'adam'"),
     (["compare", "digits", "--study", "../up"], "it names a folder"),
@@ -150,6 +155,27 @@ def test_compare_ends_with_a_table(runs, capsys):
     assert "adaxw" in out
     assert str(Path(runs) / "one") in out
     assert "4 runs" in err
+
+
+def test_several_tasks_end_with_a_summary(tmp_path, capsys):
+    words = ["compare", f"{TINY}:Tiny", f"{TINY}:TinyLoss", *QUICK, "--out", str(tmp_path), "--study", "two"]
+    assert cli.main(words) == 0
+    out, err = capsys.readouterr()
+    assert out.count("No verdict: ") == 2
+    assert out.index("All tasks") < out.index("Time to target")
+    assert "estimate: 4 runs, about" in err
+    assert {p.name for p in tmp_path.iterdir()} == {"two-Tiny", "two-TinyLoss"}
+
+
+def test_the_answer_comes_first(tmp_path, capsys):
+    words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "adaxw", "--seeds", "3", "--tune", "2", "--epochs", "1",
+             "--out", str(tmp_path), "--report", str(tmp_path / "page.html"), "--quiet"]  # fmt: skip
+    assert cli.main(words) == 0
+    first, code, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("Use ")
+    assert "n = 3" in first
+    assert code.startswith("import adaxopt; optimizer = ")
+    assert first.split(" at ")[0] in (tmp_path / "page.html").read_text()
 
 
 def test_options_reach_the_runs(tmp_path, capsys):

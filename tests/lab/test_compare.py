@@ -12,7 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab import compare, driver, files, progress, search, stats, store, study, table, verdict, workers
+from adaxlab import (
+    compare,
+    driver,
+    estimate,
+    files,
+    progress,
+    search,
+    stats,
+    store,
+    study,
+    table,
+    verdict,
+    workers,
+)
+from adaxlab.answer import answer
 from adaxlab.errors import Interrupted, LabError, StoreError
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
@@ -131,6 +145,35 @@ class TestStudy:
         more = compare.compare(small(tune=0, seeds=2, optimizers=("sgdm", "adaxw", "adam")), tmp_path)
         assert len(more.records) == 6
         assert {r.done["sessions"] for r in more.records} == {1}
+
+    def test_what_is_changed_after_a_look_is_recorded(self, tmp_path):
+        def stored():
+            return json.loads((tmp_path / "small" / "study.json").read_text()).get("history")
+
+        names = ("sgdm", "adaxw", "adam")
+        small(tune=0, seeds=1).complete().write(tmp_path)
+        assert compare.compare(small(tune=0, seeds=3), tmp_path).history == ()  # nothing had been seen
+        assert stored() is None
+        assert compare.compare(small(tune=0, seeds=3), tmp_path).history == ()
+        extended = compare.compare(small(tune=0, seeds=5), tmp_path)
+        assert extended.history == ("Extended from 3 to 5 seeds after a look at the results.",)
+        assert extended.history[0] in " ".join(text_of(table.comparison(extended)).split())
+        later = compare.compare(small(tune=0, seeds=5, optimizers=names, baseline="adam"), tmp_path)
+        assert later.history == (
+            *extended.history,
+            "The baseline was changed from sgdm to adam after a look at the results.",
+            "adam was added after a look at the results.",
+        )
+        assert later.history[-1] in answer(later).text
+        fewer = compare.compare(small(tune=0, seeds=4, optimizers=names, baseline="adam"), tmp_path)
+        assert fewer.history[-1] == "Cut from 5 to 4 seeds after a look at the results."
+        assert stored()[0] == {"changed": "seeds", "before": 3, "after": 5}
+
+    def test_a_target_changes_no_study(self, tmp_path):
+        plain = compare.compare(small(tune=0, seeds=1, name=""), tmp_path)
+        aimed = compare.compare(small(tune=0, seeds=1, name="", target=0.4), tmp_path)
+        assert (aimed.study.name, aimed.target, aimed.history) == (plain.study.name, 0.4, ())
+        assert all(time is not None for row in aimed.rows for time in row.steps_to)
 
     def test_the_rule_is_on_disk_before_the_first_run_and_cannot_change(self, tmp_path):
         written = []
@@ -348,6 +391,34 @@ class TestSharing:
             workers.helpers(small(), tmp_path, Settings(), 0),
         ):
             pass
+
+
+class TestEstimate:
+    def test_the_runs_and_their_time_are_known_before_anything_is_written(self, done, tmp_path):
+        given = small().complete()
+        seen = estimate.measure(given, tmp_path, Settings())
+        assert (seen.runs, seen.made) == (12, 0)
+        assert 0 < seen.seconds < 60
+        assert not list(tmp_path.iterdir())
+        assert seen.sentence().startswith("12 runs, about ")
+        assert estimate.measure(given, done[0], Settings()).sentence() == "12 runs, 12 already made"
+
+    def test_a_task_that_fails_has_no_time(self, tmp_path):
+        for name in ("Raises", "NoMetric"):
+            given = small(task=f"{TINY}:{name}")
+            assert estimate.measure(given, tmp_path, Settings()).seconds is None
+
+    def test_the_time_left_is_said_again_after_the_first_run(self, tmp_path, monkeypatch, capsys):
+        given = small(tune=0, seeds=2, optimizers=("sgdm",)).complete()
+        [first, _] = compare.compare(given, tmp_path).records
+        clock = iter([0.0, 0.0, *[90.0] * 9])
+        monkeypatch.setattr(
+            progress, "time", types.SimpleNamespace(monotonic=lambda: next(clock), time=lambda: 0.0)
+        )
+        lines = progress.Lines()
+        lines.start(given, 12)
+        lines.finished(first)
+        assert "[1/12] the first run took 1 min 30 s: about 16 min 30 s left" in capsys.readouterr().err
 
 
 class TestProgress:

@@ -15,7 +15,7 @@ import pytest
 import text_sets
 import torch
 
-from adaxlab import driver, records, spec, study, summary, task
+from adaxlab import driver, reach, records, spec, study, summary, task
 from adaxlab.data import text
 from adaxlab.errors import Interrupted, LabError
 from adaxlab.execute import process
@@ -305,7 +305,7 @@ def test_the_largest_lr_that_does_not_break():
 )
 def test_steps_to_a_loss(losses, target, expected):
     lines = [{"step": 100 * (i + 1), "metric": loss} for i, loss in enumerate(losses)]
-    assert summary.steps_to(lines, target) == expected
+    assert reach.reached(lines, target) == expected
 
 
 def test_enwik8_is_measured_as_its_page_says():

@@ -1,0 +1,174 @@
+"""The answer of a comparison, in words: what to use, what is indistinguishable from it, what would settle it.
+
+A pure function of a result: the command line, the page and JSON show the same sentences.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from adaxlab import constructor
+from adaxlab.claim import ENOUGH
+from adaxlab.stats import Estimate
+from adaxlab.summary import UNTUNED, Comparison, RowResult
+
+MANY = 100
+"""More further seeds than this are not proposed."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`use` is the row to use, "" where there is no verdict; `code` is the line that makes its optimizer."""
+
+    text: str
+    use: str = ""
+    code: str = ""
+
+
+def answer(result: Comparison) -> Answer:
+    """The answer. The baseline is used unless something is better: a tie is no reason to change."""
+    judged = [row for row in result.rows if row.verdict and row.verdict.outcome != "none"]
+    base = next((row for row in result.rows if row.name == result.study.baseline), None)
+    if base is None or (len(result.rows) > 1 and not judged):
+        return Answer(" ".join([*_no_verdict(result), *result.history]))
+    if len(result.rows) == 1:
+        alone = f"Only {base.name} ran, at lr {base.lr:.3g}: there is nothing to compare it with."
+        return Answer(" ".join([alone, *result.history]), code=_code(result, base))
+    better = [row for row in judged if row.verdict and row.verdict.outcome == "better" and row.estimate]
+    best = _first(result, better) or base
+    if not best.estimate:
+        return Answer(
+            " ".join([f"Every run of {base.name} diverged and nothing is better.", *result.history])
+        )
+    said = [_use(best, base), *(_other(row, best, base) for row in result.rows if row not in (best, base))]
+    if best is not base:
+        said += [f"{other.name} is better than {base.name} as well." for other in better if other is not best]
+    said += _extension(result, judged, best)
+    said += _terms(result, judged)
+    return Answer(" ".join([*filter(None, said), *result.history]), best.name, _code(result, best))
+
+
+def _code(result: Comparison, row: RowResult) -> str:
+    """The line that makes the row's optimizer; where b2 follows from the length of the run, with that length."""
+    if not row.options:
+        return ""
+    code = constructor.line(result.study.row(row.name).method, row.options)
+    if row.b2_steps is not None and row.runs and row.runs[0].done:
+        code += f"  # b2 = {row.b2_steps:.2g}/T, T = {row.runs[0].done['steps']} steps"
+    return code
+
+
+def _first(result: Comparison, rows: list[RowResult]) -> RowResult | None:
+    """The row with the best mean."""
+    sign = 1 if result.higher_is_better else -1
+    return max(rows, key=lambda row: sign * row.estimate.mean if row.estimate else -math.inf, default=None)
+
+
+def _use(best: RowResult, base: RowResult) -> str:
+    text = f"Use {best.name} at lr {best.lr:.3g}"
+    if best is base:
+        return f"{text}{_lost(best)}."
+    return f"{text}: it is better than {base.name} (lr {base.lr:.3g}) by {_difference(best)}{_lost(best)}."
+
+
+def _other(row: RowResult, best: RowResult, base: RowResult) -> str:
+    """What is known of a row that is not used; of rows that are better than the baseline, more is said elsewhere."""
+    found = row.verdict
+    if row.error:
+        return f"{row.name} failed and has no verdict."
+    if found is None or found.outcome == "better":
+        return ""
+    if found.outcome == "none":
+        return f"{row.name} has no verdict: {found.why}."
+    than = "" if best is base else f" than {base.name}" if found.outcome == "worse" else f" from {base.name}"
+    if found.outcome == "worse":
+        how = f" ({_difference(row)})" if found.difference else ""
+        return f"{row.name} (lr {row.lr:.3g}) is worse{than}{how}{_lost(row)}."
+    how = f" ({_difference(row)})" if found.difference else ""
+    return f"{row.name} (lr {row.lr:.3g}) is not significantly different{than}{how}{_lost(row)}."
+
+
+def _lost(row: RowResult) -> str:
+    return f"; {row.diverged} of {row.n} runs diverged" if row.diverged else ""
+
+
+def _difference(row: RowResult) -> str:
+    """`+0.13, 95% [-0.1, +0.4], n = 5`"""
+    assert row.verdict is not None
+    seen = row.verdict.difference
+    if seen is None:
+        return f"n = {row.verdict.n}"
+    mean, low, high = (signed(value, seen) for value in (seen.mean, seen.low, seen.high))
+    return f"{mean}, {100 * seen.confidence:g}% [{low}, {high}], n = {row.verdict.n}"
+
+
+def signed(value: float, seen: Estimate) -> str:
+    """A difference with as many digits as its interval is worth: two of its width.
+
+    >>> signed(0.1264, Estimate(5, 0.1264, 0.2, -0.1, 0.4))
+    '+0.13'
+    """
+    width = (seen.high - seen.low) or abs(seen.mean)
+    decimals = min(8, max(0, 1 - math.floor(math.log10(width)))) if width > 0 and math.isfinite(width) else 4
+    return f"{round(value, decimals) + 0.0:+.{decimals}f}"
+
+
+def _extension(result: Comparison, judged: list[RowResult], best: RowResult) -> list[str]:
+    """What would separate the row that needs the fewest further seeds from the baseline, and what that costs."""
+    seeds = result.study.seeds
+    verdicts = [(row.verdict, row) for row in judged if row.verdict]
+    open_ = [(found.needed or math.inf, row) for found, row in verdicts if found.outcome == "inconclusive"]
+    if not open_ or best.name != result.study.baseline:
+        return []
+    needed, row = min(open_, key=lambda pair: pair[0])
+    pair = f"{best.name} and {row.name}"
+    if needed - seeds > MANY:
+        about = f" (about {needed - seeds:,.0f} would)" if math.isfinite(needed) and needed < 1e5 else ""
+        return [f"A few more seeds would not separate {pair}{about}."]
+    more = int(needed) - seeds
+    cost = duration(more * sum(each.seconds for each in result.rows))
+    look = "another" if result.history else "a second"
+    many = f"{more} more seed{'s' * (more != 1)}"
+    return [f"To separate {pair}: about {many} (--seeds {int(needed)}), {cost}; it counts as {look} look."]
+
+
+def duration(seconds: float) -> str:
+    """A time as it is said.
+
+    >>> duration(40), duration(700), duration(9000)
+    ('40 seconds', '12 minutes', '2.5 hours')
+    """
+    if seconds < 90:
+        whole = max(1, round(seconds))
+        return f"{whole} second{'s' * (whole != 1)}"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} minutes"
+    return f"{seconds / 3600:.1f} hours"
+
+
+def _terms(result: Comparison, judged: list[RowResult]) -> list[str]:
+    """What the verdicts are worth."""
+    said = []
+    if judged and result.study.terms == "given":
+        said.append("The verdicts hold at the given settings: learning rates were not tuned.")
+    n = min((row.verdict.n for row in judged if row.verdict), default=ENOUGH)
+    if n < ENOUGH:
+        said.append(f"Provisional: n = {n}, {ENOUGH} seeds or more make a verdict firm.")
+    return said
+
+
+def _no_verdict(result: Comparison) -> list[str]:
+    """Why nothing is recommended, and what to do about it."""
+    base = result.study.baseline
+    failed = [row.name for row in result.rows if row.error]
+    if base in failed:
+        return [f"No verdict: {base}, which the others are compared with, failed."]
+    if len(result.rows) - len(failed) < 2:
+        return [f"No verdict: {', '.join(failed)} failed, so there is nothing to compare {base} with."]
+    whys = list(dict.fromkeys(row.verdict.why for row in result.rows if row.verdict and not row.error))
+    said = [f"No verdict: {'; '.join(whys)}."]
+    if UNTUNED in whys:
+        lrs = " ".join(f"{row.name}.lr=..." for row in result.study.rows)
+        said.append(f"Tune (--tune 8), or set every learning rate by hand (--set {lrs}).")
+    return said

@@ -1,0 +1,126 @@
+"""What a comparison will cost, before it starts: its runs, and their time from a few steps of the task itself."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adaxlab import optimizers, randomness, spec, splits, task
+from adaxlab.answer import duration
+from adaxlab.settings import Settings, choose_device
+from adaxlab.study import Study
+
+STEPS, SECONDS = 20, 2.0
+"""So many steps are timed, or as many as fit into these seconds."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """`runs` of the study, `made` of them already in the store; seconds of one run, None where it was not measured."""
+
+    runs: int
+    made: int
+    seconds: float | None
+
+    def sentence(self, jobs: int = 1) -> str:
+        """
+        >>> Estimate(52, 0, 13.0).sentence(2), Estimate(52, 50, None).sentence()
+        ('52 runs, about 6 minutes with 2 processes', '52 runs, 50 already made')
+        """
+        text = f"{self.runs} runs" + (f", {self.made} already made" if self.made else "")
+        left = self.runs - self.made
+        if self.seconds is None or not left:
+            return text
+        shared = f" with {jobs} processes" if jobs > 1 else ""
+        return f"{text}, about {duration(left * self.seconds / jobs)}{shared}"
+
+
+def made(study: Study, root: Path | str) -> int:
+    """Runs in the study's folder that have ended, at most as many as the study asks for."""
+    folder = Path(root) / spec.folder(study.name)
+    return min(study.runs(), sum(1 for _ in folder.glob("*/done.json")))
+
+
+def measure(study: Study, root: Path | str, settings: Settings) -> Estimate:
+    """The estimate of a study: the first row's optimizer makes a few steps on the task, nothing is written.
+
+    What goes wrong here goes wrong in the runs as well, which say so; there is then no time.
+    """
+    runs, done = study.runs(), made(study, root)
+    seconds = None
+    if runs > done and study.executor == "process":
+        with contextlib.suppress(Exception, SystemExit), contextlib.redirect_stdout(io.StringIO()):
+            seconds = _run_seconds(study, settings)
+    return Estimate(runs, done, seconds)
+
+
+def _run_seconds(study: Study, settings: Settings) -> float:
+    """Seconds of a final run: steps and evaluations, each as long as the few that are timed."""
+    device, row = choose_device(settings.device), study.rows[0]
+    made = task.load(study.task, study.options_of(row))
+    asked = study.spec(row, row.lr(), seed=study.first_seed, purpose="final")
+    with randomness.controlled(asked["seed"], device, settings.threads):
+        train, held_out, _ = splits.sources(asked, made, device)
+        model = task.check_model(made.model(), study.task).to(device)
+        groups = getattr(made, "groups", None)
+        params = groups(model, asked["options"]) if groups else model.parameters()
+        optimizer = optimizers.build(row.method, params, asked["options"], model)
+        step = _each(_steps(made, model, optimizer, train), device)
+        model.eval()
+        with torch.no_grad():
+            test = _each((made.loss(model, batch) for batch, _ in held_out.batches(None)), device)
+    return asked["epochs"] * (len(train) * step + len(held_out) * test)
+
+
+def _steps(made: Any, model: Any, optimizer: Any, source: Any) -> Any:
+    """One training step after the other, as the loop makes them."""
+    model.train()
+    getattr(optimizer, "train", lambda: None)()
+    for batch, _ in source.batches(None):
+        result = made.loss(model, batch)
+        (result[0] if isinstance(result, tuple) else result).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        yield
+
+
+def _each(work: Any, device: torch.device) -> float:
+    """Mean seconds of a piece of work, the first left out, which warms up."""
+    next(work, None)
+    _wait(device)
+    began, count = time.perf_counter(), 0
+    for _ in itertools.islice(work, STEPS):
+        count += 1
+        if time.perf_counter() - began > SECONDS:
+            break
+    _wait(device)
+    return (time.perf_counter() - began) / max(1, count)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def plan(study: Study) -> str:
+    """The runs of a study in words.
+
+    >>> from adaxlab.study import Row, Tuning
+    >>> plan(Study("digits", (Row("adamw"), Row("adaxw")), seeds=5, tuning=Tuning(8)))
+    '2 optimizers x (8 learning rates + 5 seeds)'
+    """
+    parts = []
+    if study.tuning:
+        each = f" x {study.tuning.seeds}" if study.tuning.seeds > 1 else ""
+        what = "learning rates" if study.tuning.over == ("lr",) else "settings"
+        parts.append(f"{study.tuning.trials} {what}{each}")
+    parts.append(f"{study.seeds} seeds")
+    inside = " + ".join(parts)
+    return f"{len(study.rows)} optimizers x {f'({inside})' if len(parts) > 1 else inside}"

@@ -1,0 +1,49 @@
+"""What became of a study after its results had been seen: kept in study.json, shown beside every verdict.
+
+A verdict is about a comparison that was fixed before the runs. Seeds that are added until a difference appears, an
+optimizer that is added later and a baseline that is changed make false verdicts more likely than the rule says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What differs between two versions of a study's data, as events.
+
+    >>> old = {"seeds": 3, "baseline": "adamw", "rows": [{"name": "adamw"}]}
+    >>> changes(old, {**old, "seeds": 5})
+    [{'changed': 'seeds', 'before': 3, 'after': 5}]
+    """
+    events: list[dict[str, Any]] = []
+    for key in ("seeds", "baseline"):
+        if before.get(key) != now.get(key):
+            events.append({"changed": key, "before": before.get(key), "after": now.get(key)})
+    old, new = ([row["name"] for row in content["rows"]] for content in (before, now))
+    added = [name for name in new if name not in old]
+    removed = [name for name in old if name not in new]
+    events += [{"changed": "added", "rows": added}] if added else []
+    events += [{"changed": "removed", "rows": removed}] if removed else []
+    return events
+
+
+def sentences(events: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The events for people.
+
+    >>> sentences([{"changed": "seeds", "before": 3, "after": 5}, {"changed": "added", "rows": ["adaxw"]}])
+    ('Extended from 3 to 5 seeds after a look at the results.', 'adaxw was added after a look at the results.')
+    """
+    return tuple(f"{_what(event)} after a look at the results." for event in events)
+
+
+def _what(event: Mapping[str, Any]) -> str:
+    kind = event["changed"]
+    if kind == "seeds":
+        before, after = event["before"], event["after"]
+        return f"{'Extended' if after > before else 'Cut'} from {before} to {after} seeds"
+    if kind == "baseline":
+        return f"The baseline was changed from {event['before']} to {event['after']}"
+    names = event["rows"]
+    return f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} {'added' if kind == 'added' else 'left out'}"

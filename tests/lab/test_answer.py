@@ -1,0 +1,219 @@
+"""The answer in words, what it would cost to know more, and the line of code that makes the winner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from made_records import run
+
+from adaxlab import constructor, cross_task, reach, summary, table
+from adaxlab.answer import answer
+from adaxlab.study import Row, Study, Tuning
+
+ADAMW = (0.90, 0.91, 0.89, 0.90, 0.92)
+
+
+def result(given=True, tuned=True, higher=True, history=(), seconds=80.0, curves=None, **rows):
+    """A comparison from the final metrics of each row; None is a run that diverged."""
+    options = {} if tuned or not given else {"lr": 1e-3}
+    study = Study(
+        "digits",
+        tuple(Row(name, options=options, b2_steps=3.0 if name == "adaxw" else None) for name in rows),
+        "s",
+        seeds=max(map(len, rows.values())),
+        tuning=Tuning(2) if tuned else None,
+        baseline="adamw",
+    )
+    records = []
+    for name, values in rows.items():
+        for seed, value in enumerate(values):
+            made = run(
+                "s", name, value, seed=seed, lr=3e-3, higher=higher, metrics=(curves or {}).get(name, ())
+            )
+            made.spec["options"]["betas"] = [0.9, 3 / 440 if name == "adaxw" else 0.999]
+            made.done.update(steps=440, seconds=seconds)
+            records.append(made)
+        trials = (None, 0.5) if name == "sgdm" else (0.4, 0.5)
+        records += [
+            run("s", name, score, lr=10.0**-i, purpose="tune", higher=higher, trial=i)
+            for i, score in enumerate(trials)
+        ]
+    return summary.summarise(study, records, history)
+
+
+def moved(values, *by):
+    return tuple(value + step for value, step in zip(values, by, strict=True))
+
+
+LIKE = moved(ADAMW, 0.02, -0.01, 0.03, -0.01, 0.01)
+BETTER = moved(ADAMW, 0.05, 0.06, 0.04, 0.05, 0.055)
+WORSE = moved(ADAMW, -0.05, -0.06, -0.04, -0.05, -0.055)
+
+
+def test_a_tie_keeps_the_baseline_and_says_what_would_settle_it():
+    found = answer(result(adamw=ADAMW, adaxw=LIKE, sgdm=WORSE))
+    assert found.use == "adamw"
+    assert found.text == (
+        "Use adamw at lr 0.003. adaxw (lr 0.003) is not significantly different (+0.008, 95% [-0.014, +0.030], n = 5). "
+        "sgdm (lr 0.003) is worse (-0.051, 95% [-0.060, -0.042], n = 5). To separate adamw and adaxw: about 17 more "
+        "seeds (--seeds 22), 68 minutes; it counts as a second look."
+    )
+    assert found.code == (
+        "import adaxopt; optimizer = adaxopt.AdamW(model.parameters(), lr=0.003, betas=(0.9, 0.999))"
+    )
+
+
+def test_what_is_better_is_used():
+    found = answer(result(adamw=ADAMW, adaxw=BETTER, sgdm=LIKE))
+    assert found.text == (
+        "Use adaxw at lr 0.003: it is better than adamw (lr 0.003) by +0.051, 95% [+0.042, +0.060], n = 5. sgdm (lr "
+        "0.003) is not significantly different from adamw (+0.008, 95% [-0.014, +0.030], n = 5)."
+    )
+    assert found.code.endswith("betas=(0.9, 0.006818181818181818))  # b2 = 3/T, T = 440 steps")
+
+
+def test_of_two_that_are_better_the_best_mean_is_used():
+    found = answer(result(adamw=ADAMW, adaxw=BETTER, sgdm=moved(BETTER, 0.01, 0.012, 0.01, 0.01, 0.01)))
+    assert found.use == "sgdm"
+    assert "adaxw is better than adamw as well." in found.text
+
+
+def test_lower_is_better_for_a_loss():
+    assert answer(result(adamw=ADAMW, adaxw=WORSE, higher=False)).use == "adaxw"
+
+
+def test_few_seeds_are_provisional_or_decide_nothing():
+    assert (
+        "Provisional: n = 3, 5 seeds or more make a verdict firm."
+        in answer(result(adamw=ADAMW[:3], adaxw=BETTER[:3])).text
+    )
+    none = answer(result(adamw=ADAMW[:2], adaxw=BETTER[:2]))
+    assert (none.use, none.code) == ("", "")
+    assert none.text.startswith("No verdict: n = 2: a verdict needs 3 seeds or more")
+
+
+def test_defaults_that_nobody_tuned_give_no_verdict():
+    none = answer(result(adamw=ADAMW, adaxw=BETTER, tuned=False, given=False))
+    assert none.use == ""
+    assert "No verdict: learning rates were not tuned" in none.text
+    assert "--set adamw.lr=... adaxw.lr=..." in none.text
+    given = answer(result(adamw=ADAMW, adaxw=BETTER, tuned=False))
+    assert given.use == "adaxw"
+    assert "The verdicts hold at the given settings" in given.text
+
+
+def test_later_changes_are_part_of_the_answer():
+    history = ("Extended from 3 to 5 seeds after a look at the results.",)
+    found = answer(result(adamw=ADAMW, adaxw=LIKE, history=history)).text
+    assert found.endswith(history[0])
+    assert "counts as another look" in found
+
+
+def test_runs_that_diverged_are_counted():
+    found = answer(result(adamw=ADAMW, adaxw=(None, None, 0.99, None, None))).text
+    assert "adaxw (lr 0.003) is worse; 4 of 5 runs diverged." in found
+    nothing = answer(result(adamw=(None,) * 5, adaxw=(None,) * 5))
+    assert (nothing.use, nothing.text) == ("", "Every run of adamw diverged and nothing is better.")
+
+
+def test_a_failed_optimizer_has_no_verdict():
+    made = result(adamw=ADAMW, adaxw=BETTER, sgdm=LIKE)
+    broken = [replace(r, done=None, error="no") if r.row == "sgdm" else r for r in made.records]
+    found = answer(summary.summarise(made.study, broken)).text
+    assert "sgdm failed and has no verdict." in found
+    base = [replace(r, done=None, error="no") if r.row == "adamw" else r for r in made.records]
+    assert answer(summary.summarise(made.study, base)).text == (
+        "No verdict: adamw, which the others are compared with, failed."
+    )
+
+
+def test_alone_there_is_nothing_to_compare():
+    found = answer(result(adamw=ADAMW))
+    assert (found.use, found.text) == (
+        "",
+        "Only adamw ran, at lr 0.003: there is nothing to compare it with.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("adaxw", {"lr": 0.005, "betas": [0.9, 0.0068], "eps": 1e-12, "weight_decay": 0.05}),
+        ("sgdm", {"lr": 0.1, "betas": [0.9, 0.0]}),
+        ("torch:AdamW", {"lr": 0.01, "betas": [0.9, 0.95]}),
+        ("torch.optim:NAdam@own", {"lr": 0.01}),
+        ("muon+adaxw", {"lr": 0.01, "betas": [0.9, 0.007]}),
+    ],
+)
+def test_the_line_of_code_runs_and_makes_that_optimizer(name, options):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 2))
+    space = {"model": model}
+    exec(constructor.line(name, options), space)
+    made = space["optimizer"]
+    assert made.param_groups[0]["lr"] == options["lr"]
+    if len(made.param_groups) == 1 and "betas" in options:
+        assert list(made.param_groups[0]["betas"]) == options["betas"]
+
+
+LINES = [{"step": 100 * i, "seconds": i, "metric": 0.8 + 0.02 * i} for i in range(1, 7)]
+
+
+@pytest.mark.parametrize(
+    ("target", "higher", "key", "expected"),
+    [
+        (0.83, True, "step", 150.0),
+        (0.83, True, "seconds", 1.5),
+        (0.5, True, "step", 100.0),
+        (0.99, True, "step", None),
+    ],
+)
+def test_when_a_target_is_reached(target, higher, key, expected):
+    found = reach.reached(LINES, target, higher, key)
+    assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_the_target_is_the_baselines_median_and_a_run_below_it_is_censored():
+    slow = [dict(line, metric=line["metric"] - 0.1) for line in LINES]
+    made = result(adamw=ADAMW, adaxw=LIKE, sgdm=WORSE, curves={"adamw": LINES, "adaxw": LINES, "sgdm": slow})
+    assert made.target == 0.90
+    adamw, adaxw, sgdm = made.rows
+    assert adaxw.steps_to == pytest.approx((500.0,) * 5)
+    assert adaxw.seconds_to == pytest.approx((5.0,) * 5)
+    assert sgdm.steps_to == (None,) * 5
+    assert (adamw.curve, sgdm.curve, sgdm.lost_trials) == ((0.4, 0.5), (None, 0.5), 1)
+    from rich.console import Console
+
+    console = Console(width=100, record=True, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(table.details(made))
+    console.file.close()
+    text = " ".join(console.export_text().split())
+    for words in (
+        "adaxw 500 5 0.4 0.5 none",
+        "sgdm never (0 of 5)",
+        "1 of 2 trials diverged",
+        "median final result of",
+    ):
+        assert words in text
+
+
+def test_tasks_together():
+    fast, slow = LINES, [dict(line, step=2 * line["step"], seconds=2 * line["seconds"]) for line in LINES]
+    one = result(adamw=ADAMW, adaxw=BETTER, curves={"adamw": LINES, "adaxw": slow})
+    two = result(adamw=ADAMW, adaxw=LIKE, curves={"adamw": slow, "adaxw": fast})
+    three = result(adamw=ADAMW, adaxw=WORSE, curves={"adamw": LINES, "adaxw": LINES[:1]})
+    tasks = [
+        replace(r, study=replace(r.study, task=name)) for r, name in ((one, "a"), (two, "b"), (three, "c"))
+    ]
+    seconds = cross_task.times(tasks)
+    assert seconds == {
+        "a": {"adamw": 5, "adaxw": 10},
+        "b": {"adamw": 10, "adaxw": 5},
+        "c": {"adamw": 5, "adaxw": None},
+    }
+    assert cross_task.profile(seconds, (1, 2)) == {"adamw": [2 / 3, 1.0], "adaxw": [1 / 3, 2 / 3]}
+    means, over = cross_task.geometric(seconds, "adamw")
+    assert over == ["a", "b"]  # where one did not reach the target, no mean is taken
+    assert means == pytest.approx({"adamw": 1.0, "adaxw": 1.0})
+    assert cross_task._verdicts(tasks[0]) == "better: adaxw"
