@@ -192,7 +192,7 @@ def _curve(trials: Iterable[RunRecord], higher: bool) -> tuple[float | None, ...
     """The best mean score so far, over the trials in their order."""
     numbered: dict[int, list[float | None]] = {}
     for r in trials:
-        numbered.setdefault(r.spec["trial"] or 0, []).append(_metric(r))
+        numbered.setdefault(r.spec.get("trial") or 0, []).append(_metric(r))
     best: list[float | None] = []
     for number in sorted(numbered):
         found = [value for value in (_mean(numbered[number]), *best[-1:]) if value is not None]
