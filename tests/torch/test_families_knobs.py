@@ -43,7 +43,7 @@ WAYS = {
 
 
 def late(grads, t):
-    """The first two entries of each gradient are zero at first: late wakers."""
+    """The first two entries of each gradient are zero at first: late-activated coordinates."""
     for g in grads:
         if t < 4 and g.dim():
             g.view(-1)[:2] = 0.0

@@ -185,11 +185,11 @@ def encode(
     counts[1] += counts[~keep].sum()
     names = list(met)
     order = sorted(np.flatnonzero(keep).tolist(), key=lambda i: (-counts[i], names[i]))
-    anew = np.full(len(met), order.index(1), np.int32)
-    anew[order] = np.arange(len(order), dtype=np.int32)
+    renumbered = np.full(len(met), order.index(1), np.int32)
+    renumbered[order] = np.arange(len(order), dtype=np.int32)
     chosen = tuple(names[i] for i in order)
     return Corpus(
-        **{split: anew[ids] for split, ids in raw.items()},
+        **{split: renumbered[ids] for split, ids in raw.items()},
         words=chosen,
         counts=counts[order],
         skipped=tuple(bad or ()),

@@ -70,7 +70,7 @@ def fetch(target: Path, tell: Say, repository: str = REPOSITORY) -> Path:
     )
     if done.returncode or not (fresh / FOLDER).is_dir():
         shutil.rmtree(fresh, ignore_errors=True)
-        lines = [s for s in done.stderr.splitlines() if s.strip()] or [f"it holds no {FOLDER}/"]
+        lines = [s for s in done.stderr.splitlines() if s.strip()] or [f"it contains no {FOLDER}/"]
         raise LabError(
             f"git could not fetch {repository}: {lines[-1].strip()}; repeat the command when it can be reached, or put "
             f"{ARCHIVE} into {target}"
