@@ -75,13 +75,13 @@ def page(records: Path, experiments: list[Row]) -> str:
             for row in group:
                 lines += _entry(row) if row["section"] == section else []
     lines += _open(ours + experiments)
-    lines += _pictures()
+    lines += _figures()
     lines += _errata(theory)
     lines += _runs(theory)
     return "\n".join(lines).rstrip() + "\n"
 
 
-PICTURES = {
+FIGURES = {
     "gain": "The methods differ only in one number per step, the gain k_t (S4.3, D1).",
     "figure-3a": "Figure 3(a): updates on problem (4) fade; all methods but SGD have passed the optimum (F5.1, F5.2).",
     "reddi": "Problem (3) and rare large gradients: where Adam moves in the wrong direction (S2.6 to S4.8).",
@@ -93,9 +93,9 @@ PICTURES = {
 """docs/images/theory-NAME.svg, drawn from records/theory, and what it shows."""
 
 
-def _pictures() -> list[str]:
+def _figures() -> list[str]:
     out = ["", "## Figures", ""]
-    for name, shows in PICTURES.items():
+    for name, shows in FIGURES.items():
         out += [shows, "", *picture(f"theory-{name}", shows, "images").splitlines(), ""]
     return out
 

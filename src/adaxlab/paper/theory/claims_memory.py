@@ -152,7 +152,7 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
     facts, real = body["facts"], body["precision"]
     steps, formula = real["overflow_fp32"], real["overflow_formula"]
     last = list(steps)[-1]
-    wakes = real["late_waker"]
+    wakes = real["late_activated"]
     return [
         claim(
             "D1",

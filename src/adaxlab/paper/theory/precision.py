@@ -122,5 +122,5 @@ def report(full: bool = True) -> dict[str, Any]:
         "bf16_normalised": normalised_in(torch.bfloat16, steps),
         "fp16_step_1": raw_in(torch.float16, 1, size=1e-2),
         "operations": {str(b2): operations(b2) for b2 in (1e-3, 1e-4, 1e-5)},
-        "late_waker": {str(t): first_update_size(t) for t in (50_000, 100_000, 200_000, 887_000)},
+        "late_activated": {str(t): first_update_size(t) for t in (50_000, 100_000, 200_000, 887_000)},
     }
