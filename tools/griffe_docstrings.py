@@ -3,7 +3,7 @@
 Griffe reads source without importing it, so it does not see a docstring that is assembled at import
 (`__doc__ = "..." + _SHARED`, or `name.__doc__ = f"..."` after a function). This extension evaluates such expressions
 of strings. It also fences `>>>` examples, which Markdown would take for quotations, and gives arguments that share a
-description an entry each.
+description an entry each, and keeps Markdown from reading a product as emphasis.
 """
 
 from __future__ import annotations
@@ -65,6 +65,30 @@ def fenced(text: str) -> str:
     return example.sub(lambda m: f"{m[1]}```pycon\n{m[0]}\n{m[1]}```", text)
 
 
+def escaped(text: str) -> str:
+    """Docstring whose products and powers (`b2*T`, `10**9`) stay so in Markdown; code is left alone."""
+    out: list[str] = []
+    fence = code = section = False
+    blank = True
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            fence = not fence
+        elif line and not line.startswith(" "):
+            section = bool(re.fullmatch(r"[A-Z][a-z]+:", line))
+        code = line.startswith("    ") and not section and (blank or code)
+        if not fence and not code:
+            parts = re.split(r"(`[^`]*`)", line)
+            parts[::2] = [re.sub(r"(?<=[\w)\]])(\*\*?)(?=[\w(-])", _backslashed, part) for part in parts[::2]]
+            line = "".join(parts)
+        out.append(line)
+        blank = not line.strip()
+    return "\n".join(out)
+
+
+def _backslashed(match: re.Match[str]) -> str:
+    return match[1].replace("*", "\\*")
+
+
 def split(text: str) -> str:
     """Docstring in which arguments that share a description (`b1, b2: ...`) are one each, as griffe wants them."""
     shared = re.compile(r"^( +)(\w+)((?:, \w+)+): (.*(?:\n\1 +.*)*)", flags=re.M)
@@ -96,7 +120,7 @@ class Docstrings(griffe.Extension):
 
     def _members(self, parent: Any) -> None:
         if parent.docstring:
-            parent.docstring.value = split(fenced(parent.docstring.value))
+            parent.docstring.value = split(escaped(fenced(parent.docstring.value)))
         for member in parent.members.values():
             if member.is_alias:
                 continue
