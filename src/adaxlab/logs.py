@@ -13,7 +13,9 @@ runs of other processes are in it. What was sent is remembered beside the runs a
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +126,8 @@ class Log:
     def finished(self, record: RunRecord) -> None:
         mark = record.path.parent / ".logged" / f"{self.kind}-{record.name}"
         if record.done and not mark.exists():
-            self.send(record)
+            with redirect_stdout(sys.stderr):  # results alone go to the standard output
+                self.send(record)
             mark.parent.mkdir(parents=True, exist_ok=True)
             mark.touch()
 
