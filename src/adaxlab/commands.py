@@ -9,6 +9,7 @@ import importlib
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +17,8 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, arg, subcommand
 
-from adaxlab import cross_task, estimate, files, options, progress, spec, store, table, workers
+from adaxlab import as_data, cross_task, estimate, files, logs, options, progress, spec, store, table, workers
+from adaxlab import budget as time_budget
 from adaxlab.answer import answer
 from adaxlab.compare import compare, rows
 from adaxlab.errors import LabError, RunError, StoreError, unknown
@@ -24,7 +26,7 @@ from adaxlab.messages import passing
 from adaxlab.reproduce import Request
 from adaxlab.settings import Settings, choose_device
 from adaxlab.stats import Rule
-from adaxlab.study import Study, Tuning
+from adaxlab.study import Study, Tuning, with_base_seed
 from adaxlab.summary import Comparison
 from adaxopt.extras import LAB
 
@@ -71,22 +73,37 @@ def run_and_show(
     quiet: bool,
     report: str,
     on: str = "",
+    log: str = "",
+    budget: str = "",
+    as_json: bool = False,
 ) -> None:
     """Run the studies with progress, here or on a cluster, print their answers and tables, write the report.
 
-    Optimizers that failed are an error, once the rest has been shown.
+    `log` names where curves are sent, `budget` the time that all studies together may take, `as_json` prints data
+    instead of tables. Optimizers that failed are an error, once the rest has been shown.
     """
     if report:
         files.check_place(Path(report))
     done = []
+    if budget:
+        if on:
+            raise LabError("--budget: is for this machine, not for --on ray; give --tune and --seeds")
+        choose_device(settings.device)
+        share = 1 / len(studies)
+        studies = [time_budget.settle(each, budget, out, settings, n_jobs, share) for each in studies]
     for study in [each.complete() for each in studies]:
-        done.append(carry_out(study, out, settings, n_jobs, quiet, on))
-        present(done[-1], out)
-    if len(done) > 1:
+        done.append(carry_out(study, out, settings, n_jobs, quiet, on, log))
+        if not as_json:
+            present(done[-1], out)
+    if as_json:
+        found = [as_data.data(result) for result in done]
+        print(json.dumps(found[0] if len(found) == 1 else found, indent=1, allow_nan=False))
+    elif len(done) > 1:
         for each in cross_task.tables(done):
             show(each)
     if report and any(record.done for result in done for record in result.records):
-        page(done, report)
+        with redirect_stdout(sys.stderr if as_json else sys.stdout):
+            page(done, report)
     failed = [(result, row) for result in done for row in result.rows if row.error]
     if failed:
         why = "; ".join(row.failure() for _, row in failed)
@@ -96,14 +113,15 @@ def run_and_show(
 
 
 def carry_out(
-    study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, on: str = ""
+    study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, on: str = "", log: str = ""
 ) -> Comparison:
     """Run what is missing of a study, here or on a cluster; what it will cost is said first."""
+    logged = logs.beside(log)
     if on:
         from adaxlab.execute import cluster
 
         with progress.watcher(quiet) as watcher, cluster.executor(cluster.parse(on)) as execute:
-            return compare(study, out, settings, watcher, execute=execute)
+            return compare(study, out, settings, logs.Several(watcher, *logged), execute=execute)
     choose_device(settings.device)
     if n_jobs < 1:
         raise LabError(f"jobs={n_jobs!r}: must be >= 1")
@@ -111,7 +129,7 @@ def carry_out(
         print(f"estimate: {estimate.measure(study, out, settings).sentence(n_jobs)}", file=sys.stderr)
     study.write(out)
     with progress.watcher(quiet) as watcher, workers.helpers(study, out, settings, n_jobs):
-        return compare(study, out, settings, watcher)
+        return compare(study, out, settings, logs.Several(watcher, *logged))
 
 
 def present(result: Comparison, out: str) -> None:
@@ -155,11 +173,20 @@ class Compare:
     more_tasks: Positional[tuple[str, ...]] = ()
     """further tasks: each has its own verdicts, a summary over all of them follows"""
     optimizers: tuple[str, ...] = ("sgdm", "adamw", "amsgradw", "adaxw")
-    """names of the zoo, torch:AdamW, module:Class, file.py:Class; adaxw@slow is a second adaxw with other options"""
+    """names of the zoo, torch:AdamW, module:Class, file.py:Class, a factory file.py:function that takes the model, a
+    split such as muon+adamw; adaxw@slow is a second adaxw with other options"""
     seeds: int = 5
     """final runs of each optimizer; a verdict from 3 or 4 is provisional, fewer give none"""
     tune: int = 8
-    """learning rates to try per optimizer on held-out data; 0: none, and no verdict unless every lr is set"""
+    """settings to try per optimizer on held-out data; 0: none, and no verdict unless every lr is set"""
+    tune_over: tuple[str, ...] = ("lr",)
+    """what is tuned: lr weight_decay b1 b2, or option=low:high; more than lr needs optuna"""
+    sampler: Literal["", "qmc", "random", "tpe"] = ""
+    """how settings are chosen: quasi-random, random or Bayesian (a walk along a log grid for lr alone, else qmc)"""
+    budget: str = ""
+    """a time such as 2h: trials and seeds are cut to what fits, once, before the first run"""
+    base_seed: int = 0
+    """all seeds of the study follow from it"""
     epochs: int | None = None
     """the task's own unless given"""
     batch_size: int | None = None
@@ -189,11 +216,15 @@ class Compare:
     threads: int = 1
     """CPU threads per run"""
     jobs: int = 1
-    """processes that share the work"""
+    """processes that share the work; on a machine with several GPUs, process i takes GPU i modulo their number"""
     on: str = ""
     """send each run to a Ray cluster: ray, or ray,address=host:6379,cpus=1,gpus=0,retries=3,shared=true"""
     checkpoint_seconds: float = 30.0
     """seconds between two checkpoints of a run: the most that a kill can lose"""
+    log: str = ""
+    """also send curves to tensorboard, wandb or trackio; tensorboard=folder, wandb=project"""
+    json: bool = False
+    """print the whole result as JSON instead of tables"""
     quiet: bool = False
     """no progress"""
 
@@ -205,16 +236,30 @@ class Compare:
             raise LabError(f"{', '.join(tasks)}: name each task once")
         settings = Settings(self.device, self.threads, self.checkpoint_seconds)
         studies = [self.of(task, len(tasks) > 1) for task in tasks]
-        run_and_show(studies, self.out, settings, self.jobs, self.quiet, self.report, self.on)
+        run_and_show(
+            studies,
+            self.out,
+            settings,
+            self.jobs,
+            self.quiet,
+            self.report,
+            self.on,
+            self.log,
+            self.budget,
+            self.json,
+        )
 
     def of(self, task: str, several: bool) -> Study:
         """The study of one of the tasks."""
         short = "".join(c if c.isalnum() or c in "-_." else "-" for c in task.rpartition(":")[2])
-        return Study(
+        tuning = Tuning(self.tune, over=tuple(self.tune_over), sampler=self.sampler) if self.tune else None
+        if not self.tune and (self.tune_over != ("lr",) or self.sampler):
+            raise LabError("--tune-over, --sampler: there is nothing to tune with --tune 0")
+        study = Study(
             task=task,
             rows=rows(self.optimizers, options.per_optimizer(self.set)),
             seeds=options.positive("seeds", self.seeds),
-            tuning=Tuning(self.tune) if self.tune else None,
+            tuning=tuning,
             name=f"{self.study}-{short}" if self.study and several else self.study or "",
             task_options=options.pairs(self.task_option),
             epochs=options.positive("epochs", self.epochs),
@@ -224,6 +269,7 @@ class Compare:
             rule=Rule(confidence=self.confidence, margin=self.margin),
             target=self.target,
         )
+        return with_base_seed(study, self.base_seed)
 
 
 @dataclass

@@ -6,6 +6,7 @@ import contextlib
 import io
 import itertools
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,9 @@ def measure(study: Study, root: Path | str, settings: Settings) -> Estimate:
     runs, done = study.runs(), made(study, root)
     seconds = None
     if runs > done and study.executor == "process":
-        with contextlib.suppress(Exception, SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        silent = contextlib.redirect_stdout(io.StringIO())
+        with contextlib.suppress(Exception, SystemExit), silent, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the runs give them
             seconds = _run_seconds(study, settings)
     return Estimate(runs, done, seconds)
 

@@ -151,12 +151,11 @@ class Several:
             each.finished(record)
 
 
-def beside(watcher: Any, words: str) -> Any:
-    """The watcher, with a log where one is asked for: `tensorboard`, `wandb`, `trackio`, with `=` and a folder or
-    project."""
+def beside(words: str) -> list[Log]:
+    """The log that is asked for, if any: `tensorboard`, `wandb`, `trackio`, with `=` and a folder or project."""
     kind, _, place = words.partition("=")
     if not words:
-        return watcher
+        return []
     if kind not in KINDS:
         raise unknown("--log", kind, KINDS)
-    return Several(watcher, Log(kind, place))
+    return [Log(kind, place)]

@@ -9,7 +9,7 @@ from typing import Any
 from adaxlab import schedule as schedules
 from adaxlab.errors import LabError
 
-REPEATED = ("--set", "--task-option", "--optimizers")
+REPEATED = ("--set", "--task-option", "--optimizers", "--tune-over")
 """Flags that take several words, and may come again with more; `_` in one is `-`."""
 OPTIMIZER_OPTIONS = {
     "lr": "lr=1e-3",

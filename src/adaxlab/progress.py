@@ -49,7 +49,11 @@ class Lines:
         trials = study.tuning.trials * study.tuning.seeds if study.tuning else 0
         self.left = {(row.name, "tune"): trials for row in study.rows}
         self.left |= {(row.name, "final"): study.seeds for row in study.rows}
-        tuning = f", {study.tuning.trials} learning rates each" if study.tuning else ""
+        tuning = (
+            f", {study.tuning.trials} {'learning rates' if study.tuning.walks else 'settings'} each"
+            if study.tuning
+            else ""
+        )
         self._say(f"{study.name}: {len(study.rows)} optimizers x {study.seeds} seeds{tuning}, {runs} runs")
 
     def running(self, spec: Mapping[str, Any], step: int, total: int, metric: float | None) -> None:

@@ -139,6 +139,23 @@ def _betas(method: str, options: Mapping[str, Any], name: str) -> list[float] | 
     return list(found) if isinstance(found, list | tuple) and len(found) == len(BETAS) else None
 
 
+def value(method: str, options: Mapping[str, Any], name: str) -> Any:
+    """A setting in the options of a run.
+
+    >>> value("adamw", {"lr": 0.1, "betas": [0.9, 0.99]}, "b2")
+    0.99
+    """
+    last = name.rpartition(".")[2]
+    if last not in BETAS:
+        return _own(options, name)
+    key = (
+        optimizers.betas_of(method)
+        if name == "b2" and optimizers.grows(method)
+        else name.removesuffix(last) + "betas"
+    )
+    return options[key][BETAS[last]]
+
+
 def point(method: str, own: Mapping[str, Any], space: Mapping[str, Range]) -> dict[str, float]:
     """The optimizer's own settings, where the range has them: the first trial of every optimizer."""
     taken = optimizers.options(method, own)

@@ -26,6 +26,7 @@ from adaxlab.stats import Rule
 
 B2_STEPS = 3.0
 """b2*T where nothing else was asked for: AdaX's b2 is a rate of growth, so it follows from the length of the run."""
+SEEDS_APART = 100_000  # between the seeds of two base seeds
 TUNE_SEED = 10_000  # tuning runs take seeds from here on, final runs from 0: no seed is used for both
 SEEDS_SHARED = ("cifar10/tuned",)  # was run so before this was forbidden; its claims say so
 GROWS = ("rows", "seeds")  # may differ between two calls of one study; everything else is fixed
@@ -156,6 +157,8 @@ class Study:
     """The metric that `steps to` is counted to."""
     broken: float = 0.25
     """A run is broken when it diverged, or ended this far above the best of its row's trials."""
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    """The time that the study was planned for, and what was cut (adaxlab.budget)."""
     executor: str = "process"
     """How runs are carried out (adaxlab.execute)."""
     share: bool = True
@@ -260,7 +263,10 @@ class Study:
     def data(self) -> dict[str, Any]:
         """The study as JSON has it."""
         tuning = self.tuning.data() if self.tuning else None
-        return json.loads(spec.canonical({**asdict(self), "tuning": tuning}))
+        full = {**asdict(self), "tuning": tuning}
+        if not self.budget:
+            del full["budget"]
+        return json.loads(spec.canonical(full))
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Study:
@@ -378,6 +384,19 @@ def _has_results(folder: Path) -> bool:
 def _has_rows(content: Mapping[str, Any]) -> bool:
     rows = content.get("rows")
     return isinstance(rows, list) and all(isinstance(row, dict) and "name" in row for row in rows)
+
+
+def with_base_seed(study: Study, base: int) -> Study:
+    """The study on other seeds: those of its final runs, of its tuning and of its sampler follow from the base seed.
+
+    >>> other = with_base_seed(Study("digits", (Row("adamw"),), tuning=Tuning(8)), 2)
+    >>> other.first_seed, other.tuning.first_seed
+    (200000, 210000)
+    """
+    if not 0 <= base < 10_000:
+        raise LabError(f"base-seed={base}: must be from 0 to 9999")
+    tuning = study.tuning and replace(study.tuning, first_seed=base * SEEDS_APART + TUNE_SEED)
+    return replace(study, first_seed=base * SEEDS_APART, tuning=tuning)
 
 
 def changed(study: Study, **given: Any) -> Study:

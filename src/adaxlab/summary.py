@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from adaxlab import optimizers, stats
+from adaxlab import optimizers, space, stats
 from adaxlab.reach import reached
 from adaxlab.store import ERROR, RunRecord
 from adaxlab.study import Row, Study
@@ -40,6 +40,10 @@ class RowResult:
     """The best validation score after 1, 2, ... trials; None while every trial has diverged."""
     lost_trials: int = 0
     """Trials that diverged."""
+    others: Mapping[str, stats.Estimate] = field(default_factory=dict)
+    """Further metrics of the task's `evaluate`, over the seeds that finished."""
+    tuned: Mapping[str, Any] = field(default_factory=dict)
+    """What tuning chose beside lr."""
     b2_steps: float | None = None
     """b2*T in the final runs, where b2 is a rate of growth."""
     runs: tuple[RunRecord, ...] = field(default=(), repr=False)
@@ -65,7 +69,12 @@ class RowResult:
     def edge(self) -> bool:
         """Whether the best lr is the smallest or the largest that was tried: tuning did not enclose the best."""
         tried = list(self.trials)
-        return len(tried) > 1 and self.options is not None and self.lr in (tried[0], tried[-1])
+        return (
+            not self.tuned
+            and len(tried) > 1
+            and self.options is not None
+            and self.lr in (tried[0], tried[-1])
+        )
 
     def largest_lr(self, broken: float) -> float | None:
         """The largest lr tried whose run is not broken: it ended at most `broken` above the best of the row."""
@@ -175,11 +184,20 @@ class _Made:
             seconds_to=self.times(runs, "seconds"),
             curve=_curve(trials, self.higher),
             lost_trials=sum(_metric(r) is None for r in trials),
+            others=self.others(done),
+            tuned=_tuned(self.study, row, options),
             b2_steps=_b2_steps(row, options, done),
             runs=tuple(runs),
             error=failed.error if failed else "",
             error_file=str(failed.path / ERROR) if failed else "",
         )
+
+    def others(self, done: list[dict[str, Any]]) -> dict[str, stats.Estimate]:
+        """The metrics that are shown beside the judged one."""
+        found = [d["metrics"] for d in done if d["status"] == "finished" and "metrics" in d]
+        names = [name for name in found[0] if name != done[0]["metric_name"]] if found else []
+        confidence = self.study.rule.confidence
+        return {name: stats.t_interval([each[name] for each in found], confidence) for name in names}
 
     def times(self, runs: list[RunRecord], key: str) -> tuple[float | None, ...]:
         """When each run reached the target."""
@@ -198,6 +216,15 @@ def _curve(trials: Iterable[RunRecord], higher: bool) -> tuple[float | None, ...
         found = [value for value in (_mean(numbered[number]), *best[-1:]) if value is not None]
         best.append((max if higher else min)(found) if found else None)
     return tuple(best)
+
+
+def _tuned(study: Study, row: Row, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What tuning chose beside lr, by the names of the settings."""
+    if not study.tuning or study.tuning.walks or not options:
+        return {}
+    return {
+        name: space.value(row.method, options, name) for name in row.space(study.tuning.over) if name != "lr"
+    }
 
 
 def _b2_steps(row: Row, options: Mapping[str, Any] | None, done: list[dict[str, Any]]) -> float | None:

@@ -58,10 +58,16 @@ def comparison(result: Comparison) -> Any:
     )
     table.add_column("optimizer", style="bold", overflow="fold")  # the one that gives way: no digit is lost
     table.add_column("lr", justify="right", no_wrap=True)
+    tuned = list(dict.fromkeys(name for row in result.rows for name in row.tuned))
+    for name in tuned:
+        table.add_column(name.replace("_", "\n"), justify="right", no_wrap=True)
     grows = any(row.b2_steps is not None for row in result.rows)
     if grows:
         table.add_column("b2*T", justify="right", no_wrap=True)
     table.add_column(f"{result.metric_name},\n{percent}", justify="right", no_wrap=True)
+    others = list(dict.fromkeys(name for row in result.rows for name in row.others))
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("n", justify="right", no_wrap=True)
     table.add_column(_header(study.baseline), justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
@@ -70,8 +76,10 @@ def comparison(result: Comparison) -> Any:
         table.add_row(
             row.name,
             f"{row.lr:.3g}" + ("*" if row.edge else ""),
+            *(number(row.tuned.get(name), 4 if name.endswith("b2") else 3) for name in tuned),
             *([number(row.b2_steps, 2) if row.b2_steps is not None else ""] * grows),
             spread(row.estimate),
+            *(number(row.others[name].mean) if name in row.others else "-" for name in others),
             str(row.n) + (f" ({row.diverged} diverged)" if row.diverged else ""),
             *(cell.replace(" (", "\n(") for cell in _verdict(result, row)),
             number(row.step_ms, 3),
@@ -106,7 +114,7 @@ def details(result: Comparison) -> Any:
         table.add_column(("best of\n" if n == 1 else "\n") + str(n), justify="right")
     if trials:
         said.append(
-            f"Best of n: validation {result.metric_name} of the best learning rate among the first n tried."
+            f"Best of n: validation {result.metric_name} of the best settings among the first n tried."
         )
     table.add_column("failures", overflow="fold")
     for row in result.rows:
@@ -207,8 +215,9 @@ def _rates(result: Comparison) -> str:
     study = result.study
     seeds = f"{study.first_seed} to {study.first_seed + study.seeds - 1}"
     if study.tuning:
+        what = "lr" if study.tuning.walks else " ".join(word.partition("=")[0] for word in study.tuning.over)
         return (
-            f"lr: the best of {study.tuning.trials} per optimizer on a held-out fifth (or 'valid') of the training "
+            f"{what}: the best of {study.tuning.trials} per optimizer on a held-out fifth (or 'valid') of the training "
             f"data, seed {study.tuning.first_seed}; final runs on fresh seeds {seeds}."
         )
     if study.follows:
@@ -221,8 +230,10 @@ def _rates(result: Comparison) -> str:
 
 
 def _remarks(result: Comparison) -> list[str]:
-    """What a reader should know about single rows."""
+    """What a reader should know about single rows, and what was cut."""
     said = []
+    if budget := result.study.budget:
+        said.append(f"Planned for {budget['asked']}: {budget['cut']}.")
     if any(row.edge for row in result.rows):
         said.append("* the best lr is at the edge of the tried range: a larger --tune may find a better one.")
     short = [row.name for row in result.rows if row.b2_steps is not None and row.b2_steps < 1]

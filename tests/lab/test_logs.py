@@ -40,7 +40,7 @@ def place(tmp_path, monkeypatch):
 
 
 def test_tensorboard_has_every_curve_of_every_run(place):
-    result = compare.compare(small(), place / "runs", watcher=logs.beside(driver.Silent(), "tensorboard"))
+    result = compare.compare(small(), place / "runs", watcher=logs.Several(*logs.beside("tensorboard")))
     found = curves(place / "logs")
     assert len(found) == len(result.records) == 2 * (2 + 2)
     for record in result.records:
@@ -103,7 +103,7 @@ def test_what_is_unknown_or_missing_is_one_line(words, message, monkeypatch):
     if words == "wandb":
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(LabError, match=message):
-        logs.beside(driver.Silent(), words)
+        logs.beside(words)
 
 
 def test_a_tracker_gets_a_run_with_its_settings_and_curves(tmp_path, monkeypatch):
@@ -117,7 +117,7 @@ def test_a_tracker_gets_a_run_with_its_settings_and_curves(tmp_path, monkeypatch
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "trackio", raising=False)
     one = study.Study(f"{TINY}:Tiny", compare.rows(("sgdm",)), "one", seeds=1, epochs=2)
-    result = compare.compare(one, tmp_path / "runs", watcher=logs.beside(driver.Silent(), "trackio=mine"))
+    result = compare.compare(one, tmp_path / "runs", watcher=logs.Several(*logs.beside("trackio=mine")))
     calls = sys.modules["trackio"].calls
     [record] = result.records
     assert [call[0] for call in calls] == ["init", "log", "log", "finish"]
