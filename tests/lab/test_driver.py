@@ -59,7 +59,7 @@ def test_the_first_runs_of_every_row_come_before_the_second_ones(tmp_path):
         def finished(self, record):
             order.append((record.spec["seed"], record.spec["optimizer"]))
 
-    given = Study(f"{TINY}:Tiny", (Row("sgdm"), Row("adam")), "small", epochs=1).complete()
+    given = Study(f"{TINY}:Tiny", (Row("sgdm"), Row("adam")), "small", seeds=3, epochs=1).complete()
     driver.carry_out(given, tmp_path, watcher=Watch())
     assert order == [(seed, name) for seed in range(3) for name in ("sgdm", "adam")]
 
