@@ -52,11 +52,16 @@ def _cpu() -> str:
     return platform.processor() or platform.machine()
 
 
+def is_clean(commit: str | None) -> bool:
+    """Whether a recorded commit names the code that ran, without further changes."""
+    return bool(commit) and not str(commit).endswith("+")
+
+
 def check_clean() -> None:
     """Raise unless the code that runs is a commit: committed records name the code that made them."""
     commit = _commit()
-    if commit is None or commit.endswith("+"):
-        what = "not a checkout of git" if commit is None else f"changed since commit {commit[:-1]}"
+    if not is_clean(commit):
+        what = "not a checkout of git" if commit is None else f"changed since commit {str(commit)[:-1]}"
         raise LabError(
             f"records=...: the code is {what}; commit first, or name the commit of a copy in ADAXOPT_COMMIT"
         )
