@@ -124,7 +124,7 @@ def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Compa
             )
         if unclean := [run for run in made if not environment.is_clean(run.env.get("commit"))]:
             raise LabError(
-                f"records={request.records}: {len(unclean)} of {len(made)} runs in {request.out} were made by code that "
+                f"records={request.records}: {len(unclean)} of {len(made)} runs in {request.out} are by code that "
                 "was not committed; choose another --out to make them again"
             )
         store.export(made, Path(request.records) / f"{study.name}.jsonl")

@@ -19,7 +19,15 @@ def run(study, row, metric, *, seed=0, lr=1e-3, purpose="final", higher=True, me
         "options": {"lr": lr},
         "seed": seed,
     }
-    spec |= {"purpose": purpose, "task_options": {}, **more}
+    spec |= {
+        "purpose": purpose,
+        "task": "made",
+        "task_options": {},
+        "schedule": {},
+        "epochs": 1,
+        "batch_size": 1,
+        **more,
+    }
     status = "diverged" if metric is None else "finished"
     done = {
         "schema": SCHEMA,
