@@ -191,6 +191,14 @@ def test_reproduce_writes_the_records_of_the_study_as_planned_alone(tmp_path, mo
     assert len(store.read_export(tmp_path / "records" / "fam" / "small.jsonl")) == 6
     assert reproduce.main([*words, "--seeds", "1"]) == 2
     assert "fam/small-seeds1 has changed settings" in capsys.readouterr().err
+    monkeypatch.setattr(environment, "_commit", lambda: "12ab+")
+    older = [*words[:2], str(tmp_path / "older"), *words[3:]]
+    assert (
+        reproduce.main([*older[:3], "--device", "cpu", "--quiet"]) == 0
+    )  # without records: any code will do
+    monkeypatch.setattr(environment, "_commit", lambda: "12ab")
+    assert reproduce.main(older) == 2
+    assert "6 of 6 runs in" in capsys.readouterr().err
     assert reproduce.main(["fam/large", "--out", out]) == 2
     assert "unknown study 'fam/large'" in capsys.readouterr().err
     assert reproduce.main(["fam/small", "--out", str(tmp_path / "new"), "--seconds", "1e-9", "--quiet"]) == 3

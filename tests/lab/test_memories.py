@@ -23,7 +23,8 @@ def run(study, row, seed, metric, purpose="final", lr=1e-3):
         purpose=purpose, trial=None,
     )  # fmt: skip
     given["task_options"] = {"row": row}  # another run than that of the other rows
-    return store.RunRecord(given, {}, [], done, Path())
+    lines = [{"step": 2, "metric": metric, "train_loss": 1.0}] * (metric is not None)
+    return store.RunRecord(given, {}, lines, done, Path())
 
 
 @pytest.mark.parametrize(
