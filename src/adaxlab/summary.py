@@ -36,10 +36,8 @@ class RowResult:
     steps_to: tuple[float | None, ...] = ()
     """For each seed, the step at which the target was reached; None where it was not."""
     seconds_to: tuple[float | None, ...] = ()
-    curve: tuple[float | None, ...] = ()
-    """The best validation score after 1, 2, ... trials; None while every trial has diverged."""
-    lost_trials: int = 0
-    """Trials that diverged."""
+    scores: tuple[float | None, ...] = ()
+    """The validation score of every trial, in their order; None where it diverged."""
     others: Mapping[str, stats.Estimate] = field(default_factory=dict)
     """Further metrics of the task's `evaluate`, over the seeds that finished."""
     tuned: Mapping[str, Any] = field(default_factory=dict)
@@ -166,7 +164,6 @@ class _Made:
         ended = [value for value in values.values() if value is not None]
         losses = [d["train_loss"] for d in done if d.get("train_loss") is not None]
         options = runs[0].spec["options"] if runs else None
-        trials = [r for each in tried.values() for r in each]
         return RowResult(
             name=row.name,
             options=options,
@@ -182,8 +179,7 @@ class _Made:
             / max(1, sum(d["steps"] for d in done)),
             steps_to=self.times(runs, "step"),
             seconds_to=self.times(runs, "seconds"),
-            curve=_curve(trials, self.higher),
-            lost_trials=sum(_metric(r) is None for r in trials),
+            scores=_scores(r for each in tried.values() for r in each),
             others=self.others(done),
             tuned=_tuned(self.study, row, options),
             b2_steps=_b2_steps(row, options, done),
@@ -206,16 +202,12 @@ class _Made:
         return tuple(reached(r.metrics, self.target, self.higher, key) for r in runs)
 
 
-def _curve(trials: Iterable[RunRecord], higher: bool) -> tuple[float | None, ...]:
-    """The best mean score so far, over the trials in their order."""
+def _scores(trials: Iterable[RunRecord]) -> tuple[float | None, ...]:
+    """The mean score of every trial, in their order."""
     numbered: dict[int, list[float | None]] = {}
     for r in trials:
         numbered.setdefault(r.spec.get("trial") or 0, []).append(_metric(r))
-    best: list[float | None] = []
-    for number in sorted(numbered):
-        found = [value for value in (_mean(numbered[number]), *best[-1:]) if value is not None]
-        best.append((max if higher else min)(found) if found else None)
-    return tuple(best)
+    return tuple(_mean(numbered[number]) for number in sorted(numbered))
 
 
 def _tuned(study: Study, row: Row, options: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from adaxlab.stats import Estimate
 from adaxlab.store import RunRecord
 from adaxlab.study import B2_STEPS
 from adaxlab.summary import Comparison, RowResult
+from adaxlab.tuning_curve import bands, best_so_far
 
 SHORT = 8
 """Digits of a run's name in the list; `adax runs show` accepts any unique prefix."""
@@ -108,7 +109,8 @@ def details(result: Comparison) -> Any:
             f"{result.metric_name} {number(result.target)}: {own}. Medians over seeds; a run that did not reach it "
             "counts as later than all others."
         )
-    longest = max((len(row.curve) for row in result.rows), default=0)
+    curves = {row.name: best_so_far(row.scores, result.higher_is_better) for row in result.rows}
+    longest = max(map(len, curves.values()), default=0)
     trials = sorted({longest, *(2**i for i in range(longest.bit_length()))} if longest else ())
     for n in trials:
         table.add_column(("best of\n" if n == 1 else "\n") + str(n), justify="right")
@@ -121,10 +123,28 @@ def details(result: Comparison) -> Any:
         cells = [row.name]
         if result.target is not None:
             cells += [_time(row.steps_to), _time(row.seconds_to)]
-        cells += [number(row.curve[n - 1]) if len(row.curve) >= n else "-" for n in trials]
+        cells += [number(curves[row.name][n - 1]) if len(curves[row.name]) >= n else "-" for n in trials]
         table.add_row(*cells, failures(row))
-    table.caption = " ".join(said) or None
+    table.caption = " ".join([*said, *_expected(result)]) or None
     return table
+
+
+def _expected(result: Comparison) -> list[str]:
+    """What other random trials would find, where the trials were random."""
+    tuning = result.study.tuning
+    if not tuning or tuning.sampler != "random":
+        return []
+    try:
+        found = {
+            row.name: bands(row.scores, result.higher_is_better)[-1] for row in result.rows if row.scores
+        }
+    except ModuleNotFoundError:
+        return ["What other random trials would find is shown where opda is installed (pip install opda)."]
+    each = "; ".join(
+        f"{name} {number(band.median)} [{number(band.low)}, {number(band.high)}]"
+        for name, band in found.items()
+    )
+    return [f"Median best of {tuning.trials} random trials, with a simultaneous 95% band (opda): {each}."]
 
 
 def _time(times: Sequence[float | None]) -> str:
@@ -138,15 +158,15 @@ def failures(row: RowResult) -> str:
     """What went wrong with a row's runs.
 
     >>> from adaxlab.summary import RowResult
-    >>> tried = {"curve": (0.1,) * 8, "lost_trials": 2}
-    >>> failures(RowResult("a", None, 0.1, {}, {0: None, 1: 0.5}, None, None, None, 0.0, 0.0, **tried))
+    >>> scores = (None, None, *[0.1] * 6)
+    >>> failures(RowResult("a", None, 0.1, {}, {0: None, 1: 0.5}, None, None, None, 0.0, 0.0, scores=scores))
     '2 of 8 trials diverged, 1 of 2 final runs diverged'
     """
     said = []
     if row.error:
         said.append(f"failed: {row.error}")
-    if row.lost_trials:
-        said.append(f"{row.lost_trials} of {len(row.curve)} trials diverged")
+    if None in row.scores:
+        said.append(f"{row.scores.count(None)} of {len(row.scores)} trials diverged")
     if row.diverged:
         said.append(f"{row.diverged} of {row.n} final runs diverged")
     return ", ".join(said) or "none"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from made_records import run
 
-from adaxlab import constructor, cross_task, reach, summary, table
+from adaxlab import constructor, cross_task, reach, summary, table, tuning_curve
 from adaxlab.answer import answer
 from adaxlab.study import Row, Study, Tuning
 
@@ -182,7 +182,7 @@ def test_the_target_is_the_baselines_median_and_a_run_below_it_is_censored():
     assert adaxw.steps_to == pytest.approx((500.0,) * 5)
     assert adaxw.seconds_to == pytest.approx((5.0,) * 5)
     assert sgdm.steps_to == (None,) * 5
-    assert (adamw.curve, sgdm.curve, sgdm.lost_trials) == ((0.4, 0.5), (None, 0.5), 1)
+    assert (adamw.scores, sgdm.scores) == ((0.4, 0.5), (None, 0.5))
     from rich.console import Console
 
     console = Console(width=100, record=True, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
@@ -217,3 +217,25 @@ def test_tasks_together():
     assert over == ["a", "b"]  # where one did not reach the target, no mean is taken
     assert means == pytest.approx({"adamw": 1.0, "adaxw": 1.0})
     assert cross_task._verdicts(tasks[0]) == "better: adaxw"
+
+
+def test_random_trials_have_a_band(monkeypatch):
+    pytest.importorskip("opda", reason="an optional package")
+    scores = [None, 0.5, 0.7, 0.6, 0.2, 0.9, 0.8, 0.4, 0.3, 0.65]
+    found = tuning_curve.bands(scores, True)
+    assert [band.trials for band in found] == list(range(1, 11))
+    assert all(band.low <= band.median <= band.high for band in found)
+    assert [band.median for band in found] == sorted(
+        band.median for band in found
+    )  # more trials find no less
+    assert 0.5 <= found[0].median <= 0.6  # of one trial: the sample's median
+    down = tuning_curve.bands([None if s is None else -s for s in scores], False)
+    assert [(-b.median, -b.high, -b.low) for b in down] == [(b.median, b.low, b.high) for b in found]
+
+
+def test_bands_are_for_random_trials_alone():
+    made = result(adamw=ADAMW, adaxw=LIKE)
+    assert table._expected(made) == []
+    drawn = replace(made, study=replace(made.study, tuning=Tuning(2, sampler="random")))
+    [said] = table._expected(drawn)
+    assert "random trials" in said

@@ -26,7 +26,7 @@ def test_a_method_is_not_better_than_itself(fairness, tmp_path):
     made = list(fairness.against_itself(f"{TINY}:Tiny", 6, tmp_path, trials=2, epochs=1))
     for result in made:
         first, second = result.rows
-        assert (first.n, second.n, len(first.curve)) == (5, 5, 2)
+        assert (first.n, second.n, len(first.scores)) == (5, 5, 2)
         ours, theirs = ({r.path.name for r in row.runs} for row in result.rows)
         assert not ours & theirs  # no run is on both sides
     assert sum(result.rows[1].verdict.outcome in ("better", "worse") for result in made) <= 2  # 0.3 expected
