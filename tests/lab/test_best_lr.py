@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import made_records
 import pytest
-from test_memories import run
 
 from adaxlab.paper.tables import best_lr
-from adaxlab.store import RunRecord, export
+from adaxlab.store import export
+from test_memories import run
 
 
 @pytest.mark.parametrize(
@@ -46,15 +45,8 @@ def test_one_row_a_task(tmp_path):
         for lr, end in ends.items()
     ]
     export(tuned, tmp_path / "language" / "ptb.jsonl")
-    common = {"study": "voc/tuning", "schema": 2, "task_options": {}}
     runs = [
-        RunRecord(
-            {**common, "row": name, "optimizer": name, "options": {"lr": lr}, "purpose": purpose},
-            {},
-            [],
-            {"schema": 2, "status": "finished" if iou else "diverged", "metric": iou},
-            Path("t"),
-        )
+        made_records.run("voc/tuning", name, iou, lr=lr, purpose=purpose)
         for name, purpose, lr, iou in (
             ("torch:AdamW", "tune", 1e-4, 0.7),
             ("torch:AdamW", "tune", 3e-4, None),

@@ -35,7 +35,21 @@ def own(name, text):
 
 
 def compared(task, *optimizers, more=()):
-    words = ["compare", task, "--seeds", "2", "--epochs", "1", "--out", "runs", "--study", "one", "--quiet"]
+    words = [
+        "compare",
+        task,
+        "--tune",
+        "0",
+        "--seeds",
+        "2",
+        "--epochs",
+        "1",
+        "--out",
+        "runs",
+        "--study",
+        "one",
+        "--quiet",
+    ]
     return cli.main([*words, "--optimizers", *optimizers, *more])
 
 
@@ -377,6 +391,7 @@ def test_guarded_lets_the_labs_errors_and_ctrl_c_pass():
 def filled(tmp_path_factory):
     root = tmp_path_factory.mktemp("filled") / "runs"
     words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "adaxw", "--seeds", "2", "--epochs", "2"]
+    words += ["--tune", "0"]
     assert cli.main([*words, "--out", str(root), "--study", "one", "--quiet"]) == 0
     return root
 
@@ -441,7 +456,7 @@ def test_a_damaged_run_folder_is_one_line(damage, filled, capsys):
         assert str(victim) in one_line(capsys)
     assert len(store.read_export("all.jsonl")) == 3
     words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "adaxw", "--seeds", "2", "--epochs", "2"]
-    assert cli.main([*words, "--study", "one", "--quiet"]) == 1
+    assert cli.main([*words, "--tune", "0", "--study", "one", "--quiet"]) == 1
     assert str(victim) in one_line(capsys)
 
 
@@ -464,7 +479,7 @@ def test_a_damaged_study_is_one_line(content, filled, capsys):
     shutil.copytree(filled, "runs")
     Path("runs/one/study.json").write_text(content)
     words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "adaxw", "--seeds", "2", "--epochs", "2"]
-    assert cli.main([*words, "--study", "one", "--quiet"]) == 1
+    assert cli.main([*words, "--tune", "0", "--study", "one", "--quiet"]) == 1
     assert "runs/one/study.json" in one_line(capsys)
     assert cli.main(["report", "runs", "--out", "page.html"]) == 0
 

@@ -21,7 +21,7 @@ TINY = str(Path(__file__).with_name("tiny.py"))
 def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("files") / "runs"
     words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "--seeds", "1", "--epochs", "1"]
-    assert cli.main([*words, "--out", str(root), "--study", "one", "--quiet"]) == 0
+    assert cli.main([*words, "--tune", "0", "--out", str(root), "--study", "one", "--quiet"]) == 0
     return str(root)
 
 
@@ -29,7 +29,7 @@ COMMANDS = {
     "report": lambda runs, out: ["report", runs, "--out", out],
     "export": lambda runs, out: ["runs", "export", out, "--path", runs],
     "compare": lambda runs, out: ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "--seeds", "1", "--epochs", "1",
-                                  "--out", runs, "--study", "one", "--quiet", "--report", out],
+                                  "--tune", "0", "--out", runs, "--study", "one", "--quiet", "--report", out],
 }  # fmt: skip
 each = pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 
@@ -135,7 +135,19 @@ def test_a_place_that_cannot_be_written_is_one_line(words, out, runs, tmp_path, 
 def test_a_store_behind_a_link_to_nothing(tmp_path):
     link = tmp_path / "runs"
     link.symlink_to(tmp_path / "disk" / "runs")
-    words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "--seeds", "1", "--epochs", "1", "--quiet"]
+    words = [
+        "compare",
+        f"{TINY}:Tiny",
+        "--optimizers",
+        "sgdm",
+        "--seeds",
+        "1",
+        "--epochs",
+        "1",
+        "--tune",
+        "0",
+        "--quiet",
+    ]
     assert cli.main([*words, "--out", str(link)]) == 0
     assert link.is_symlink()
     assert len(store.load_runs(tmp_path / "disk" / "runs")) == 1
