@@ -39,9 +39,10 @@ def test_every_command_of_ci_is_a_target_of_make(path):
 def test_the_workflows_run_everything_that_ci_runs():
     here = (ROOT / ".ci" / "run").read_text()
     there = "\n".join(path.read_text() for path in WORKFLOWS)
-    for target in ("check", "coverage", "site", "test-integrations", "test-ray"):
+    for target in ("check", "test", "site", "test-integrations", "test-ray"):
         assert re.search(rf"^make .*\b{target}\b", here, flags=re.M), target
-        assert f"make {target}" in there, target
+        measured = "coverage" if target == "test" else target  # the same suite, with the lines that it runs
+        assert f"make {measured}" in there, target
 
 
 def test_yaml_files_can_be_read():
