@@ -233,9 +233,14 @@ class Loop:
         if not math.isfinite(loss):
             return False
         metric = found.get(self.task.metric, metric)
-        for name, value in {self.task.metric: metric, **found}.items():
-            if not math.isfinite(value):
-                raise RunError(f"task {self.spec['task']}: the {name} is {value} though the loss is a number")
+        if metric == (
+            -math.inf if self.task.higher_is_better else math.inf
+        ):  # a perplexity beyond all numbers
+            return False
+        if not math.isfinite(metric):
+            raise RunError(
+                f"task {self.spec['task']}: the {self.task.metric} is {metric} though the loss is a number"
+            )
         better = max if self.task.higher_is_better else min
         at.best = metric if at.best is None else better(at.best, metric)
         at.epoch += 1
@@ -250,7 +255,7 @@ class Loop:
             "seconds": round(self.seconds(), 6),
         }
         if found:
-            at.last["metrics"] = found
+            at.last["metrics"] = {k: v if math.isfinite(v) else None for k, v in found.items()}
         if getattr(self.task, "watch", False):
             at.last["update_rms"] = self.update_rms()
         self.metrics.add(at.last)

@@ -193,7 +193,8 @@ class _Made:
         found = [d["metrics"] for d in done if d["status"] == "finished" and "metrics" in d]
         names = [name for name in found[0] if name != done[0]["metric_name"]] if found else []
         confidence = self.study.rule.confidence
-        return {name: stats.t_interval([each[name] for each in found], confidence) for name in names}
+        values = {name: [each[name] for each in found if each.get(name) is not None] for name in names}
+        return {name: stats.t_interval(numbers, confidence) for name, numbers in values.items() if numbers}
 
     def times(self, runs: list[RunRecord], key: str) -> tuple[float | None, ...]:
         """When each run reached the target."""

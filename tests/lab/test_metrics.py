@@ -91,7 +91,17 @@ class Word(MacroF1):
 
 class NotANumber(MacroF1):
     def evaluate(self, model, split):
-        return {**super().evaluate(model, split), "recall": float("nan")}
+        return {"macro_f1": float("nan")}
+
+class Undefined(MacroF1):
+    def evaluate(self, model, split):
+        return {**super().evaluate(model, split), "recall": float("nan"), "perplexity": float("inf")}
+
+class Lost(MacroF1):
+    higher_is_better = False
+
+    def evaluate(self, model, split):
+        return {"macro_f1": float("inf")}
 
 class NoMethod(MacroF1):
     evaluate = 3
@@ -180,13 +190,23 @@ def test_a_run_that_diverged_is_not_evaluated(ran):
     assert ran("Explodes")[0].done["status"] == "diverged"
 
 
+def test_a_further_metric_that_is_undefined_is_shown_as_such(ran):
+    done = ran("Undefined")[0].done
+    assert (done["metrics"]["recall"], done["metrics"]["perplexity"]) == (None, None)
+    assert done["metric"] == ran("MacroF1")[0].done["metric"]
+
+
+def test_an_infinitely_bad_metric_is_a_run_that_diverged(ran):
+    assert ran("Lost")[0].done["status"] == "diverged"
+
+
 @pytest.mark.parametrize(
     ("task", "words"),
     [
         ("Nothing", "evaluate() gave an empty dict; it must return a dict of named numbers"),
         ("OtherName", "evaluate() gave f1; the first must be the task's metric, macro_f1"),
         ("Word", "evaluate() must give one number for each name"),
-        ("NotANumber", "the recall is nan though the loss is a number"),
+        ("NotANumber", "the macro_f1 is nan though the loss is a number"),
         ("NoMethod", "evaluate must be a method, not int"),
     ],
 )
