@@ -46,12 +46,14 @@ def test_experiments_get_their_own_sections(tmp_path):
     assert "| [X1](#claim-x1) | AdaX \\| wins. | **inconclusive** |" in text
     assert "- Rule: b2\\*T" in text
     assert "- Computed (n = 5): 92.1 [91.9, 92.3]" in text
-    assert "**1 claims of the paper: 1 inconclusive.**" in text
+    assert "1 claims of the paper:" in text
+    assert "| theory, computed | 0 | 0 | 1 | 0 | 0 | 1 |" in text
 
 
 def test_what_was_not_run_is_not_called_inconclusive(tmp_path):
     text = page(tmp_path, [a_claim(n=0, verdict="not run"), a_claim(id="X2", verdict="contradicted")])
-    assert "**2 claims of the paper: 1 contradicted, 1 not run.**" in text
+    assert "2 claims of the paper:" in text
+    assert "| theory, computed | 0 | 1 | 0 | 1 | 0 | 2 |" in text
     assert "### X1: not run" in text
 
 

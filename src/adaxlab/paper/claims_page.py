@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,16 +104,19 @@ def _figures() -> list[str]:
 def _overview(rows: list[Row]) -> list[str]:
     own = [row for row in rows if row["by"] == OURS]
     theirs = [row for row in rows if row["by"] != OURS]
-    out = [f"**{len(theirs)} claims of the paper: {_count(theirs)}.**"]
+    out = [f"{len(theirs)} claims of the paper:", "", by_source(theirs)]
     if own:
-        what = "corrections, facts that the library rests on, further comparisons"
-        out[0] += f" {len(own)} of our own ({what}): {_count(own)}."
+        out += [
+            "",
+            f"{len(own)} of our own (corrections, facts that the library rests on, further comparisons):",
+        ]
+        out += ["", by_source(own)]
     cells = []
     for row in rows:
         plain = row["verdict"] in (VERDICTS[True], NOT_RUN)
         verdict = words(row) if plain else words(row).replace(row["verdict"], f"**{row['verdict']}**")
         cells.append((f"[{row['id']}](#{anchor(row['id'])})", _cell(row["claim"]), verdict))
-    return [*out, "", *_by_source(rows), "", table(("id", "claim", "verdict"), cells)]
+    return [*out, "", table(("id", "claim", "verdict"), cells)]
 
 
 SOURCES = {
@@ -124,22 +128,27 @@ SOURCES = {
 """By the first part of an id; the others are computed."""
 
 
-def _by_source(rows: list[Row]) -> list[str]:
-    """How many claims have each verdict, by what judges them; provisional verdicts are counted with the others."""
+def by_source(rows: list[Row]) -> str:
+    """How many claims have each verdict, by what judges them."""
+    return counts(rows, "judged by", lambda row: SOURCES.get(row["id"].partition(".")[0], "theory, computed"))
+
+
+def by_exhibit(rows: list[Row]) -> str:
+    """How many claims have each verdict, by the section, table or figure of the paper."""
+    return counts(rows, "exhibit", lambda row: row["section"])
+
+
+def counts(rows: list[Row], head: str, key: Callable[[Row], str]) -> str:
+    """A table of verdicts; provisional ones are counted with the others."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(SOURCES.get(row["id"].partition(".")[0], "theory, computed"), []).append(row)
+        groups.setdefault(key(row), []).append(row)
     cells = []
     for source, part in groups.items():
-        counts = Counter(row["verdict"] for row in part)
+        found = Counter(row["verdict"] for row in part)
         provisional = sum(row["provisional"] for row in part)
-        cells.append((source, *(str(counts[verdict]) for verdict in WORDS), str(provisional), str(len(part))))
-    return [table(("judged by", *WORDS, "of these provisional", "claims"), cells)]
-
-
-def _count(rows: list[Row]) -> str:
-    counts = Counter(row["verdict"] for row in rows)
-    return ", ".join(f"{counts[v]} {v}" for v in WORDS if counts[v])
+        cells.append((source, *(str(found[verdict]) for verdict in WORDS), str(provisional), str(len(part))))
+    return table((head, *WORDS, "of these provisional", "claims"), cells)
 
 
 def _open(rows: list[Row]) -> list[str]:

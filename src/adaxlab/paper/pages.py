@@ -22,6 +22,7 @@ from adaxlab.paper import catalogue
 from adaxlab.paper.cifar10 import STUDIES as CIFAR
 from adaxlab.paper.cifar10 import TABLE2
 from adaxlab.paper.claims import committed
+from adaxlab.paper.claims_page import by_exhibit, by_source
 from adaxlab.paper.drawn import picture
 from adaxlab.paper.tables import (
     best_lr,
@@ -145,16 +146,14 @@ def claims(root: Path) -> str:
     found = committed(root / "records")
     if not found:
         return "*No claims checked yet (`adax reproduce theory`).*"
-    counts: dict[str, int] = {}
+    theirs = [claim for claim in found if claim["by"] != OURS]
     by_id = {claim["id"]: claim for claim in found}
-    found = [claim for claim in found if claim["by"] != OURS]
-    for claim in found:
-        counts[claim["verdict"]] = counts.get(claim["verdict"], 0) + 1
-    shown = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda c: -c[1]))
-    where = "[All claims](claims.md)"
-    text = f"{len(found)} claims of the paper have been given an id so far: {shown}. "
-    text += f"{where} has each claim with its rule, and comparisons of our own. A selection of both:"
-    return f"{text}\n\n{table(('', 'claim', 'found here', 'verdict'), _headlines(by_id))}"
+    heads = ("", "claim", "found here", "verdict")
+    return (
+        f"Claims of the paper by what judges them ([all claims](claims.md), with rules):\n\n{by_source(theirs)}\n\n"
+        f"By section, table or figure of the paper:\n\n{by_exhibit(theirs)}\n\n"
+        f"A selection, with comparisons of our own:\n\n{table(heads, _headlines(by_id))}"
+    )
 
 
 def _headlines(by_id: dict[str, dict[str, Any]]) -> list[Cells]:
