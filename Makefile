@@ -20,7 +20,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PIP) -e '.[torch,lab,dev,docs]'
 	touch $@
 
-demo: setup  ## compare optimizers on embedded data: about a minute, ends with a table and report.html
+demo: setup  ## compare optimizers on embedded data: about a minute, ends with an answer, tables and report.html
 	$(BIN)/adax demo
 
 test: setup  ## the test suite: core and lab, no GPU needed
