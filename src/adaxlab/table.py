@@ -224,6 +224,8 @@ def _caption(result: Comparison, percent: str) -> str:
             "confidence, corrected for the number of optimizers compared (Holm), fixed before the runs (study.json); "
             "the interval is the plain one. A diverged run counts as worse than any finished one."
         )
+        if study.terms == "given":
+            said.append("Verdicts are at the given settings.")
         if any(found.provisional for found in judged):
             said.append(f"Provisional: fewer than {ENOUGH} seeds.")
     said.append("ms/step: inside optimizer.step().")

@@ -300,7 +300,9 @@ def test_long_names_fold_and_no_number_is_cut(done):
 def test_the_caption_says_where_the_lr_is_from(done, options, expected):
     rows = compare.rows(("sgdm", "adaxw"), options)
     result = replace(done[1], study=replace(done[1].study, tuning=None, rows=rows))
-    assert expected in " ".join(text_of(table.comparison(result)).split())
+    text = " ".join(text_of(table.comparison(result)).split())
+    assert expected in text
+    assert ("Verdicts are at the given settings." in text) == (len(options) == 2)
 
 
 @pytest.mark.parametrize(("options", "b2_steps"), [({}, 3.0), ({"adaxw": {"betas": (0.9, 1e-2)}}, 0.12)])
