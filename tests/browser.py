@@ -47,5 +47,5 @@ class Opened:
     def __exit__(self, *error):
         self.context.close()
         if error[0] is None:
-            assert self.said == []
+            assert self.said == [], self.said
             assert [u for u in self.asked if not u.startswith(("file:", "data:", "blob:"))] == []

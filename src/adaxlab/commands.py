@@ -144,17 +144,13 @@ def present(result: Comparison, out: str) -> None:
 
 
 def page(results: Sequence[Comparison], report: str) -> None:
-    """One page about all results, each answer under its title."""
+    """One page about all results; each says its own answer."""
     first = results[0].study
     title = (
         f"{', '.join(result.study.task for result in results)}: {', '.join(row.name for row in first.rows)}"
     )
     records = [record for result in results for record in result.records]
-    if len(results) == 1:
-        how = {"lead": answer(results[0]).text, "baseline": first.baseline, "rule": first.rule}
-    else:
-        how = {"lead": " ".join(f"{result.study.task}: {answer(result).text}" for result in results)}
-    write_report(records, report, title=title, **how)
+    write_report(records, report, title=title)
 
 
 def show_runs(result: Comparison, out: str) -> None:

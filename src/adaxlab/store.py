@@ -286,9 +286,15 @@ def _is_study(path: Path) -> bool:
 
 
 def export(records: Iterable[RunRecord], path: Path | str) -> Path:
-    """Write records to one file of JSON lines (a header, then a run per line), sorted, so that equal runs
-    give equal bytes. Metrics are written as columns; places of this machine are left out."""
+    """Write records to one file, in the form of `exported`."""
     path = Path(path)
+    files.put(path, exported(records).encode())
+    return path
+
+
+def exported(records: Iterable[RunRecord]) -> str:
+    """Records as JSON lines (a header, then a run per line), sorted, so that equal runs give equal bytes. Metrics are
+    columns; places of this machine are left out."""
     chosen = sorted(records, key=lambda r: (r.spec["study"], r.name))
     lines = [json.dumps({"kind": EXPORT, "schema": SCHEMA, "runs": len(chosen)})]
     lines += [
@@ -299,13 +305,13 @@ def export(records: Iterable[RunRecord], path: Path | str) -> Path:
                 "env": r.env,
                 "metrics": _columns(r.metrics),
                 "done": r.done,
+                **({"error": r.error} if r.error else {}),
             },
             allow_nan=False,
         )
         for r in chosen
     ]
-    files.put(path, ("\n".join(lines) + "\n").encode())
-    return path
+    return "\n".join(lines) + "\n"
 
 
 def bring(path: Path | str, root: Path | str) -> int:
@@ -372,7 +378,10 @@ def read_export(path: Path | str) -> list[RunRecord]:
         if header["runs"] != len(rows):
             raise StoreError(f"{path}: says {header['runs']} runs and has {len(rows)} (damaged?)")
         found = [
-            RunRecord(r["spec"], r["env"], _lines(r["metrics"]), r["done"], Path(r["path"])) for r in rows
+            RunRecord(
+                r["spec"], r["env"], _lines(r["metrics"]), r["done"], Path(r["path"]), str(r.get("error", ""))
+            )
+            for r in rows
         ]
         for run in found:
             if not _sound(run):

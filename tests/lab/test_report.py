@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import html
 import json
 import math
+import re
 import shlex
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +21,8 @@ pytest.importorskip("vl_convert", reason="the report needs vl-convert-python: pi
 import altair as alt
 from report_records import EPOCHS, LEVELS, own_figure, record, study
 
-from adaxlab import stats
+from adaxlab import stats, store
+from adaxlab.answer import answer
 from adaxlab.errors import LabError
 from adaxlab.report import (
     charts,
@@ -28,8 +34,13 @@ from adaxlab.report import (
     tables,
     write_report,
 )
+from adaxlab.report.judged import judged
 from adaxlab.report.page import render
 from adaxlab.store import RunRecord
+from adaxlab.study import Row, Study, Tuning
+from adaxlab.summary import UNTUNED, summarise
+
+CLOSE = {"sgdm": 0.9, "adamw": 0.9005, "adaxw": 0.901}
 
 # -- numbers --------------------------------------------------------------------------------------------------
 
@@ -40,7 +51,7 @@ def test_summary_against_the_statistics_module():
     assert one.labels == ["sgdm", "adamw", "amsgradw", "adaxw"], (
         "the order of the zoo, whatever that of the records"
     )
-    rows = tables.summary(one, tables.reference(one, None))
+    rows = tables.summary(one, judged(one))
     assert [r.label for r in rows] == ["adaxw", "sgdm", "amsgradw", "adamw"]
     for r in rows:
         runs = [record(r.label, seed) for seed in range(5)]
@@ -74,22 +85,140 @@ def test_verdicts(mine, base, higher, kind):
     runs = [record("adaxw", i, metric=m if higher else 1 - m, higher=higher) for i, m in enumerate(mine)]
     runs += [record("adamw", i, metric=m if higher else 1 - m, higher=higher) for i, m in enumerate(base)]
     [one] = series.studies(runs)
-    result = tables.compared(one, "adamw")["adaxw"]
-    assert result.kind == kind
-    assert f"{len(mine)} pairs" in result.note
+    found = judged(one, "adamw")
+    assert found.verdicts["adaxw"].outcome == kind
+    row = next(r for r in tables.summary(one, found) if r.label == "adaxw")
+    assert row.verdict == kind
+    assert row.leads == (kind == "better")
+    assert (f"{len(mine)} pairs" in row.note) == (kind != "none")
+    assert ("No verdict: n = 2" in tables.headline(one, tables.summary(one, found), found)) == (
+        kind == "none"
+    )
 
 
-def test_the_plan_of_a_stored_study_decides(tmp_path):
-    stored = {"baseline": "adamw", "rule": {"confidence": 0.9, "margin": 0.5}}
-    (tmp_path / "study.json").write_text(json.dumps(stored))
-    runs = [RunRecord(r.spec, r.env, r.metrics, r.done, tmp_path / r.path.name) for r in study(diverged=())]
+def beside(tmp_path, runs, plan):
+    """The runs as a store has them, with their study beside them."""
+    (tmp_path / "study.json").write_text(json.dumps({"schema": 2, **plan.data()}))
+    return [replace(r, path=tmp_path / r.path.name) for r in runs]
+
+
+def test_the_study_beside_its_runs_decides(tmp_path):
+    rule = stats.Rule(confidence=0.9, margin=0.5)
+    plan = Study(
+        "digits", tuple(map(Row, LEVELS)), "digits", tuning=Tuning(4), baseline="amsgradw", rule=rule
+    )
+    runs = beside(tmp_path, study(diverged=()), plan)
     [one] = series.studies(runs)
-    baseline, rule = tables.plan(one, None, None)
-    assert (baseline, rule) == ("adamw", stats.Rule(confidence=0.9, margin=0.5))
-    assert tables.plan(one, "sgdm", stats.Rule()) == ("sgdm", stats.Rule())
-    assert "better than adamw by" in render(runs)
-    (tmp_path / "study.json").write_text("{}")
-    assert tables.plan(one, None, None) == (None, stats.Rule())
+    found = judged(one)
+    assert (found.base, found.fixed, found.rule) == ("amsgradw", True, rule)
+    assert judged(one, "sgdm", stats.Rule()).rule == stats.Rule()
+    assert judged(one, "sgdm").base == "sgdm"
+    assert "better than amsgradw by" in render(runs)
+    for text in ("{}", "[]", "no JSON", '{"rows": 3}'):
+        (tmp_path / "study.json").write_text(text)
+        found = judged(one)
+        assert (found.base, found.fixed, found.rule) == ("adaxw", False, stats.Rule())
+
+
+def test_the_page_judges_as_the_command_does(tmp_path):
+    """Untuned defaults: the command gives a table and no verdict, and so does the page of its runs."""
+    rows = tuple(map(Row, ("adamw", "adaxw")))
+    runs = [record("adaxw", s, metric=0.95 + s / 1000) for s in range(5)]
+    runs += [record("adamw", s, metric=0.9 + s / 1001) for s in range(5)]
+    said, pages = {}, {}
+    for name, plan in {
+        "untuned": Study("digits", rows, "digits", baseline="adamw"),
+        "tuned": Study("digits", rows, "digits", tuning=Tuning(4), baseline="adamw"),
+    }.items():
+        stored = beside(tmp_path, runs, plan)
+        [one] = series.studies(stored)
+        found = judged(one)
+        assert {r.name: r.verdict for r in summarise(plan, stored).rows if r.verdict} == found.verdicts
+        said[name] = tables.headline(one, tables.summary(one, found), found)
+        pages[name] = render(stored)
+        assert html.escape(answer(summarise(plan, stored)).text) in pages[name], "the answer of the command"
+    assert said["untuned"] == f"No verdict: {UNTUNED}."
+    assert said["tuned"] == "adaxw is better than adamw."
+    first = {name: text.index("Use adaxw at lr") for name, text in pages.items() if "Use adaxw" in text}
+    assert list(first) == ["tuned"]
+    assert first["tuned"] < pages["tuned"].index("<table"), "before the table"
+
+
+def test_a_study_that_grew_after_a_look_says_so(tmp_path):
+    rows = tuple(map(Row, ("adamw", "adaxw")))
+    plan = Study("digits", rows, "digits", seeds=5, tuning=Tuning(4), baseline="adamw")
+    runs = beside(tmp_path, [record(r.name, s) for r in rows for s in range(5)], plan)
+    assert "after a look" not in render(runs)
+    content = json.loads((tmp_path / "study.json").read_text())
+    content["history"] = [{"changed": "seeds", "before": 3, "after": 5}]
+    (tmp_path / "study.json").write_text(json.dumps(content))
+    assert "Extended from 3 to 5 seeds after a look at the results." in render(runs)
+
+
+def test_nothing_leads_while_the_verdict_is_open():
+    runs = [record(name, s, metric=m + s / 500 * (-1) ** s) for s in range(5) for name, m in CLOSE.items()]
+    [one] = series.studies(runs)
+    found = judged(one)
+    assert {v.outcome for v in found.verdicts.values()} == {"inconclusive"}
+    assert 'class="best"' not in render(runs)
+    assert tables.headline(one, tables.summary(one, found), found) == (
+        "No significant difference from adaxw: adamw and sgdm (n = 5)."
+    )
+    far = [record("adaxw", s, metric=0.99 + s / 1e4) for s in range(5)]
+    assert 'class="best">0.99' in render([r for r in runs if r.spec["optimizer"] != "adaxw"] + far)
+
+
+def test_b2_T_is_shown_where_b2_is_a_rate_of_growth():
+    options = {"betas": [0.9, 1e-3]}.items()
+    runs = [record(name, s, options=options) for name in ("adamw", "adaxw") for s in range(3)]
+    [one] = series.studies(runs)
+    rows = {r.label: r.b2_steps for r in tables.summary(one, judged(one))}
+    assert rows == {"adaxw": "0.46", "adamw": ""}
+    assert "b2*T" in render(runs)
+    assert "b2*T" not in render([r for r in runs if r.spec["optimizer"] == "adamw"])
+
+
+def failed(optimizer, study="digits", purpose="final"):
+    made = record(optimizer, 0, purpose, study)
+    return replace(made, done=None, metrics=[], error="RuntimeError: <no kernel> (at mine.py:4)")
+
+
+def test_a_failed_optimizer_has_a_line_that_says_why():
+    for purpose in ("final", "tune"):
+        runs = [*study(), failed("mine.py:Opt", purpose=purpose)]
+        [one] = series.studies(runs)
+        rows = tables.summary(one, judged(one))
+        assert (rows[-1].label, rows[-1].verdict) == ("mine.py:Opt", "failed")
+        text = render(runs)
+        assert "RuntimeError: &lt;no kernel&gt; (at mine.py:4)" in text
+        assert "error.txt" in text
+        assert "mine.py:Opt failed." in text
+    found = judged(series.studies([*study(), failed("sgdm")])[0], "sgdm")
+    assert {v.outcome for v in found.verdicts.values()} == {"none"}, "a baseline that failed judges nothing"
+
+
+def test_contents_and_failed_studies_last():
+    dead = [record("adamw", s, study="a-dead", status="diverged") for s in range(3)]
+    crashed = [failed("mine.py:Opt", "b-crashed")]
+    text = render([*dead, *crashed, *study("c-fine"), *study("d-fine")]).partition('<div id="tip"')[0]
+    heads = re.findall(r"<h2>(.*?)</h2>", text)
+    assert heads == ["Studies", "c-fine", "d-fine", "a-dead", "b-crashed", "Data"]
+    assert re.findall(r'<li><a href="#study-(.*?)">', text) == ["c-fine", "d-fine", "a-dead", "b-crashed"]
+    for anchor in re.findall(r'href="#(study.*?)"', text):
+        assert f'<section id="{anchor}">' in text
+    assert "<h2>Studies</h2>" not in render(study())
+
+
+def test_the_data_of_a_page_are_those_of_an_export(tmp_path):
+    runs = [*study(), failed("mine.py:Opt")]
+    [packed] = re.findall(r'id="records">(.*?)</script>', render(runs))
+    data = gzip.decompress(base64.b64decode(packed))
+    path = store.export(runs, tmp_path / "runs.jsonl")
+    assert data == path.read_bytes()
+    again = store.read_export(path)
+    assert sorted(r.status for r in again) == sorted(r.status for r in runs)
+    assert [r.error for r in again if r.error] == ["RuntimeError: <no kernel> (at mine.py:4)"]
+    assert render(runs) == render(runs), "equal runs give equal pages"
 
 
 def test_equal_differences_say_so_and_have_no_interval():
@@ -97,7 +226,7 @@ def test_equal_differences_say_so_and_have_no_interval():
     runs = [record("adaxw", i, metric=m) for i, m in enumerate((0.95, 0.94, 0.93))]
     runs += [record("adamw", i, metric=m) for i, m in enumerate((0.97, 0.96, 0.95))]
     [one] = series.studies(runs)
-    row = {r.label: r for r in tables.summary(one, "adamw")}["adaxw"]
+    row = {r.label: r for r in tables.summary(one, judged(one, "adamw"))}["adaxw"]
     assert (row.difference, row.note) == ("\N{MINUS SIGN}0.02", "3 pairs, all equal")
 
 
@@ -107,8 +236,9 @@ def test_a_method_that_diverged_is_never_called_better():
     ]
     runs += [record("adamw", i, metric=0.9 + i / 1000) for i in range(5)]
     [one] = series.studies(runs)
-    rows = {r.label: r for r in tables.summary(one, "adamw")}
+    rows = {r.label: r for r in tables.summary(one, judged(one, "adamw"))}
     assert rows["adaxw"].verdict == "inconclusive"
+    assert not any(row.leads for row in rows.values())
     assert "1 of 5 diverged" in rows["adaxw"].note
     assert (rows["adaxw"].n, rows["adaxw"].diverged) == (4, 1)
 
@@ -172,7 +302,7 @@ def rows_of(chart, *fields):
 def test_charts_hold_what_the_records_say():
     [one] = series.studies(study())
     made = {p.name: p.chart for p in charts.pictures(one)}
-    assert list(made) == ["metric", "train-loss", "seeds", "lr", "difference", "time"]
+    assert list(made) == ["metric", "train-loss", "loss-time", "seeds", "lr", "difference", "time"]
     dots = rows_of(made["seeds"], "seed", "value")
     assert len(dots) == 4 * 5 - 1
     for dot in dots:
@@ -198,12 +328,12 @@ def test_lower_is_better_turns_the_order_round():
     [one] = series.studies(records)
     assert one.ranked[0].label == "adaxw"
     assert "lower is better" in charts.pictures(one)[0].caption
-    assert all(r["mean"] < 0 for r in rows_of(charts.differences(one, "adaxw"), "verdict"))
+    assert all(r["mean"] < 0 for r in rows_of(charts.differences(one, judged(one, "adaxw")), "verdict"))
 
 
 def test_one_seed_and_no_tuning_still_make_a_report():
     [one] = series.studies([record("adamw"), record("adaxw")])
-    assert [p.name for p in charts.pictures(one)] == ["metric", "train-loss", "seeds", "time"]
+    assert [p.name for p in charts.pictures(one)] == ["metric", "train-loss", "loss-time", "seeds", "time"]
 
 
 def test_rates_that_nobody_tuned_are_said_beside_the_verdict():
@@ -221,7 +351,7 @@ def test_where_every_run_diverged_the_page_says_so():
     text = render(runs)
     assert "Every final run of every method diverged" in text
     assert "No final run has finished yet" not in text
-    assert "The best is picked after the runs" not in text
+    assert "picked after the runs" not in text
     assert "Every final run diverged" not in render([*runs, record("adamw", 3)])
 
 

@@ -17,6 +17,7 @@ from adaxlab.paper import figures
 from adaxlab.paper import trace_chart as trace
 from adaxlab.paper.cifar10_report import load, shown
 from adaxlab.report import charts, command, embed, series, tables
+from adaxlab.report.judged import judged
 from adaxlab.report.page import render
 
 RECORDS = Path(__file__).parents[2] / "records" / "cifar10"
@@ -40,7 +41,7 @@ def test_lines_become_runs_of_the_methods_that_they_are():
     by_name = {s.label: s for s in one.series}
     assert by_name["adaxw"].values == [92.0, 92.1, 92.2]
     assert [len(by_name["sgdm, wd=0.0001"].diverged), len(by_name["sgdm, wd=0.0001"].finished)] == [2, 1]
-    rows = {r.label: r for r in tables.summary(one, "adaxw")}
+    rows = {r.label: r for r in tables.summary(one, judged(one, "adaxw"))}
     assert rows["adaxw"].paper == "92.32 ± 0.04"
     assert rows["amsgradw"].mean == pytest.approx(statistics.mean([91.5, 91.6, 91.7]))
     assert command.commands(one) == ["adax reproduce cifar10/table2"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import colorsys
 import itertools
+import re
 
 import pytest
 
@@ -14,7 +15,7 @@ from report_records import cifar_run, record, study
 
 from adaxlab.paper import figures
 from adaxlab.paper.cifar10_report import shown
-from adaxlab.report import charts, command, names, palette, save_static, series, tables
+from adaxlab.report import charts, command, curves, names, palette, save_static, series, tables
 from adaxlab.report.page import render
 from adaxlab.store import RunRecord, export
 from adaxopt.zoo import METHODS
@@ -57,6 +58,61 @@ def layers(chart, **mark):
 # -- frames of learning curves --------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def bands(monkeypatch):
+    """Two seeds are as many as a band asks for."""
+    monkeypatch.setattr(curves, "SEEDS", 1)
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 5, 10, 11])
+def test_few_seeds_are_lines_and_many_a_band(seeds):
+    runs = [run("adaxw", {"metric": [0.5, 0.6, 0.7 + s / 100]}, s) for s in range(seeds)]
+    made = picture(runs, "metric")
+    thin = layers(made.chart, type="line", strokeWidth=1)
+    assert len(layers(made.chart, type="area")) == (seeds > 10)
+    assert len(thin) == (1 < seeds <= 10)
+    assert ("one line a seed" in made.caption) == (1 < seeds <= 10)
+    for _, rows in thin:
+        assert len({r["run"] for r in rows}) == seeds
+        assert sorted(r["mean"] for r in rows if r["x"] == 3) == pytest.approx(
+            [0.7 + s / 100 for s in range(seeds)]
+        )
+
+
+def test_every_seed_that_is_shown_is_inside_the_frame():
+    """A mean over 3 seeds with one far off: an interval would reach from -0.4 to 1.6."""
+    ends = (0.9, 0.8, 0.1)
+    runs = [run("adaxw", {"metric": [0.2, 0.5, end]}, s, higher=True) for s, end in enumerate(ends)]
+    runs += [run("adamw", {"metric": [0.2, 0.5, 0.7]}, s, higher=True) for s in range(3)]
+    low, high = domain(picture(runs, "metric").chart)
+    assert low < 0.1
+    assert 0.9 < high < 1.2
+
+
+def test_a_seed_far_from_the_means_leaves_the_frame_and_that_is_said():
+    runs = [run("adaxw", {"metric": [5.3, 5.1, 5.0 + 40 * s]}, s) for s in range(2)]
+    runs += [run("adamw", {"metric": [5.2, 5.0, 4.9]}, s) for s in range(2)]
+    runs += [run("sgdm", {"metric": [5.2, 5.05, 4.95]}, s) for s in range(9)]
+    runs[:2] = [run("adaxw", {"metric": [5.3, 9.1 if s == 0 else 5.1, 5.0]}, s) for s in range(9)]
+    made = picture(runs, "metric")
+    assert domain(made.chart)[1] < 9
+    assert made.caption.endswith(" Single seeds of adaxw leave the frame.")
+
+
+def test_loss_over_the_time_that_it_took():
+    runs = [record(name, seed) for name in ("adamw", "adaxw") for seed in range(3)]
+    for one, made in enumerate(runs):
+        for line in made.metrics:
+            line["seconds"] *= 1 + one
+    made = picture(runs, "loss-time")
+    [(_, rows)] = layers(made.chart, type="line", strokeWidth=1)
+    assert max(r["x"] for r in rows) == pytest.approx(0.3 * 20 * 6)
+    means = [r for _, rows in layers(made.chart, type="line") for r in rows if "low" in r]
+    last = {r["optimizer"]: max(q["x"] for q in means if q["optimizer"] == r["optimizer"]) for r in means}
+    assert last == pytest.approx({"adamw": 0.3 * 20 * 2, "adaxw": 0.3 * 20 * 5}), "the mean over the seeds"
+
+
+@pytest.mark.usefixtures("bands")
 @pytest.mark.parametrize("name", ["metric", "train-loss"])
 def test_intervals_of_what_is_shown_are_inside_the_frame(name):
     key = name.replace("-", "_")
@@ -70,6 +126,7 @@ def test_intervals_of_what_is_shown_are_inside_the_frame(name):
     assert "cut" not in made.caption
 
 
+@pytest.mark.usefixtures("bands")
 def test_a_band_far_wider_than_the_means_is_cut_and_said_to_be():
     runs = several("adaxw", [5.3, 5.1, 5.0], [3.0, 3.0, 0.01])
     runs += several("adamw", [5.2, 5.0, 4.9], [0.1, 0.1, 0.1])
@@ -77,9 +134,10 @@ def test_a_band_far_wider_than_the_means_is_cut_and_said_to_be():
     low, high = domain(made.chart)
     assert 4.7 < low < 4.8, "AdamW's is whole"
     assert 5.3 < high < 5.5
-    assert made.caption.endswith(" The band of AdaX-W is cut at the edge of the frame.")
+    assert made.caption.endswith(" The band of adaxw is cut at the edge of the frame.")
 
 
+@pytest.mark.usefixtures("bands")
 def test_bands_on_a_logarithmic_axis():
     """One reaches below zero, which has no place there; the other is shown whole."""
     runs = several("adaxw", [1.0, 0.1, 0.01], [0.1, 0.05, 0.02], "train_loss")
@@ -88,7 +146,7 @@ def test_bands_on_a_logarithmic_axis():
     low, high = domain(made.chart)
     assert 0 < low < 0.007
     assert high > 1.5
-    assert "The band of AdaX-W is cut" in made.caption
+    assert "The band of adaxw is cut" in made.caption
 
 
 @pytest.mark.parametrize(
@@ -282,11 +340,14 @@ def test_the_picture_of_the_second_moment_has_titles(tmp_path):
     assert [">AdaX-W<" in path.read_text() for path in made] == [True, True]
 
 
-def test_the_best_is_named_by_its_title():
-    made = picture(
-        [record(name, seed) for name in ("torch:AdamW", "adaxw") for seed in range(3)], "difference"
-    )
-    assert made.title == "Compared with AdaX-W on the same seeds"
+def test_a_page_has_one_spelling_of_a_name_and_an_image_has_titles(tmp_path):
+    runs = [record(name, seed) for name in ("torch:AdamW", "adaxw") for seed in range(3)]
+    assert picture(runs, "difference").title == "Compared with adaxw on the same seeds"
+    text = render(runs)
+    assert "AdaX-W" not in text
+    assert not re.search(r"(?<!torch:)AdamW", text.partition("<script>")[0].partition("<main")[2])
+    save_static(runs, tmp_path, formats=["svg"], themes=["light"])
+    assert "Compared with AdaX-W on" in (tmp_path / "digits-difference.svg").read_text()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import statistics
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -14,6 +16,7 @@ pytest.importorskip("vl_convert", reason="the report needs vl-convert-python: pi
 from PIL import Image
 from report_records import LEVELS, own_figure, record, study
 
+from adaxlab import store
 from adaxlab.report import embed, palette, write_report
 from adaxopt.zoo import METHODS
 from browser import Opened as Tab
@@ -95,13 +98,20 @@ def test_every_chart_is_drawn(browser, report):
             """[...document.querySelectorAll('.chart')].map((c) => c.querySelectorAll(
                 '.mark-line path[d], .mark-symbol path[d], .mark-rect path[d], .mark-rule line').length)"""
         )
-        assert len(charts_drawn) == 6 + 6 + 1
+        assert len(charts_drawn) == 7 + 7 + 1
         assert min(charts_drawn) >= 2, charts_drawn
         assert page.locator(".chart.failed").count() == 0
         assert page.locator("h1").inner_text() == "A comparison"
-        assert page.locator("section h2").all_inner_texts() == ["Claims", "digits", "second", "Figures"]
-        assert strokes(page, "adaxw")[:2] == [1, 1]
-        assert strokes(page, "adamw")[:2] == [2, 2], "the mean, and the run that diverged"
+        assert page.locator("section h2").all_inner_texts() == [
+            "Studies",
+            "Claims",
+            "digits",
+            "second",
+            "Figures",
+            "Data",
+        ]
+        assert strokes(page, "adaxw")[:3] == 3 * [1 + 5], "the mean and every seed"
+        assert strokes(page, "adamw")[:3] == 3 * [1 + 4 + 1], "the mean, the seeds, and the run that diverged"
 
 
 @browsers
@@ -161,8 +171,9 @@ def test_a_switch_hides_its_method_everywhere(browser, report):
     with Opened(browser, report) as page:
         before, other = marks(page, "adaxw"), strokes(page, "adamw")
         assert before > 40
-        assert sum(strokes(page, "adaxw")) == 7, (
-            "two curves and tuning in each study, and the caller's figure"
+        lines = 3 * (1 + 5) + 1 + 3 * (1 + 3) + 1 + 1
+        assert sum(strokes(page, "adaxw")) == lines, (
+            "three curves with their seeds and tuning in each study, and the caller's figure"
         )
         chip = page.get_by_role("button", name="adaxw", exact=True)
         chip.click()
@@ -178,14 +189,14 @@ def test_a_switch_hides_its_method_everywhere(browser, report):
         assert "adaxw" not in page.locator("#tip").inner_text()
         chip.click()
         redrawn(page)
-        assert sum(strokes(page, "adaxw")) == 7
+        assert sum(strokes(page, "adaxw")) == lines
         page.get_by_role("button", name="sgdm", exact=True).click(modifiers=["Shift"])
         redrawn(page)
         assert sum(strokes(page, "adamw")) == 0
-        assert sum(strokes(page, "sgdm")) == 3
+        assert sum(strokes(page, "sgdm")) == 3 * (1 + 5) + 1
         page.get_by_role("button", name="Show all").click()
         redrawn(page)
-        assert sum(strokes(page, "adaxw")) == 7
+        assert sum(strokes(page, "adaxw")) == lines
 
 
 def rgb(colour):
@@ -267,6 +278,41 @@ def test_a_chart_is_saved_as_shown(browser, report, tmp_path, kind):
 
 
 @browsers
+def test_the_data_are_saved_from_the_page_alone(browser, tmp_path):
+    odd = 'mine,"quoted"\nOpt'
+    runs = [*study("digits", ("adamw", odd), seeds=2), *study("second", ("adaxw",), seeds=2, diverged=())]
+    lost = record("sgdm", 0)
+    runs.append(replace(lost, done=None, metrics=[], error="RuntimeError: no kernel"))
+    out = tmp_path / "page.html"
+    write_report(runs, out, title="Two studies")
+    saved = {}
+    with Opened(browser, out, accept_downloads=True) as page:
+        for kind in ("runs", "curves", "json"):
+            with page.expect_download() as started:
+                page.locator(f"[data-download={kind}]").click()
+            saved[kind] = tmp_path / started.value.suggested_filename
+            started.value.save_as(saved[kind])
+    assert [path.name for path in saved.values()] == [
+        "two-studies-runs.csv",
+        "two-studies-curves.csv",
+        "two-studies.jsonl",
+    ]
+    assert saved["json"].read_bytes() == store.export(runs, tmp_path / "own.jsonl").read_bytes()
+    with saved["runs"].open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(runs)
+    assert {r["optimizer"] for r in rows} == {"adamw", odd, "adaxw", "sgdm"}
+    assert [r["error"] for r in rows if r["status"] == "failed"] == ["RuntimeError: no kernel"]
+    finished = {r.name: r.done["metric"] for r in runs if r.status == "finished"}
+    assert {r["run"]: float(r["metric"]) for r in rows if r["metric"]} == finished
+    with saved["curves"].open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == sum(len(r.metrics) for r in runs)
+    first = next(r for r in runs if r.name == lines[0]["run"])
+    assert float(lines[0]["train_loss"]) == first.metrics[0]["train_loss"]
+
+
+@browsers
 def test_hostile_names_are_text(browser, tmp_path):
     runs = [record(EVIL, s, study=EVIL, metric_name=EVIL) for s in range(3)]
     runs += [record("adamw", s, study=EVIL, metric_name=EVIL) for s in range(3)]
@@ -293,11 +339,11 @@ def test_hostile_names_are_text(browser, tmp_path):
 
 @browsers
 def test_a_large_study_stays_small(browser, tmp_path):
-    """Thirteen methods, 5 seeds, 500 epochs: at most 3 MB, and all of it is drawn."""
+    """Thirteen methods, 5 seeds, 500 epochs: at most 4 MB with all data, and all of it is drawn."""
     runs = [record(name, s, epochs=500, status="finished") for name in METHODS for s in range(5)]
     out = tmp_path / "large.html"
     write_report(runs, out)
-    assert out.stat().st_size < 3e6
+    assert out.stat().st_size < 4e6
     with Opened(browser, out) as page:
         assert page.locator(".chip").count() == len(METHODS)
         assert page.locator(".chart.failed").count() == 0

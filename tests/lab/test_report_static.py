@@ -27,7 +27,7 @@ from adaxlab.study import Row, Study
 
 def test_static_pictures(tmp_path):
     paths = save_static(study(), tmp_path)
-    names = ("metric", "train-loss", "seeds", "lr", "difference", "time")
+    names = ("metric", "train-loss", "loss-time", "seeds", "lr", "difference", "time")
     want = {f"digits-{n}{d}.{f}" for n in names for d in ("", "-dark") for f in ("svg", "png")}
     assert {p.name for p in paths} == want
     for path in paths:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import altair as alt
 
-from adaxlab import stats
 from adaxlab.report import curves, sweeps
 from adaxlab.report.curves import learning_curve
 from adaxlab.report.encoding import Chart
+from adaxlab.report.judged import Judged, judged
 from adaxlab.report.rates import lr_sensitivity, tried
 from adaxlab.report.rows import differences, seed_dots, wall_clock
-from adaxlab.report.series import Study, axis_of, swept
-from adaxlab.report.tables import percent, reference
+from adaxlab.report.series import StudyRuns, axis_of, swept
+from adaxlab.report.tables import percent
 
 __all__ = [
     "Picture",
@@ -40,33 +40,45 @@ class Picture:
     chart: alt.LayerChart
 
 
-def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None = None) -> list[Picture]:
+def pictures(study: StudyRuns, found: Judged | None = None) -> list[Picture]:
     """The charts that have something to show."""
     axis = axis_of(study)
-    base = reference(study, baseline)
+    found = found or judged(study)
+    base = study.says(found.base)
     several = any(len(s.finished) > 1 for s in study.series)
     over = f"Mean over {_seeds(study)}{' with its 95% interval' if several else ''}"
+    lines = f"{_seeds(study)[0].upper()}{_seeds(study)[1:]}"
+    if several and curves.single(study):
+        lines = f"Thin: one line a seed ({_seeds(study)}). Thick: their mean"
+    elif several:
+        lines = over
     crosses = (
         " A thin line that ends in a cross is a diverged run."
         if any(s.diverged for s in study.series)
         else ""
     )
-    level = (rule or stats.Rule()).confidence
     steps = any(s.seconds("step_seconds") for s in study.series)
     solid = " The solid part is the optimizer's own step." if steps else ""
     paper = " The ring is the paper's mean, with its margin." if any(s.paper for s in study.series) else ""
     metric, metric_cut = curves.drawn(study, "metric", axis)
     loss, loss_cut = curves.drawn(study, "train_loss", axis)
+    over_time, time_cut = curves.drawn(study, "train_loss", curves.TIME)
     over_setting, edge = sweeps.drawn(study)
     over_lr, marks = tried(study)
     made: list[tuple[str, str, str, Chart]] = [
         (
             "metric",
             f"{study.metric_name[:1].upper()}{study.metric_name[1:]} along training",
-            f"{over}; {study.direction} is better.{crosses}{metric_cut}",
+            f"{lines}; {study.direction} is better.{crosses}{metric_cut}",
             metric,
         ),
-        ("train-loss", "Training loss", f"{over}.{crosses}{loss_cut}", loss),
+        ("train-loss", "Training loss", f"{lines}.{crosses}{loss_cut}", loss),
+        (
+            "loss-time",
+            "Training loss against wall-clock",
+            f"{lines}, at the mean time of each evaluation; the time includes evaluations.{crosses}{time_cut}",
+            over_time,
+        ),
         (
             "seeds",
             f"Final {study.metric_name}, seed by seed",
@@ -88,17 +100,17 @@ def pictures(study: Study, baseline: str | None = None, rule: stats.Rule | None 
         ),
         (
             "difference",
-            f"Compared with {study.titles.get(base, base)} on the same seeds",
-            f"Mean of the paired differences ({_seeds(study)}) and its {percent(level)} interval; to the right: "
-            f"better than {study.titles.get(base, base)}. A bar that reaches zero does not tell the two apart.",
-            differences(study, base, rule),
+            f"Compared with {base} on the same seeds",
+            f"Mean of the paired differences ({_seeds(study)}) and its {percent(found.rule.confidence)} interval; to "
+            f"the right: better than {base}. The verdict is by the test that is named under the table.",
+            differences(study, found),
         ),
         ("time", "Time for one run", f"Mean wall-clock; a tick is one run.{solid}", wall_clock(study)),
     ]
     return [Picture(name, title, caption, chart) for name, title, caption, chart in made if chart is not None]
 
 
-def _seeds(study: Study) -> str:
+def _seeds(study: StudyRuns) -> str:
     """How many finished runs the means are over: `5 seeds`, or `3 to 5 seeds`."""
     counts = sorted({len(s.finished) for s in study.series if s.finished}) or [0]
     few = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])

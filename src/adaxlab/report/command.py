@@ -7,16 +7,16 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adaxlab.report.series import Series, Study
+from adaxlab.report.series import Series, StudyRuns
 from adaxopt.zoo import METHODS
 
 
-def commands(study: Study) -> list[str]:
+def commands(study: StudyRuns) -> list[str]:
     """The command that the runs recorded; else one `adax compare`, or one a variant where an optimizer has several."""
     return _given(study) or [_compare(chosen) for chosen in _groups(study)]
 
 
-def differing(study: Study) -> list[str]:
+def differing(study: StudyRuns) -> list[str]:
     """What differs between runs that one of the commands stands for, though `adax compare` has it the same in all."""
     if _given(study):
         return []
@@ -30,11 +30,11 @@ def differing(study: Study) -> list[str]:
     ]
 
 
-def _given(study: Study) -> list[str]:
+def _given(study: StudyRuns) -> list[str]:
     return list(dict.fromkeys(r.env["command"] for r in study.records if r.env and r.env.get("command")))
 
 
-def _groups(study: Study) -> list[Sequence[Series]]:
+def _groups(study: StudyRuns) -> list[Sequence[Series]]:
     """The series that a command takes together."""
     optimizers = [s.optimizer for s in study.series]
     if len(set(optimizers)) == len(optimizers):

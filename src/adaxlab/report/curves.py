@@ -1,35 +1,51 @@
-"""Charts of lines: a quantity along training."""
+"""Charts of lines: a quantity along training, or over the time that it took.
+
+Up to `SEEDS` seeds are drawn one by one, thin, under their mean: an interval over three runs is wider than all of them.
+More seeds are a band.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import altair as alt
 
+from adaxlab import stats
 from adaxlab.report.encoding import CROSS, Chart, colour, dash, data, layered, log_ticks, row
 from adaxlab.report.frames import Frame, Rows, frame
-from adaxlab.report.series import Study, curve
+from adaxlab.report.series import MAX_POINTS, StudyRuns, curve
 from adaxlab.report.tables import Figures, interval
 
 FEW = 8
 """So many evaluations each have a tick."""
 STROKE, WIDEST, CLOSE = 2.0, 5.0, 0.008
+SEEDS = 10
+"""So many seeds are drawn one by one."""
+POINTS = 2600
+"""Points of all seeds' lines in one chart, about; of all means half as many."""
+TIME = "seconds"
 
 
-def learning_curve(study: Study, quantity: str, axis: str = "epoch") -> Chart:
-    """The mean of `quantity` along training with its interval; diverged runs one by one, ending in a cross."""
+def learning_curve(study: StudyRuns, quantity: str, axis: str = "epoch") -> Chart:
+    """The mean of `quantity` along training over its seeds; diverged runs one by one, ending in a cross."""
     return drawn(study, quantity, axis)[0]
 
 
-def drawn(study: Study, quantity: str, axis: str = "epoch") -> tuple[Chart, str]:
+def single(study: StudyRuns) -> bool:
+    """Whether seeds are drawn one by one."""
+    return max((len(s.finished) for s in study.series), default=0) <= SEEDS
+
+
+def drawn(study: StudyRuns, quantity: str, axis: str = "epoch") -> tuple[Chart, str]:
     """The chart, and the words for what its frame cuts."""
     rows, lost, at = _points(study, quantity, axis)
     if not rows and not lost:
         return None, ""
     labels, looks = study.labels, study.looks
-    limit = frame(rows, lost, quantity, study.higher_is_better)
+    limit = frame(rows, lost, quantity, study.higher_is_better, single(study))
     title = study.metric_name if quantity == "metric" else quantity.replace("_", " ")
     if limit.log:
         y_axis = alt.Axis(values=log_ticks(r["mean"] for r in [*rows, *lost]), format="~g")
@@ -45,7 +61,11 @@ def drawn(study: Study, quantity: str, axis: str = "epoch") -> tuple[Chart, str]
     wide = widths(rows, limit)
     for r in rows if wide else ():
         r["stroke"] = wide.get(r["optimizer"], STROKE)
-    if any(r["high"] > r["low"] for r in rows):
+    seeds = _seeds(study, quantity, axis, limit) if single(study) else []
+    if seeds:
+        thin = alt.Chart(data(seeds)).mark_line(strokeWidth=1, opacity=0.4, clip=True)
+        layers.append(thin.encode(x=x, y=y, color=hue, detail="run:N"))
+    elif any(r["high"] > r["low"] for r in rows):
         if limit.log:  # which has no place for an interval that reaches below zero
             for r in rows:
                 r["low"] = max(r["low"], limit.domain[0])
@@ -66,7 +86,26 @@ def drawn(study: Study, quantity: str, axis: str = "epoch") -> tuple[Chart, str]
         ends = alt.Chart(data(last)).mark_point(shape=CROSS, size=80, filled=True, opacity=1)
         tips = ["optimizer:N", alt.Tooltip("what:N", title="run"), alt.Tooltip("x:Q", title=f"last {axis}")]
         layers.append(ends.encode(x=x, y=y, color=hue, tooltip=tips))
-    return layered(*layers), limit.words(study.titles)
+    return layered(*layers), limit.words(study.written)
+
+
+def _seeds(study: StudyRuns, quantity: str, axis: str, limit: Frame) -> list[dict[str, Any]]:
+    """Rows of the finished runs, one line each, where a series has several."""
+    runs = [(i, s, j, run) for i, s in enumerate(study.series) for j, run in enumerate(s.finished)]
+    runs = [each for each in runs if len(each[1].finished) > 1]
+    most = _most(POINTS, len(runs))
+    rows = []
+    for i, series, j, run in runs:
+        one = curve([run], quantity, axis, most)
+        for x, (value, *_) in zip(one.x, one.values, strict=True):
+            y = max(value, limit.domain[0]) if limit.log else value
+            rows.append(row(series.label, x=x, mean=y, run=f"{i}.{j}"))
+    return rows
+
+
+def _most(points: int, lines: int) -> int:
+    """The points of a line, where so many lines share so many points."""
+    return min(MAX_POINTS, max(24, points // max(1, lines)))
 
 
 def _x_axis(places: set[float], axis: str) -> alt.Axis:
@@ -100,20 +139,21 @@ def widths(rows: Rows, limit: Frame) -> dict[str, float]:
 
 
 def _points(
-    study: Study, quantity: str, axis: str
+    study: StudyRuns, quantity: str, axis: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[float, dict[str, Any]]]:
     """Rows of the means, rows of diverged runs, and for the tooltip one wide row per x (a column per series)."""
     rows: list[dict[str, Any]] = []
     lost: list[dict[str, Any]] = []
     at: dict[float, dict[str, Any]] = {}
+    most = _most(POINTS // 2, len(study.series))
     for i, series in enumerate(study.series):
-        line = curve(series.finished, quantity, axis)
-        for x, values in zip(line.x, line.values, strict=True):
+        for x, values in _along(series.finished, quantity, axis, most):
             mean, low, high = interval(values)
-            rows.append(row(series.label, x=x, mean=mean, low=low, high=high))
-            at.setdefault(x, {"x": x})[f"m{i}"] = Figures((high - low) or abs(mean) / 10).interval(
-                mean, low, high
-            )
+            text = Figures((high - low) or abs(mean) / 10).interval(mean, low, high)
+            ends = (min(values), max(values)) if single(study) else (low, high)
+            tip = {"text": text} if axis == TIME else {}
+            rows.append(row(series.label, x=x, mean=mean, low=ends[0], high=ends[1], **tip))
+            at.setdefault(x, {"x": x})[f"m{i}"] = text
         for j, run in enumerate(series.diverged):
             one = curve([run], quantity, axis)
             what = f"seed {run.spec.get('seed')} diverged"
@@ -124,6 +164,19 @@ def _points(
     return rows, lost, at
 
 
+def _along(runs: Sequence[Any], quantity: str, axis: str, most: int) -> Iterator[tuple[float, list[float]]]:
+    """The values of the runs at each x. Over time, x is the mean time at which they were evaluated."""
+    if axis != TIME:
+        line = curve(runs, quantity, axis, most)
+        yield from zip(line.x, line.values, strict=True)
+        return
+    times, line = curve(runs, TIME, "step", most), curve(runs, quantity, "step", most)
+    when = dict(zip(times.x, times.values, strict=True))
+    for step, values in zip(line.x, line.values, strict=True):
+        if len(when.get(step, ())) == len(values):
+            yield float(f"{stats.mean(when[step]):.6g}"), values
+
+
 def _ends(lost: Rows, domain: tuple[float, float]) -> list[dict[str, Any]]:
     """The last point of each diverged run, moved to the edge when the frame leaves it out."""
     last = {r["run"]: r for r in lost}
@@ -132,7 +185,7 @@ def _ends(lost: Rows, domain: tuple[float, float]) -> list[dict[str, Any]]:
 
 
 def _hover(
-    study: Study, rows: Rows, at: dict[float, dict[str, Any]], axis: str, x: alt.X, y: alt.Y, left: alt.X
+    study: StudyRuns, rows: Rows, at: dict[float, dict[str, Any]], axis: str, x: alt.X, y: alt.Y, left: alt.X
 ) -> list[Any]:
     """A rule that follows the pointer, with every series' value at that x in one tooltip.
 
@@ -142,7 +195,12 @@ def _hover(
     order = {s.label: i for i, s in enumerate(study.ranked)}
     columns = sorted((order[s.label], i, s.label) for i, s in enumerate(study.series) if s.label in order)
     tips = [alt.Tooltip("x:Q", title=axis)]
-    tips += [alt.Tooltip(f"m{i}:N", title=label) for _, i, label in columns]
+    tips += [alt.Tooltip(f"m{i}:N", title=" ".join(label.splitlines())) for _, i, label in columns]
+    if axis == TIME:  # no two methods are evaluated at one time
+        points = alt.Chart(data(rows)).mark_point(filled=True, size=90, opacity=0.001, clip=True)
+        tips = [alt.Tooltip("optimizer:N"), alt.Tooltip("x:Q", title=axis, format=".3~g")]
+        tips.append(alt.Tooltip("text:N", title="mean"))
+        return [points.encode(x=x, y=y, color=colour(study.looks, study.labels), tooltip=tips)]
     places = sorted(at)
     edges = [places[0], *((a + b) / 2 for a, b in itertools.pairwise(places)), places[-1]]
     wide = [{**at[place], "left": edges[i], "right": edges[i + 1]} for i, place in enumerate(places)]

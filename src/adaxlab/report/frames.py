@@ -1,7 +1,7 @@
 """Which values a chart of curves shows, and the words that say what its frame cuts.
 
-Everything is decided by the means: their range is the frame, and bands widen it. What is left out is named in the
-caption, so that a reader is not told that a band ends where the paper does.
+Everything is decided by the means: their range is the frame, and the lines of single seeds (or bands, where seeds are
+many) widen it. What is left out is named in the caption.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from adaxlab.report.tables import listed
 Rows = Sequence[dict[str, Any]]
 FAR = 0.5
 """A band that reaches farther beyond the means than this share of their spread is cut."""
+FAR_LINE = 1.0
+"""The same for the line of a single seed."""
 BEGINNING = 0.15
 """The share of a run that may be left out."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The y scale of a chart; whether the beginning of the curves is outside, and whose bands are cut."""
+    """The y scale of a chart; whether the beginning of the curves is outside, and whose lines or bands are cut."""
 
     scale: dict[str, Any]
     beginning: bool = False
-    bands: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+    lines: bool = False
 
     @property
     def log(self) -> bool:
@@ -44,18 +47,23 @@ class Frame:
         ' The beginning lies outside the frame. The band of AdaX is cut at its edge.'
         """
         said = " The beginning lies outside the frame." if self.beginning else ""
-        names = [titles.get(label, label) for label in self.bands]
+        names = [titles.get(label, label) for label in self.cut]
         edge = "its edge" if said else "the edge of the frame"
         if not names:
             return said
+        if self.lines:
+            whose = listed(names) if len(names) <= 3 else f"{len(names)} methods"
+            return f"{said} Single seeds of {whose} leave {'it' if said else 'the frame'}."
         if len(names) > 3:
             return f"{said} {len(names)} wide bands are cut at {edge}."
         many = len(names) > 1
         return f"{said} The band{'s' * many} of {listed(names)} {'are' if many else 'is'} cut at {edge}."
 
 
-def frame(sound: Rows, lost: Rows, quantity: str, higher: bool) -> Frame:
+def frame(sound: Rows, lost: Rows, quantity: str, higher: bool, lines: bool = False) -> Frame:
     """The frame of a learning curve, from rows `mean`, `low`, `high` of the means and rows `mean` of diverged runs.
+
+    `low` and `high` are the ends of a band or, with `lines`, the lowest and the highest seed.
 
     A positive loss that spans a decade and a half is logarithmic. When the beginning of the runs would take more than
     half of a metric's frame, it is left out, so that the ends can be told apart. Intervals of what is shown are shown
@@ -75,12 +83,13 @@ def frame(sound: Rows, lost: Rows, quantity: str, higher: bool) -> Frame:
     at = math.log10 if log else float
     spread = at(high) - at(low)
     pad = 0.08 * spread or 0.05 * abs(high) or 1.0
-    ends, cut = _widen([r for r in shown if "low" in r], at(low), at(high), spread, log)
+    far = FAR_LINE if lines else FAR
+    ends, cut = _widen([r for r in shown if "low" in r], at(low), at(high), spread, log, far)
     ends = min(at(low) - pad, ends[0]), max(at(high) + pad, ends[1])
     domain = [float(f"{10**end if log else end:.6g}") for end in ends]
     kind = {"type": "log"} if log else {"zero": False}
     beginning = beginning and any(not domain[0] <= r["mean"] <= domain[1] for r in sound)
-    return Frame({**kind, "nice": False, "domain": domain}, beginning, cut)
+    return Frame({**kind, "nice": False, "domain": domain}, beginning, cut, lines)
 
 
 def _late(rows: Rows) -> list[dict[str, Any]]:
@@ -90,7 +99,7 @@ def _late(rows: Rows) -> list[dict[str, Any]]:
 
 
 def _widen(
-    rows: Rows, low: float, high: float, spread: float, log: bool
+    rows: Rows, low: float, high: float, spread: float, log: bool, far: float
 ) -> tuple[tuple[float, float], tuple[str, ...]]:
     """The ends that hold the bands, with a little air, and the series whose band is far wider than the rest."""
 
@@ -105,8 +114,8 @@ def _widen(
         if not mine:
             continue
         down, up = min(place(r["low"]) for r in mine), max(place(r["high"]) for r in mine)
-        below = spread == 0 or low - down <= FAR * spread
-        above = spread == 0 or up - high <= FAR * spread
+        below = spread == 0 or low - down <= far * spread
+        above = spread == 0 or up - high <= far * spread
         ends = [min(ends[0], down - air) if below else ends[0], max(ends[1], up + air) if above else ends[1]]
         if not (below and above):
             cut.append(label)

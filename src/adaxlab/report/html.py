@@ -21,7 +21,7 @@ _SHAPES = {
     "cross": "M13.7 2h2.6v2.7h2.7v2.6h-2.7v2.7h-2.6v-2.7h-2.7v-2.6h2.7Z",
 }
 BADGES = {
-    "best": "★",
+    "failed": "✕",
     "better": "▲",
     "worse": "▼",
     "inconclusive": "≈",

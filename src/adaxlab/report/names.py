@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from adaxlab.optimizers import base
+
 TITLES = {
     "sgdm": "SGDM",
     "adagrad": "AdaGrad",
@@ -47,7 +49,8 @@ def parts(label: str) -> tuple[str, str]:
     head, _, settings = (word.strip() for word in label.partition(","))
     if head in TORCH:
         return TORCH[head], settings
-    name, _, second = head.partition("@")
+    name = base(head)
+    second = head[len(name) + 1 :]
     return TORCH.get(name, name), ", ".join(word for word in (second, settings) if word)
 
 

@@ -106,6 +106,13 @@
     }
     return node;
   }
+  const slug = (text) => text.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") || "report";
+  function store(address, name) {
+    const link = el("a");
+    link.href = address;
+    link.download = name;
+    link.click();
+  }
   async function save(number, kind) {
     const style = getComputedStyle(root);
     const figure = document.getElementById("figure-" + number);
@@ -118,13 +125,46 @@
     if (chart.width === "container") { chart.width = 560; delete chart.autosize; }
     for (const param of chart.params || []) if (param.name === "hidden") param.value = [...hidden];
     const { view } = await vegaEmbed(el("div"), chart, { ...options, renderer: "svg" });
-    const link = el("a");
-    link.href = await view.toImageURL(kind, kind === "png" ? 2 : 1);
-    link.download = title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") + "." + kind;
-    link.click();
+    store(await view.toImageURL(kind, kind === "png" ? 2 : 1), slug(title) + "." + kind);
     view.finalize();
   }
   for (const b of document.querySelectorAll("[data-save]")) b.addEventListener("click", () => save(b.dataset.figure, b.dataset.save));
+
+  // Data: the runs as JSON lines, in the page as gzip; the tables are made from them.
+  async function records() {
+    const packed = Uint8Array.from(atob(document.getElementById("records").textContent), (c) => c.charCodeAt(0));
+    return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  }
+  const plain = (value) => (value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
+  function csv(rows) {
+    const heads = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+    const cell = (value) => (/[",\r\n]/.test(plain(value)) ? '"' + plain(value).replace(/"/g, '""') + '"' : plain(value));
+    return [heads, ...rows.map((row) => heads.map((head) => row[head]))].map((line) => line.map(cell).join(",") + "\n").join("");
+  }
+  const status = (run) => (run.done ? run.done.status : run.error ? "failed" : "unfinished");
+  const about = ({ spec, path }) => ({ study: spec.study, run: path.split("/").pop(), optimizer: spec.row || spec.optimizer, purpose: spec.purpose, seed: spec.seed, lr: spec.options.lr });
+  const tables = {
+    runs: (runs) => runs.map((run) => {
+      const { lr, ...rest } = run.spec.options;
+      const done = run.done || {};
+      return { ...about(run), status: status(run), metric_name: done.metric_name, metric: done.metric, best: done.best, train_loss: done.train_loss, steps: done.steps, seconds: done.seconds, error: run.error, options: rest, task: run.spec.task, epochs: run.spec.epochs, batch_size: run.spec.batch_size };
+    }),
+    curves: (runs) => runs.flatMap((run) => {
+      const columns = Object.entries(run.metrics);
+      const length = columns.length ? columns[0][1].length : 0;
+      return Array.from({ length }, (_, i) => ({ ...about(run), ...Object.fromEntries(columns.map(([key, values]) => [key === "lr" ? "lr now" : key, values[i]])) }));
+    }),
+  };
+  async function download(kind) {
+    const text = await records();
+    const runs = text.trim().split("\n").slice(1).map((line) => JSON.parse(line));
+    const body = kind === "json" ? text : csv(tables[kind](runs));
+    const type = kind === "json" ? "application/json" : "text/csv";
+    const address = URL.createObjectURL(new Blob([body], { type }));
+    store(address, slug(document.title) + (kind === "json" ? ".jsonl" : `-${kind}.csv`));
+    setTimeout(() => URL.revokeObjectURL(address), 10000);
+  }
+  for (const b of document.querySelectorAll("[data-download]")) b.addEventListener("click", () => download(b.dataset.download));
 
   Promise.all([...document.querySelectorAll(".chart")].map(draw)).then(() => { root.dataset.ready = "true"; });
   window.adaxReport = { views, hidden };

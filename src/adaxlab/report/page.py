@@ -10,10 +10,11 @@ from typing import Any
 
 from adaxlab import files, stats
 from adaxlab.errors import LabError
-from adaxlab.report import html, sections
+from adaxlab.report import download, html, sections
 from adaxlab.report.embed import as_dict, labels_in, prepare, variable
 from adaxlab.report.html import esc
 from adaxlab.report.palette import LOOKS, Look, looks
+from adaxlab.report.sections import Section
 from adaxlab.report.series import studies
 from adaxlab.report.theme import TOKENS
 
@@ -80,14 +81,16 @@ def render(
         count += 1
         return html.figure(count, name, caption, prepare(as_dict(chart), known))
 
-    body = sections.claims_section(claims) if claims else ""
-    for study in every:
-        body += sections.study_section(study, known, baseline, rule, draw, len(every) == 1)
+    made = sorted((Section.of(study, baseline, rule) for study in every), key=lambda section: section.failed)
+    body = sections.contents(made) if len(made) > 1 else ""
+    body += sections.claims_section(claims) if claims else ""
+    for section in made:
+        body += sections.study_section(section, known, draw, len(made) == 1)
     body += sections.figures_section(specs, draw) if specs else ""
-    return _document(title, lead, _meta(records, len(every)), known, body)
+    return _document(title, lead, _meta(records, len(every)), known, body, download.block(records))
 
 
-def _document(title: str, lead: str, meta: str, known: Mapping[str, Look], body: str) -> str:
+def _document(title: str, lead: str, meta: str, known: Mapping[str, Look], body: str, data: str) -> str:
     lead_html = f'<p class="lead">{esc(lead)}</p>' if lead else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
@@ -97,7 +100,7 @@ def _document(title: str, lead: str, meta: str, known: Mapping[str, Look], body:
 <body><a class="skip" href="#main">Skip to the results</a>
 <header><div class="wrap"><div><h1>{esc(title)}</h1>{lead_html}<p class="meta">{meta}</p></div>
 <button type="button" id="theme">Theme</button></div></header>
-{_switches(known)}<main id="main">{body}</main>
+{_switches(known)}<main id="main">{body}{data}</main>
 <footer><div class="wrap">Made by adaxopt from run records. This file is complete: it loads nothing.</div></footer>
 <div id="tip" role="status"></div>
 <script type="application/json" id="looks">{html.script_json(list(known))}</script>

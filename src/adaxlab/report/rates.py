@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from adaxlab.report.encoding import CROSS, Chart, colour, dash, data, layered, log_ticks, row, shape
-from adaxlab.report.series import Study, show, status
+from adaxlab.report.series import StudyRuns, show, status
 from adaxlab.report.tables import Figures
 
 Rows = list[dict[str, Any]]
@@ -16,7 +16,7 @@ PILE = 11
 """Pixels between marks of several methods at one rate on the edge."""
 
 
-def lr_sensitivity(study: Study) -> Chart:
+def lr_sensitivity(study: StudyRuns) -> Chart:
     """Metric of the tuning runs over the learning rate, with the chosen rate ringed and diverged trials crossed.
 
     Trials that failed by far stand at the edge as small triangles, or the frame would be theirs. No line leads there:
@@ -25,7 +25,7 @@ def lr_sensitivity(study: Study) -> Chart:
     return tried(study)[0]
 
 
-def tried(study: Study) -> tuple[Chart, str]:
+def tried(study: StudyRuns) -> tuple[Chart, str]:
     """The chart, and the words for the marks that it has."""
     done, lost = _trials(study)
     if not done and not lost:
@@ -131,7 +131,7 @@ def lr_frame(values: Sequence[float], higher: bool) -> tuple[float, float]:
     return float(f"{ends[0]:.6g}"), float(f"{ends[1]:.6g}")
 
 
-def _trials(study: Study) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _trials(study: StudyRuns) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Tuning runs as rows: those that gave a value, and those that diverged."""
     done: list[dict[str, Any]] = []
     lost: list[dict[str, Any]] = []

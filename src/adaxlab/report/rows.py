@@ -19,8 +19,9 @@ from adaxlab.report.encoding import (
     row_axis,
     shape,
 )
-from adaxlab.report.series import Study
-from adaxlab.report.tables import Figures, compared, duration, interval, published
+from adaxlab.report.judged import Judged, note
+from adaxlab.report.series import StudyRuns
+from adaxlab.report.tables import Figures, duration, interval, published
 from adaxlab.report.theme import TOKENS
 
 
@@ -28,7 +29,7 @@ def _height(rows: int, least: int = 0) -> int:
     return max(least, ROW * rows + 8)
 
 
-def seed_dots(study: Study) -> Chart:
+def seed_dots(study: StudyRuns) -> Chart:
     """Final metrics: one dot a run, the mean and its interval; diverged runs as crosses at the worse edge."""
     dots: list[dict[str, Any]] = []
     means: list[dict[str, Any]] = []
@@ -97,18 +98,15 @@ def seed_dots(study: Study) -> Chart:
     return layered(*layers, height=_height(len(order), HEIGHT))
 
 
-def differences(study: Study, base: str, rule: stats.Rule | None = None) -> Chart:
-    """How much better than `base` each method did on the same seeds, with the interval that decides the verdict."""
-    reference = next((s for s in study.ranked if s.label == base), None)
-    if reference is None:
-        return None
-    rows, found = [], compared(study, base, rule)
+def differences(study: StudyRuns, found: Judged) -> Chart:
+    """How much better than the reference each method did on the same seeds, with the interval of the difference."""
+    rows = []
     for series in study.ranked:
-        result = found.get(series.label)
-        if result is not None and result.estimate is not None:
-            e = result.estimate
+        verdict = found.verdicts.get(series.label)
+        e = verdict.difference if verdict is not None else None
+        if verdict is not None and e is not None:
             text = Figures((e.high - e.low) or abs(e.mean)).interval(e.mean, e.low, e.high, signed=True)
-            words = f"{result.words} ({result.note})"
+            words = f"{verdict.word} ({note(verdict, series)})"
             rows.append(
                 row(series.label, mean=e.mean, low=e.low, high=e.high, text=text, n=e.n, verdict=words)
             )
@@ -116,7 +114,7 @@ def differences(study: Study, base: str, rule: stats.Rule | None = None) -> Char
         return None
     order = [r["optimizer"] for r in rows]
     y, hue = names(order), colour(study.looks, order, legend=False)
-    title = f"better than {study.titles.get(base, base)} by ({study.metric_name})"
+    title = f"better than {study.says(found.base)} by ({study.metric_name})"
     scale = alt.Scale(zero=True, nice=True, padding=10)
 
     def x(field: str) -> alt.X:
@@ -140,7 +138,7 @@ def differences(study: Study, base: str, rule: stats.Rule | None = None) -> Char
     )
 
 
-def wall_clock(study: Study) -> Chart:
+def wall_clock(study: StudyRuns) -> Chart:
     """Seconds of a final run: the mean as a bar, the optimizer's own step as its solid part, each run as a tick."""
     bars: list[dict[str, Any]] = []
     ticks: list[dict[str, Any]] = []

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from adaxlab import stats
+from adaxlab.answer import Answer, answer
 from adaxlab.claim import ENOUGH
 from adaxlab.report import html, tables
 from adaxlab.report.charts import pictures
 from adaxlab.report.command import commands, differing
 from adaxlab.report.html import esc
+from adaxlab.report.judged import Judged, judged
 from adaxlab.report.palette import Look
-from adaxlab.report.series import Study, show
+from adaxlab.report.series import StudyRuns, show
 
 Draw = Callable[[str, str, Any], str]
 
@@ -29,79 +33,114 @@ def _words(rule: stats.Rule) -> str:
     )
 
 
-def _rates(study: Study) -> str:
+def _rates(study: StudyRuns) -> str:
     """Where no method tried a rate, a verdict is about the settings as much as about the methods."""
     if len({s.optimizer for s in study.series}) < 2 or any(s.tune for s in study.series):
         return ""
     return " Learning rates were given, not tuned in this study; with others the order may change."
 
 
-def study_section(
-    study: Study,
-    looks: Mapping[str, Look],
-    baseline: str | None,
-    rule: stats.Rule | None,
-    draw: Draw,
-    single: bool,
-) -> str:
-    """One study: a sentence, the summary, every chart, and what was run."""
-    baseline, rule = tables.plan(study, baseline, rule)
-    base = tables.reference(study, baseline)
-    rows = tables.summary(study, base, rule, fixed=baseline == base)
-    charts = [draw(p.title, p.caption, p.chart) for p in pictures(study, baseline, rule)]
-    picked = (
-        " The best is picked after the runs, which flatters it a little."
-        if baseline != base and sum(r.n > 0 for r in rows) > 1
-        else ""
+@dataclass(frozen=True)
+class Section:
+    """A study on the page: its runs, its verdicts, and the lines of its summary."""
+
+    study: StudyRuns
+    found: Judged
+    rows: list[tables.SummaryRow]
+
+    @classmethod
+    def of(cls, study: StudyRuns, baseline: str | None, rule: stats.Rule | None) -> Section:
+        found = judged(study, baseline if baseline in study.labels else None, rule)
+        return cls(study, found, tables.summary(study, found))
+
+    @property
+    def anchor(self) -> str:
+        return "study-" + "".join(c if c.isalnum() or c in "-_" else "-" for c in self.study.name)
+
+    @cached_property
+    def answer(self) -> Answer:
+        """What the command answers; without a study beside the runs, the verdicts in a sentence."""
+        if self.found.result and not self.failed:
+            return answer(self.found.result)
+        return Answer(tables.headline(self.study, self.rows, self.found))
+
+    @property
+    def failed(self) -> bool:
+        """Whether no final run has finished: such a study comes last."""
+        return not any(row.n for row in self.rows)
+
+
+def contents(sections: Sequence[Section]) -> str:
+    """A list of the studies, each with its sentence."""
+    items = "".join(
+        f'<li><a href="#{esc(s.anchor)}">{esc(s.study.name)}</a> <span class="meta">{esc(s.answer.text)}</span></li>'
+        for s in sections
     )
     return (
-        f'<section id="{esc(_anchor(study.name))}"><div class="wrap"><h2>{esc(study.name)}</h2>'
-        f'<p class="lead">{esc(tables.headline(study, rows))}</p>{_summary(study, rows, base, looks)}'
-        f'<p class="note">{esc(_words(rule) + picked + _rates(study))}</p>'
+        '<section id="contents"><div class="wrap"><h2>Studies</h2>'
+        f'<ol class="contents">{items}</ol></div></section>'
+    )
+
+
+def answered(section: Section) -> str:
+    """The answer, and the line of code that makes the optimizer to use."""
+    code = f"<pre>{esc(section.answer.code)}</pre>" if section.answer.code else ""
+    return f'<div class="answer"><p class="lead">{esc(section.answer.text)}</p>{code}</div>'
+
+
+def study_section(section: Section, looks: Mapping[str, Look], draw: Draw, single: bool) -> str:
+    """One study: a sentence, the summary, every chart, and what was run."""
+    study, found, rows = section.study, section.found, section.rows
+    charts = [draw(p.title, p.caption, p.chart) for p in pictures(study, found)]
+    words = _words(found.rule)
+    if not found.fixed and sum(r.n > 0 for r in rows) > 1:
+        words += " The reference is the best mean, picked after the runs, which favours it."
+    return (
+        f'<section id="{esc(section.anchor)}"><div class="wrap"><h2>{esc(study.name)}</h2>'
+        f"{answered(section)}{_summary(section, looks)}"
+        f'<p class="note">{esc(words + _rates(study))}</p>'
         f'<div class="grid study">{"".join(charts)}</div>'
         f"{_how(study, rows, single)}{_runs(study)}</div></section>"
     )
 
 
-def _summary(study: Study, rows: Sequence[tables.Row], base: str, looks: Mapping[str, Look]) -> str:
+def _summary(section: Section, looks: Mapping[str, Look]) -> str:
+    study, rows, base = section.study, section.rows, section.found.base
     index = {label: i for i, label in enumerate(looks)}
     spans = [(r.low, r.high) for r in rows if r.low is not None and r.high is not None]
     span = (min(s[0] for s in spans), max(s[1] for s in spans)) if spans else (0.0, 1.0)
-    head = [
-        "optimizer",
-        f"{study.metric_name} [95%]",
-        "",
-        f"better than {base} by" if base else "difference",
-        "verdict",
-    ]
-    timed, known = any(r.seconds is not None for r in rows), any(r.paper for r in rows)
-    head += ["paper"] * known + ["lr", "runs"] + ["time a run"] * timed
-    head = [esc(h) for h in head]
-    body = []
-    for i, r in enumerate(rows):
-        counts = [f"{r.n}"]
-        counts += [f'<span class="lost">{r.diverged} diverged</span>'] if r.diverged else []
-        counts += [f"{r.unfinished} unfinished"] if r.unfinished else []
-        line = (
+    columns: dict[str, list[str]] = {
+        "optimizer": [f'<span class="name">{html.swatch(looks[r.label])}{esc(r.label)}</span>' for r in rows],
+        f"{study.metric_name} [95%]": [
+            f'<span class="{"best" if r.leads else ""}">{esc(r.text)}</span>' if r.text else "" for r in rows
+        ],
+        "": [
             "" if r.mean is None else html.whisker(r.mean, r.low or 0.0, r.high or 0.0, span, looks[r.label])
-        )
-        body.append(
-            [
-                f'<span class="name">{html.swatch(looks[r.label])}{esc(r.label)}</span>',
-                f'<span class="{"best" if i == 0 and r.n else ""}">{esc(r.text)}</span>' if r.text else "",
-                line,
-                esc(r.difference),
-                _verdict(r),
-                *([esc(r.paper)] * known),
-                f'<span title="{esc(r.options)}">{esc(r.lr)}</span>' if r.lr else "",
-                ", ".join(counts),
-                *([esc(tables.duration(r.seconds)) if r.seconds is not None else ""] * timed),
-            ]
-        )
-    return html.table(head, body, "summary cards", [f'data-index="{index[r.label]}"' for r in rows])
+            for r in rows
+        ],
+        f"better than {base} by" if base else "difference": [esc(r.difference) for r in rows],
+        "verdict": [_verdict(r) for r in rows],
+        "paper": [esc(r.paper) for r in rows],
+        "lr": [f'<span title="{esc(r.options)}">{esc(r.lr)}</span>' if r.lr else "" for r in rows],
+        "b2*T": [esc(r.b2_steps) for r in rows],
+        "runs": [_counts(r) for r in rows],
+        "time a run": [esc(tables.duration(r.seconds)) if r.seconds is not None else "" for r in rows],
+    }
+    optional = ("paper", "b2*T", "time a run")
+    shown = {head: cells for head, cells in columns.items() if head not in optional or any(cells)}
+    body = [list(cells) for cells in zip(*shown.values(), strict=True)]
+    attributes = [f'data-index="{index[r.label]}"' for r in rows]
+    return html.table([esc(head) for head in shown], body, "summary cards", attributes)
 
 
-def _how(study: Study, rows: Sequence[tables.Row], single: bool) -> str:
+def _counts(row: tables.SummaryRow) -> str:
+    counts = [f"{row.n}"]
+    counts += [f'<span class="lost">{row.diverged} diverged</span>'] if row.diverged else []
+    counts += [f"{row.unfinished} unfinished"] if row.unfinished else []
+    return ", ".join(counts)
+
+
+def _how(study: StudyRuns, rows: Sequence[tables.SummaryRow], single: bool) -> str:
     options = [[esc(r.label), esc(r.lr), f"<code>{esc(r.options)}</code>"] for r in rows if r.lr or r.options]
     parts = ["<h4>Runs</h4>", html.pairs(tables.setup(study))]
     if options:
@@ -118,7 +157,7 @@ def _how(study: Study, rows: Sequence[tables.Row], single: bool) -> str:
     return f"<details{opened}><summary>What was run, and how</summary>{inside}</details>"
 
 
-def _again(study: Study) -> list[str]:
+def _again(study: StudyRuns) -> list[str]:
     """The commands of the study; where `adax compare` has no such study, that they are only near to it."""
     text = f"<pre>{esc(chr(10).join(commands(study)))}</pre>"
     other = [key.replace("_", " ") for key in differing(study)]
@@ -131,7 +170,7 @@ def _again(study: Study) -> list[str]:
     return ["<h4>Run something near to it</h4>", f'<p class="note">{esc(words)}</p>', text]
 
 
-def _runs(study: Study) -> str:
+def _runs(study: StudyRuns) -> str:
     rows = tables.runs(study)
     head = list(rows[0])
     body = [[_cell(k, v) for k, v in row.items()] for row in rows]
@@ -141,10 +180,10 @@ def _runs(study: Study) -> str:
     )
 
 
-def _verdict(r: tables.Row) -> str:
+def _verdict(r: tables.SummaryRow) -> str:
     note = f'<span class="meta">{esc(r.note)}</span>' if r.note else ""
-    kind = "best" if r.words == "best mean" else r.verdict
-    return f'<span class="verdict">{html.badge(kind, r.words)}{note}</span>' if r.words else note
+    note += f' <span class="meta">traceback: <code>{esc(r.error)}</code></span>' if r.error else ""
+    return f'<span class="verdict">{html.badge(r.verdict, r.words)}{note}</span>' if r.words else note
 
 
 def _cell(key: str, value: str) -> str:
@@ -186,7 +225,3 @@ def figures_section(figures: Sequence[tuple[str, str, Any]], draw: Draw) -> str:
     one = " one" if len(figures) == 1 else ""
     grid = f'<div class="grid{one}">{cards}</div>'
     return f'<section id="figures"><div class="wrap"><h2>Figures</h2>{grid}</div></section>'
-
-
-def _anchor(name: str) -> str:
-    return "study-" + "".join(c if c.isalnum() or c in "-_" else "-" for c in name)

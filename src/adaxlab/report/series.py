@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from adaxlab import task
+from adaxlab import optimizers, task
 from adaxlab.report.names import parts, titles
 from adaxlab.report.palette import LOOKS, Look, looks
 
@@ -43,6 +43,22 @@ class Series:
     @cached_property
     def diverged(self) -> list[Any]:
         return [r for r in self.final if status(r) == "diverged"]
+
+    @cached_property
+    def failed(self) -> list[Any]:
+        """Runs whose task or optimizer raised, those of the tuning included."""
+        return [r for r in (*self.final, *self.tune) if status(r) == "failed"]
+
+    @property
+    def b2_steps(self) -> float | None:
+        """b2*T of the final runs, where b2 is a rate of growth."""
+        steps = max((r.done.get("steps") or 0 for r in self.finished), default=0)
+        betas = (
+            self.options.get(optimizers.betas_of(self.optimizer))
+            if optimizers.grows(self.optimizer)
+            else None
+        )
+        return float(betas[1]) * steps if steps and betas else None
 
     @cached_property
     def unfinished(self) -> list[Any]:
@@ -73,8 +89,11 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Study:
-    """All runs of one study: what was measured, and one series per optimizer or variant."""
+class StudyRuns:
+    """All runs of one study: what was measured, and one series per optimizer or variant.
+
+    The study itself, as it was planned, is `adaxlab.study.Study`.
+    """
 
     name: str
     records: tuple[Any, ...]
@@ -82,6 +101,12 @@ class Study:
     metric_name: str
     higher_is_better: bool
     looks: Mapping[str, Look] = field(default_factory=dict)
+    written: Mapping[str, str] = field(default_factory=dict)
+    """How titles and captions write a label, where not as it is."""
+
+    def says(self, label: str) -> str:
+        """The label as titles and captions write it."""
+        return self.written.get(label, label)
 
     @property
     def labels(self) -> list[str]:
@@ -96,7 +121,7 @@ class Study:
 
     @cached_property
     def titles(self) -> dict[str, str]:
-        """What legends write for these names."""
+        """What the legends of image files write for these names."""
         given = {s.label: s.options or dict(s.tune[0].spec["options"] if s.tune else {}) for s in self.series}
         return titles(self.names, given)
 
@@ -117,7 +142,7 @@ class Study:
         return "higher" if self.higher_is_better else "lower"
 
 
-def swept(study: Study) -> tuple[str, dict[str, list[Series]]] | None:
+def swept(study: StudyRuns) -> tuple[str, dict[str, list[Series]]] | None:
     """The one number in which the variants of some optimizer differ, and those variants; None if there is no such."""
     found: dict[str, dict[str, list[Series]]] = {}
     for optimizer in dict.fromkeys(s.optimizer for s in study.series):
@@ -134,15 +159,20 @@ def swept(study: Study) -> tuple[str, dict[str, list[Series]]] | None:
 
 
 def status(record: Any) -> str:
-    """`finished`, `diverged` or `unfinished`; a finished run without a finite metric counts as diverged."""
+    """`finished`, `diverged`, `failed` or `unfinished`; a finished run without a finite metric counts as diverged."""
     if not record.done:
-        return "unfinished"
+        return "failed" if reason(record) else "unfinished"
     if record.done.get("status") == "finished":
         return "finished" if _finite(record.done.get("metric")) else "diverged"
     return str(record.done.get("status", "unfinished"))
 
 
-def studies(records: Iterable[Any]) -> list[Study]:
+def reason(record: Any) -> str:
+    """Why a run failed; empty where it did not."""
+    return getattr(record, "error", "") or ""
+
+
+def studies(records: Iterable[Any]) -> list[StudyRuns]:
     """The records by study, in the order in which studies first appear; a label looks the same in all of them."""
     by_study: dict[str, list[Any]] = defaultdict(list)
     for record in records:
@@ -152,7 +182,7 @@ def studies(records: Iterable[Any]) -> list[Study]:
     return [replace(study, looks=known) for study in found]
 
 
-def _study(name: str, records: Sequence[Any]) -> Study:
+def _study(name: str, records: Sequence[Any]) -> StudyRuns:
     by_optimizer: dict[str, list[Any]] = defaultdict(list)
     for record in records:
         by_optimizer[str(record.spec.get("optimizer", "?"))].append(record)
@@ -171,7 +201,7 @@ def _study(name: str, records: Sequence[Any]) -> Study:
         if not groups:
             out.append(Series(optimizer, optimizer, (), tune))
     done = [r.done for r in records if r.done]
-    return Study(
+    return StudyRuns(
         name,
         tuple(records),
         tuple(out),
@@ -276,7 +306,7 @@ def thin(xs: Sequence[float], most: int = MAX_POINTS) -> list[float]:
     return [xs[round(i * (len(xs) - 1) / (most - 1))] for i in range(most)]
 
 
-def axis_of(study: Study) -> str:
+def axis_of(study: StudyRuns) -> str:
     """`epoch` when an epoch is a pass over the data and each run logs at most once in it, else `step`."""
     if any(_pieces(run.spec) for run in study.records):
         return "step"

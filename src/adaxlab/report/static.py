@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from adaxlab import files, stats
 from adaxlab.errors import LabError
-from adaxlab.report import tables
 from adaxlab.report.embed import as_dict, entitle, swap
+from adaxlab.report.judged import judged
 from adaxlab.report.palette import LOOKS, Look, looks
 from adaxlab.report.series import studies
 from adaxlab.report.theme import TOKENS, config
@@ -34,8 +35,9 @@ def save_charts(
             "no runs to draw; write some with `adax compare digits` or name the folder that holds them"
         )
     out: list[Path] = []
-    for study in studies(records):
-        for picture in pictures(study, *tables.plan(study, baseline, rule)):
+    for each in studies(records):
+        study = replace(each, written=each.titles)
+        for picture in pictures(study, judged(study, baseline, rule)):
             name = f"{slug(study.name)}-{picture.name}"
             if only is not None and name not in only:
                 continue

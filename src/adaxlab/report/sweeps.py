@@ -8,19 +8,19 @@ import altair as alt
 
 from adaxlab.report.encoding import Chart, colour, dash, data, layered, log_ticks, row, shape
 from adaxlab.report.rates import lr_frame, stretches
-from adaxlab.report.series import Study, flat, swept
+from adaxlab.report.series import StudyRuns, flat, swept
 from adaxlab.report.tables import Figures, interval
 
 FEW = 5
 """So many settings each have a tick of their own on a logarithmic axis."""
 
 
-def sweep(study: Study) -> Chart:
+def sweep(study: StudyRuns) -> Chart:
     """Mean and interval over the swept setting, a line per optimizer; None where nothing is swept."""
     return drawn(study)[0]
 
 
-def drawn(study: Study) -> tuple[Chart, str]:
+def drawn(study: StudyRuns) -> tuple[Chart, str]:
     """The chart, and the words for the marks that it has."""
     found = swept(study)
     if found is None:

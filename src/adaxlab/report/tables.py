@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adaxlab import files, stats, verdict
-from adaxlab.errors import LabError
-from adaxlab.report.series import Series, Study, flat, show, status
+from adaxlab import stats
+from adaxlab.report import judged
+from adaxlab.report.judged import Judged
+from adaxlab.report.series import Series, StudyRuns, flat, reason, show, status
+from adaxlab.store import ERROR
+from adaxlab.verdict import EQUAL
 
 _t_quantile = functools.cache(stats.t_quantile)
 
@@ -23,61 +25,6 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
         return mean, mean, mean
     half = _t_quantile(0.975, len(values) - 1) * stats.sd(values) / math.sqrt(len(values))
     return mean, mean - half, mean + half
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A series against the reference: `kind` is better, worse, inconclusive or none; `note` has n and the rest."""
-
-    kind: str
-    words: str
-    note: str
-    estimate: stats.Estimate | None
-
-
-def compared(study: Study, base: str, rule: stats.Rule | None = None) -> dict[str, Comparison]:
-    """The verdict on every series but `base`, by its label; the difference is positive where the series is better."""
-    values = {
-        s.label: {**s.scores, **{r.spec.get("seed"): None for r in s.diverged}}
-        for s in study.series
-        if s.final
-    }
-    if base not in values:
-        return {}
-    found = verdict.verdicts(values, base, rule, study.higher_is_better)
-    return {label: _comparison(each, study, label) for label, each in found.items()}
-
-
-def _comparison(found: verdict.Verdict, study: Study, label: str) -> Comparison:
-    note = f"{found.n} pair{'s' * (found.n != 1)}"
-    if found.difference and found.difference.sd <= verdict.EQUAL * abs(found.difference.mean):
-        note += ", all equal"
-    series = next(s for s in study.series if s.label == label)
-    if series.diverged:
-        note += f", {len(series.diverged)} of {len(series.final)} diverged"
-    return Comparison(found.outcome, found.word, note, found.difference)
-
-
-def plan(study: Study, baseline: str | None, rule: stats.Rule | None) -> tuple[str | None, stats.Rule]:
-    """Baseline and rule: those given, else those that the study was started with (`study.json` beside its runs).
-
-    Exported records have no such file: the best mean is then the reference, and the rule is the default one.
-    """
-    file = study.records[0].path.parent / "study.json"
-    if (baseline is None or rule is None) and file.is_file():
-        with contextlib.suppress(LabError, KeyError, TypeError, AttributeError):
-            stored = files.read_json(file)
-            baseline = baseline or stored.get("baseline") or None
-            rule = rule or stats.Rule(**stored["rule"])
-    return baseline, rule or stats.Rule()
-
-
-def reference(study: Study, baseline: str | None) -> str:
-    """The label that others are compared with: the baseline if it has finished runs, else the best mean."""
-    labels = [s.label for s in study.ranked]
-    if baseline is not None and baseline in labels:
-        return baseline
-    return labels[0] if labels else ""
 
 
 def duration(seconds: float) -> str:
@@ -139,13 +86,13 @@ class Figures:
         """
         if low == high:
             return self.number(mean, signed)
-        if high - low <= verdict.EQUAL * abs(mean):
+        if high - low <= EQUAL * abs(mean):
             return Figures(0.0).number(mean, signed)
         return f"{self.number(mean, signed)} [{self.number(low, signed)}, {self.number(high, signed)}]"
 
 
 @dataclass(frozen=True)
-class Row:
+class SummaryRow:
     """One line of the summary table."""
 
     label: str
@@ -158,44 +105,46 @@ class Row:
     verdict: str
     words: str
     note: str
+    leads: bool
     lr: str
+    b2_steps: str
     options: str
     trials: int
     diverged: int
     unfinished: int
+    error: str
     seconds: float | None
     paper: str
 
 
-def summary(study: Study, base: str, rule: stats.Rule | None = None, fixed: bool = False) -> list[Row]:
-    """A row per series, the best mean first, then those without a finished run.
-
-    `fixed` says that `base` was named before the runs.
-    """
+def summary(study: StudyRuns, found: Judged) -> list[SummaryRow]:
+    """A row per series, the best mean first, then those without a finished run, failed ones last."""
     spans = [interval(s.values) for s in study.ranked]
     widths = [high - low for _, low, high in spans if high > low]
     fmt = Figures(min(widths) if widths else 0.0)
-    against = next((s for s in study.ranked if s.label == base), None)
     rest = [s for s in study.series if not s.scores]
-    found = compared(study, base, rule)
-    return [_summary_row(study, s, against, fmt, found.get(s.label), fixed) for s in [*study.ranked, *rest]]
+    order = sorted([*study.ranked, *rest], key=lambda s: bool(s.failed))
+    return [_summary_row(study, s, found, fmt) for s in order]
 
 
-def _summary_row(
-    study: Study, series: Series, against: Series | None, fmt: Figures, found: Comparison | None, fixed: bool
-) -> Row:
+def _summary_row(study: StudyRuns, series: Series, found: Judged, fmt: Figures) -> SummaryRow:
     mean = low = high = None
-    text = difference = words = note = ""
+    text = difference = note = ""
     kind = "none"
+    verdict = found.verdicts.get(series.label)
     if series.values:
         mean, low, high = interval(series.values)
         text = fmt.interval(mean, low, high)
-    if against is not None and series is against:
-        kind, words = "base", "best mean" if series is study.ranked[0] and not fixed else "baseline"
+    if series.failed:
+        kind, words, note = "failed", "failed", reason(series.failed[0])
+    elif series.label == found.base:
+        picked = study.ranked[:1] == [series] and not found.fixed
+        kind, words = "base", "best mean" if picked else "baseline"
         note = f"{len(series.diverged)} of {len(series.final)} diverged" if series.diverged else ""
-    elif found is not None and (series.values or series.diverged):
-        kind, words, note = found.kind, found.words, found.note
-        e = found.estimate
+    elif verdict is not None and (series.values or series.diverged):
+        kind, words = verdict.outcome, verdict.word
+        note = "" if found.unjudged else judged.note(verdict, series)
+        e = verdict.difference
         if e is not None:
             difference = Figures((e.high - e.low) or abs(e.mean)).interval(e.mean, e.low, e.high, signed=True)
     elif series.diverged:
@@ -206,7 +155,7 @@ def _summary_row(
         words = "tuned only"
     options = series.options
     seconds = series.seconds()
-    return Row(
+    return SummaryRow(
         label=series.label,
         n=len(series.values),
         mean=mean,
@@ -217,35 +166,49 @@ def _summary_row(
         verdict=kind,
         words=words,
         note=note,
+        leads=found.leads(series.label),
         lr=show(options["lr"]) if "lr" in options else "",
+        b2_steps=f"{series.b2_steps:.2g}" if series.b2_steps is not None else "",
         options=", ".join(f"{k}={show(v)}" for k, v in options.items() if k != "lr" and v is not None),
         trials=len(series.tune),
         diverged=len(series.diverged),
         unfinished=len(series.unfinished),
+        error=f"{series.failed[0].path}/{ERROR}" if series.failed else "",
         seconds=math.fsum(seconds) / len(seconds) if seconds else None,
         paper=published(*series.paper) if series.paper else "",
     )
 
 
-def headline(study: Study, rows: Sequence[Row]) -> str:
-    """The study in a sentence: the best mean, and which methods are better, worse or inconclusive against it."""
+def headline(study: StudyRuns, rows: Sequence[SummaryRow], found: Judged) -> str:
+    """The study in a sentence: what is better or worse than the reference, and what is not settled."""
     done = [r for r in rows if r.n]
-    if not done and rows and all(r.diverged for r in rows):
-        return "Every final run of every method diverged: check the task before the methods."
     if not done:
+        lost = [r for r in rows if r.diverged or r.verdict == "failed"]
+        if rows and len(lost) == len(rows):
+            if all(r.verdict == "failed" for r in rows):
+                return "Every method failed: check the task before the methods."
+            how = "diverged" if all(r.diverged for r in rows) else "failed or diverged"
+            return f"Every final run of every method {how}: check the task before the methods."
         return "No final run has finished yet."
-    top = done[0]
-    text = f"{top.label} has the best mean {study.metric_name}: {top.text} (n = {top.n})."
-    base = next((r.label for r in done if r.verdict == "base"), None)
+    base = next((r for r in done if r.verdict == "base"), None)
     by_verdict: dict[str, list[str]] = {}
-    for r in done:
+    for r in rows:
         by_verdict.setdefault(r.verdict, []).append(r.label)
-    said = [
-        f"{listed(by_verdict[kind])} {kind}"
-        for kind in ("better", "worse", "inconclusive")
-        if kind in by_verdict
-    ]
-    return f"{text} Against {base}: {'; '.join(said)}." if said and base else text
+    said = []
+    for kind in ("better", "worse"):
+        if kind in by_verdict and base:
+            names = by_verdict[kind]
+            said.append(f"{listed(names)} {'is' if len(names) == 1 else 'are'} {kind} than {base.label}.")
+    if "inconclusive" in by_verdict and base:
+        open_ = listed(by_verdict["inconclusive"])
+        said.append(f"No significant difference from {base.label}: {open_} (n = {base.n}).")
+    if found.unjudged:
+        said.append(f"No verdict: {found.unjudged}.")
+    if "failed" in by_verdict:
+        said.append(f"{listed(by_verdict['failed'])} failed.")
+    if not said:
+        return f"{done[0].label}: {study.metric_name} {done[0].text} (n = {done[0].n})."
+    return " ".join(said)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -256,7 +219,7 @@ def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def setup(study: Study) -> list[tuple[str, str]]:
+def setup(study: StudyRuns) -> list[tuple[str, str]]:
     """What all runs of the study share: task, epochs, batch size, schedule, seeds, trials."""
     specs = [r.spec for r in study.records]
     final = [s for s in specs if s.get("purpose") != "tune"]
@@ -301,7 +264,7 @@ def _setting(name: str, final: Sequence[Mapping[str, Any]], tune: Sequence[Mappi
     return values([*final, *tune])
 
 
-def environment(study: Study) -> list[tuple[str, str]]:
+def environment(study: StudyRuns) -> list[tuple[str, str]]:
     """Versions, hardware and commit, as recorded; values that differ between runs are all listed, times as a span."""
     seen: dict[str, dict[str, None]] = {}
     for record in study.records:
@@ -322,7 +285,7 @@ def environment(study: Study) -> list[tuple[str, str]]:
     return out
 
 
-def runs(study: Study) -> list[dict[str, str]]:
+def runs(study: StudyRuns) -> list[dict[str, str]]:
     """Every run on a line, as text."""
     out = []
     for r in study.records:
