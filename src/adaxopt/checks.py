@@ -66,7 +66,7 @@ def check(
             raise ValueError(f"clip_update={clip!r}: must be > 0, or None for no bound")
     _choice("decay", options["decay"], DECAYS)
     _choice("eps_placement", options["eps_placement"], PLACEMENTS)
-    for flag in ("wake", "correct"):
+    for flag in ("wake", "correct", "cautious"):
         _choice(flag, options.get(flag, False), (True, False))
     if rule.mean == "window":
         window = options["window"]

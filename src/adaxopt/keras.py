@@ -10,6 +10,7 @@ The rule and its numbers are those of `adaxopt.rule`, over `keras.ops`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -37,6 +38,12 @@ class _xp:
     log1p = staticmethod(ops.log1p)
     sqrt = staticmethod(ops.sqrt)
     maximum = staticmethod(ops.maximum)
+    ones_like = staticmethod(ops.ones_like)
+
+    @staticmethod
+    def mean(x: Any) -> Any:
+        """`ops.mean` computes in float32 on torch."""
+        return ops.sum(x) / max(math.prod(x.shape), 1)
 
     @staticmethod
     def where(condition: Any, yes: Any, no: Any) -> Any:
@@ -208,6 +215,7 @@ _SHARED = """
             x <- x - wd*(lr/reference_lr)*x. `exclude_from_weight_decay` is honoured in each.
         wake: where v is exactly 0, take the first gradient's square whole. False reproduces the paper.
         clip_update: bound on |m/(v**p + eps)|, or None.
+        cautious: leave out updates whose sign is not the gradient's and scale the others up (see `adaxopt.AdaXW`).
         reference_lr: what "fully_decoupled" measures lr against; None is the first lr.
         base: Keras's own arguments (clipnorm, global_clipnorm, use_ema, gradient_accumulation_steps, name, ...).
 """
@@ -237,6 +245,7 @@ class AdaX(_Method):
         eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
+        cautious: bool = False,
         reference_lr: float | None = None,
         **base: Any,
     ) -> None:
@@ -268,6 +277,7 @@ class AdaXW(_Method):
         eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
+        cautious: bool = False,
         reference_lr: float | None = None,
         **base: Any,
     ) -> None:
@@ -297,6 +307,7 @@ class Padax(_Method):
         eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
+        cautious: bool = False,
         reference_lr: float | None = None,
         **base: Any,
     ) -> None:

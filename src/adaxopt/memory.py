@@ -37,6 +37,15 @@ class scalars:
     maximum = staticmethod(max)
 
     @staticmethod
+    def mean(x: Number) -> Number:
+        """A number is the mean of itself."""
+        return x
+
+    @staticmethod
+    def ones_like(x: Number) -> Number:
+        return 1.0
+
+    @staticmethod
     def exp(x: Number) -> Number:
         """Infinite where math's raises OverflowError, as that of an array is."""
         return math.exp(x) if x < 709 else math.inf

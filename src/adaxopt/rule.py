@@ -6,6 +6,7 @@
                                                       once infinite, it stays so and x is no longer updated
     x <- P_F( x - lr*s_t*m/(v**p + eps_t) - shrink*x )
 
+(`cautious` multiplies the update by phi/max(mean(phi), 1e-3), phi = 1 where m and g have the same sign, else 0)
 with, for a memory of norm c_t (see `memory.py`) and a method's two powers sigma and tau,
 
     s_t   = c_t**sigma / (1 - b1**t)        the last factor where the method corrects its mean
@@ -17,7 +18,7 @@ with, for a memory of norm c_t (see `memory.py`) and a method's two powers sigma
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from adaxopt import memories
@@ -26,6 +27,8 @@ from adaxopt.memory import Number, scalars
 
 TINY = {"float32": 2.0**-126, "float64": 2.0**-1022}
 """The smallest normal number of the arithmetic that a step is computed in."""
+LEAST_SHARE = 1e-3
+"""A cautious update is scaled up by at most its inverse (the code of Liang et al. 2024)."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,10 @@ class Rule:
     """(v**(1/2) + eps)**(2p) instead of v**p + eps."""
     floor: bool = False
     """Keep eps_t above sqrt(smallest normal): a smaller |g| has a square that cannot be told from zero."""
+
+    def using(self, memory: str | None) -> Rule:
+        """The rule with that memory (its text) in place of its own; None leaves it."""
+        return self if memory is None else replace(self, memory=memories.read(memory)[0])
 
 
 class StepCoefficients(NamedTuple):
@@ -68,6 +75,8 @@ class StepCoefficients(NamedTuple):
     """Bound on |m / denominator|."""
     forget: Number = 0.0
     """Weight of the gradient that leaves the window (AdaShift)."""
+    cautious: bool = False
+    """Leave out updates whose sign is not the gradient's, and scale the others up."""
 
 
 def numbers(
@@ -86,6 +95,7 @@ def numbers(
     plain_eps: bool = False,
     memory: str | None = None,
     correct: bool = True,
+    cautious: bool = False,
     dtype: str = "float32",
     xp: Any = scalars,
 ) -> StepCoefficients:
@@ -101,7 +111,7 @@ def numbers(
     inner, outer = (0.5, 2 * p) if rule.eps_inside else (p, 1.0)
     own = rule.memory
     if own is None:
-        return StepCoefficients(a, b, k, 0.0, 1.0, s, 0.0, lr, l2, shrink, clip, forget)
+        return StepCoefficients(a, b, k, 0.0, 1.0, s, 0.0, lr, l2, shrink, clip, forget, cautious)
     family, least, last = (own, 0.0, math.inf) if memory is None else memories.read(memory)
     if rule.mean == "window":
         awake = t > window
@@ -123,7 +133,7 @@ def numbers(
             eps = eps * xp.exp(tau * log_norm(t, b2, xp))
     if rule.floor:
         eps = _at_least(eps, TINY[dtype] ** 0.5, xp)
-    return StepCoefficients(a, b, k, inner, outer, s, eps, lr, l2, shrink, clip, forget)
+    return StepCoefficients(a, b, k, inner, outer, s, eps, lr, l2, shrink, clip, forget, cautious)
 
 
 def _at_least(x: Number, least: float, xp: Any) -> Number:
@@ -201,6 +211,10 @@ def step(
         update = n.lr * n.s * mean / d  # in this order: mean / d alone may overflow
     else:
         update = n.lr * n.s * xp.clip(mean / d, min=-n.clip, max=n.clip)
+    if n.cautious:
+        same = ((mean > 0) & (g > 0)) | ((mean < 0) & (g < 0))
+        share = xp.mean(xp.where(same, xp.ones_like(mean), 0.0))
+        update = xp.where(same, update / xp.clip(share, min=LEAST_SHARE), 0.0)
     kept = x if _nothing(n.shrink) else x - n.shrink * x
     return kept - update, m, v, top, d
 

@@ -65,6 +65,7 @@ class Method:
             plain_eps=o.get("eps_placement", "paper") == "plain",
             memory=o.get("memory"),
             correct=o.get("correct", True),
+            cautious=o.get("cautious", False),
             dtype=o.get("dtype", "float32"),
             xp=xp,
         )
@@ -78,6 +79,8 @@ def _row(
     )
     if rule.memory is not None and not rule.sigma:  # a step size made of its own memory's norm takes no other
         common["memory"] = None
+    if rule.mean in ("average", "sum"):
+        common["cautious"] = False
     if rule.memory is Growing:
         common["total_steps"] = None
     return Method(name, rule, {**common, **defaults}, source, names or {})

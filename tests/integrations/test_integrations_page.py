@@ -115,4 +115,5 @@ def test_what_the_modules_ask_for_is_what_the_metadata_admits():
         source = (render.ROOT / "src" / name).read_text()
         (call,) = re.findall(r"^ *need\((.*)\)$", source, re.MULTILINE)
         found.update(re.findall(r'(\w+)="([\d.]+)"', call))
-    assert found == {**floors(), **dict(line.split(">=") for line in METADATA["dependencies"])}
+    assert found == {**floors(), **dict(line.split(">=") for line in METADATA[EXTRAS]["torch"])}
+    assert not METADATA["dependencies"]

@@ -88,6 +88,8 @@ VARIANTS = [
     ("adaxw", {"memory": Power(-7.0)}),
     ("adamw", {"memory": LogTime(8.0)}),
     ("padax", {"memory": Polynomial(0.8).freeze(100)}),
+    ("adaxw", {"cautious": True}),
+    ("adam", {"cautious": True, "weight_decay": 0.1}),
 ]
 
 

@@ -34,6 +34,7 @@ PARITY = [
     ("AdaXW", {"memory": "equal freeze 30", "beta_2": 0.0, **RATE}),
     ("AdaXW", {"memory": "power", "beta_2": 0.5, **RATE}),
     ("AdaXW", {"memory": "polynomial", "beta_2": 0.8, **RATE}),
+    ("AdaX", {"cautious": True, "weight_decay": 0.1, **RATE}),
 ]
 SPIKES = [(t, g, "float32") for t in (1, 1000, 200_000) for g in (1e30, -1e38)]
 LATE = [1, 1000, 100_000, 10_000_000]

@@ -25,7 +25,9 @@ def build(method: str, dtype: str, width: int) -> Any:
     block, warps = fused_rows.cut(width)
     types = (getattr(torch, dtype),) * 2 + (torch.float32,) * 2
     constants: dict[str, Any] = {
-        **dict.fromkeys(("LR_AT", "B1_AT", "B2_AT", "SCALE_AT", "MAXIMIZE", "CLIPPED", "WAKE"), False),
+        **dict.fromkeys(
+            ("LR_AT", "B1_AT", "B2_AT", "SCALE_AT", "MAXIMIZE", "CLIPPED", "CAUTIOUS", "WAKE"), False
+        ),
         **{f"{name}_TYPE": kernel_numbers.TYPES[t] for name, t in zip("XGMV", types, strict=True)},
         "KIND": kernel_numbers.KINDS[rule.memory.kind if rule.memory else None],
         "MEAN": kernel_numbers.MEANS[rule.mean],

@@ -61,6 +61,15 @@ TABLE = [
     Case("adax", {"clip_update": 0.05}),
     Case("sgdm", {"clip_update": 0.05}),
     Case("adaxw", wake=False),
+    *(Case("adaxw", {"memory": text, "betas": (0.9, number)}) for text, number in (
+        ("growing", 1e-3), ("fading", 0.9), ("equal", 0.0), ("power", 0.5), ("log_time", 8.0), ("polynomial", 0.8),
+        ("log_time floor 0.01", 8.0), ("fading freeze 100", 0.9), ("equal floor 0.1 freeze 70000", 0.0))),
+    Case("adam", {"memory": "polynomial", "betas": (0.9, 0.8)}, x=F64),
+    *(Case(name, {"cautious": True, **more}) for name in ("adaxw", "sgdm", "adam")
+      for more in ({}, {"clip_update": 0.05})),
+    *(Case(name, {"cautious": True, "weight_decay": 0.1, "decay": "l2"}, x=F64) for name in ("adaxw", "sgdm")),
+    Case("adaxw", {"cautious": True}, x=BF16, g=F32, rounding="kahan"),
+    Case("amsgradw", {"cautious": True}, x=F64, maximize=True),
     Case("adaxw", scale=1024.0),
     Case("adam", scale=3.0, maximize=True),
     *(Case(name, tensor_lr=True, tensor_betas=betas) for name in ("adaxw", "adam") for betas in (False, True)),
@@ -109,7 +118,7 @@ def build(case: Case, device: str = "cpu", seed: int = 0) -> tuple[Any, list, li
         hyper["betas"] = tuple(torch.tensor(b, dtype=F64, device=device) for b in hyper["betas"])
     n = len(params)
     plan = fused_cuda.Plan(
-        r,
+        r.using(case.options.get("memory")),
         params,
         states,
         maximize=case.maximize,
@@ -119,6 +128,7 @@ def build(case: Case, device: str = "cpu", seed: int = 0) -> tuple[Any, list, li
         indices=list(range(n)),
         offsets=[0] * n,
         capturable=False,
+        cautious=case.options.get("cautious", False),
     )
     return plan, params, states, hyper
 

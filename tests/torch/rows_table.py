@@ -32,6 +32,8 @@ TABLE = [
     Case("nosadam", {"betas": (0.9, 1.0)}),
     Case("amsgrad", {"correct": False}),
     Case("adax", {"clip_update": 0.05}),
+    Case("adaxw", {"memory": "log_time", "betas": (0.9, 8.0)}),
+    Case("adaxw", {"memory": "fading floor 0.01 freeze 70000", "betas": (0.9, 0.999)}),
     Case("adaxw", wake=False),
     Case("adam", wake=True),
     Case("adaxw", scale=1024.0),

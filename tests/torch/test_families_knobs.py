@@ -204,6 +204,7 @@ def test_no_knob_is_left_out_of_this_table(cls):
     seen |= {
         "total_steps",  # test_memory_option.py
         "memory",
+        "cautious",  # test_cautious.py
         "project",
         "p",
         "rounding",

@@ -91,7 +91,9 @@ else:
     def test_one_step_is_the_rule(case):
         table.check(case)
 
-    @pytest.mark.parametrize("case", [c for c in table.TABLE if c.x != F64], ids=str)
+    @pytest.mark.parametrize(
+        "case", [c for c in table.TABLE if c.x != F64 and "cautious" not in c.options], ids=str
+    )
     def test_one_launch_and_two_give_the_same_bits(case, monkeypatch):
         """Over steps in which lr moves, a gradient is missing, and (with a scale) one overflows."""
         ends = []

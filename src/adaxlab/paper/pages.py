@@ -25,6 +25,7 @@ from adaxlab.paper.claims import committed
 from adaxlab.paper.claims_page import by_exhibit, by_source
 from adaxlab.paper.drawn import picture
 from adaxlab.paper.tables import (
+    adamw,
     best_lr,
     cifar10_guide,
     cifar10_speed,
@@ -339,6 +340,7 @@ SECTIONS: dict[str, Section] = {
     "lr": lr,
     "gpu": gpu,
     "gpu-sparse": sparse_step.section,
+    "adamw": adamw.section,
     "cifar": cifar,
     "cifar-speed": cifar10_speed.section,
     "cifar-settings": cifar10_guide.section,

@@ -34,6 +34,7 @@ _SHARED = """
         wake: where v is exactly 0, take the first gradient's square whole: without it a coordinate that wakes at step t
             moves by (1-b1)/sqrt(k_t) * lr. False reproduces the paper.
         clip_update: bound on |m/(v**p + eps)|, or None.
+        cautious: leave out updates whose sign is not the gradient's and scale the others up (see `adaxopt.AdaXW`).
         reference_lr: what "fully_decoupled" measures lr against; None is the lr of the first step.
 """
 
@@ -51,6 +52,7 @@ def scale_by_adax(
     eps_placement: EpsPlacement = "paper",
     wake: bool = True,
     clip_update: float | None = None,
+    cautious: bool = False,
     seed: int = 0,
 ) -> optax.GradientTransformation:
     """AdaX's direction m/(v**p + eps_t), to be chained (Li et al. 2020, Algorithm 3; p = 1/8 is Padax's).
@@ -69,6 +71,7 @@ def scale_by_adax(
         "eps_placement": eps_placement,
         "wake": wake,
         "clip_update": clip_update,
+        "cautious": cautious,
     }
     check(checkable(options), row.rule)
     return narrowed(direction(row, options, mu_dtype, nu_dtype, seed))
@@ -91,6 +94,7 @@ def adax(
     eps_placement: EpsPlacement = "paper",
     wake: bool = True,
     clip_update: float | None = None,
+    cautious: bool = False,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     return _from_arguments("adax", locals())
@@ -113,6 +117,7 @@ def adaxw(
     eps_placement: EpsPlacement = "paper",
     wake: bool = True,
     clip_update: float | None = None,
+    cautious: bool = False,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     return _from_arguments("adaxw", locals())
@@ -136,6 +141,7 @@ def padax(
     eps_placement: EpsPlacement = "paper",
     wake: bool = True,
     clip_update: float | None = None,
+    cautious: bool = False,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     return _from_arguments("padax", locals())
@@ -196,6 +202,7 @@ def create(
     eps_placement: str | None = None,
     wake: bool | None = None,
     clip_update: float | None = None,
+    cautious: bool | None = None,
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     seed: int | None = None,

@@ -44,8 +44,9 @@ def scale_by_method(
 ) -> optax.GradientTransformation:
     """Replace a gradient by s_t * m / (v**p + eps_t), the direction in which a method of the zoo steps.
 
-    `options` are the rule's own (`betas`, `memory`, `total_steps`, `eps`, `p`, `wake`, `clip_update`, `eps_placement`,
-    `window`, `correct`); missing ones are the method's defaults. Learning rate and weight decay are optax's affair.
+    `options` are the rule's own (`betas`, `memory`, `total_steps`, `eps`, `p`, `wake`, `clip_update`, `cautious`,
+    `eps_placement`, `window`, `correct`); missing ones are the method's defaults. Learning rate and weight decay are
+    optax's affair.
 
     >>> direction = scale_by_method("adaxw")
     >>> g = {"w": jnp.array([2.0, -4.0])}

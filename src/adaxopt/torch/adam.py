@@ -16,7 +16,7 @@ _BETAS = (0.9, 0.999)
 
 _SHARED = """
     Arguments and defaults are torch's. Beyond them, by keyword: `state_dtype`, `rounding`, `seed`, `decay`,
-    `clip_update`, `wake`, `project` and `memory`, as in `adaxopt.AdaXW`. `amsgrad` is one for all groups.
+    `clip_update`, `wake`, `cautious`, `project` and `memory`, as in `adaxopt.AdaXW`. `amsgrad` is one for all groups.
 
     `load_state_dict` reads torch's checkpoints and ours; `to_torch_state_dict` writes torch's. What differs from torch:
     `exp_avg_sq` holds v / (1 - b2^t), so that v needs no correction (not under `amsgrad`); state of 16-bit parameters

@@ -147,14 +147,17 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
             check_parameter(p, torch.bfloat16)
     if rows and group["capturable"]:
         raise ValueError("capturable=True: sparse gradients cannot be captured in a graph")
-    if (projected or rule.mean == "window") and any(state.local(p) is not p for p in among):
-        what = "project" if projected else name
+    whole = projected or rule.mean == "window" or group.get("cautious")
+    if whole and any(state.local(p) is not p for p in among):
+        what = "project" if projected else "cautious=True" if group.get("cautious") else name
         raise ValueError(f"{what}: a sharded DTensor holds a part of the tensor, and the whole is needed")
     if group["fused"]:
         if rows:
             raise ValueError("fused=True: sparse gradients have their own path; leave fused=None")
         if any(p.is_cpu for p in among):
-            reason = fused_cpu.impossible(rule, group["p"], group["clip_update"], projected)
+            reason = fused_cpu.impossible(
+                rule, group["p"], group["clip_update"], projected, bool(group.get("cautious"))
+            )
             if reason is not None:
                 raise ValueError(f"fused=True: {reason}; leave fused=None to take the fastest path there is")
         other = next((p.device for p in among if p.device.type not in ("cpu", "cuda")), None)
@@ -209,7 +212,9 @@ def _update_fused(
 ) -> list[int]:
     """Step what torch's CPU kernel can serve; return the positions that it cannot."""
     everything = list(range(len(taken.params)))
-    impossible = fused_cpu.impossible(optimizer.method.rule, n.p, n.clip, optimizer._project is not None)
+    impossible = fused_cpu.impossible(
+        optimizer.method.rule, n.p, n.clip, optimizer._project is not None, n.cautious
+    )
     if impossible or n.k < fused_cpu.LEAST_GAIN or not taken.params[0].is_cpu:
         return everything
     xs, gs, ms, vs, tops = plain_lists(taken)

@@ -355,7 +355,7 @@ class Engine(Optimizer):
 
     def _step_eagerly(self, group: dict[str, Any], params: list[Tensor]) -> None:
         scale, found_inf = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
-        kernel = params is group["params"] and state.may_fuse(group) and group.get("memory") is None
+        kernel = params is group["params"] and state.may_fuse(group)
         if kernel and any(map(state.kernel_may_serve, params)):
             params = self._step_by_kernel(group, scale, found_inf)
             if not params:

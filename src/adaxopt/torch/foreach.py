@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adaxopt.rule import StepCoefficients
+from adaxopt.rule import LEAST_SHARE, StepCoefficients
 from adaxopt.torch import wake_guard
 
 Project = Callable[[Tensor, Tensor], Tensor]
@@ -53,11 +53,12 @@ def update(
         else:
             torch._foreach_mul_(ms, n.a)
             torch._foreach_add_(ms, gs if _is(n.b, 1) else torch._foreach_mul(gs, n.b))
+    same = [_same_sign(m, g) for m, g in zip(means, gs, strict=True)] if n.cautious else []
     if not vs:
         if n.clip is not None:
             means = list(torch._foreach_clamp_max(means, n.clip))
             torch._foreach_clamp_min_(means, -n.clip)
-        _descend(xs, means, n)
+        _descend(xs, _cautious(means, same), n)
         if project is not None:
             for x in xs:
                 x.copy_(project(x, torch.ones_like(x)))
@@ -77,11 +78,13 @@ def update(
     torch._foreach_add_(ds, n.eps)
     if n.outer != 1.0:
         torch._foreach_pow_(ds, n.outer)
+    if n.clip is None:
+        means = _cautious(means, same)
     if n.clip is not None:
         means = list(torch._foreach_div(means, ds))
         torch._foreach_clamp_max_(means, n.clip)
         torch._foreach_clamp_min_(means, -n.clip)
-        _descend(xs, means, n)
+        _descend(xs, _cautious(means, same), n)
     elif isinstance(n.s, float) and not isinstance(n.lr, Tensor):
         torch._foreach_addcdiv_(xs, means, ds, -n.lr * n.s)
     else:  # in this order: a quotient alone may overflow
@@ -106,6 +109,21 @@ def _remember(vs: list[Tensor], gs: list[Tensor], k: Any) -> None:
     torch._foreach_clamp_max_(vs, [torch.where(one < 1, torch.inf, 0.0) for one in k])
     torch._foreach_mul_(vs, [1 - one for one in k])
     torch._foreach_addcmul_(vs, torch._foreach_mul(gs, k), gs)
+
+
+def _same_sign(m: Tensor, g: Tensor) -> Tensor:
+    return ((m > 0) & (g > 0)) | ((m < 0) & (g < 0))
+
+
+def _cautious(updates: list[Tensor], same: list[Tensor]) -> list[Tensor]:
+    """0 where the sign is not the gradient's, the others over the share that is left; unchanged if not asked."""
+    if not same:
+        return updates
+    shares = [
+        torch.where(s, torch.ones_like(u), 0.0).mean().clamp(min=LEAST_SHARE)
+        for s, u in zip(same, updates, strict=True)
+    ]
+    return [torch.where(s, u / share, 0.0) for s, u, share in zip(same, updates, shares, strict=True)]
 
 
 def _descend(

@@ -23,12 +23,16 @@ LEAST_GAIN = 1e-9
 """Below it 1 - k no longer holds k."""
 
 
-def impossible(rule: Rule, n_p: float, clip: float | None, projected: bool) -> str | None:
+def impossible(
+    rule: Rule, n_p: float, clip: float | None, projected: bool, cautious: bool = False
+) -> str | None:
     """Why this kernel can never serve a group with these options, or None."""
     if rule.memory is None or rule.mean != "average" or rule.eps_inside or n_p != 0.5:
         return "torch's CPU kernel computes an averaged m over sqrt(v) + eps, and no other form"
     if clip is not None:
         return "torch's CPU kernel does not bound the update (clip_update)"
+    if cautious:
+        return "torch's CPU kernel does not leave out updates (cautious)"
     if projected:
         return "torch's CPU kernel does not project"
     return None

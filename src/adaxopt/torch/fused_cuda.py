@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adaxopt import memory
+from adaxopt import memories, memory
 from adaxopt.rule import TINY, Rule
 from adaxopt.torch.launch import Launch, Slots
 from adaxopt.torch.layout import FLOATS, LOWEST, alike, flat, freed, order, same_layout, unfit
@@ -24,9 +24,9 @@ from adaxopt.torch.rounding import seeds
 from adaxopt.torch.state import LOW, STATE, read_by_a_step
 
 try:
-    from adaxopt.torch import kernel, kernel_numbers, kernel_single
+    from adaxopt.torch import kernel, kernel_cautious, kernel_numbers, kernel_single
 except ImportError:
-    kernel = kernel_numbers = kernel_single = None  # type: ignore[assignment]
+    kernel = kernel_cautious = kernel_numbers = kernel_single = None  # type: ignore[assignment]
 
 HYPER = ("lr", "betas", "eps", "p", "weight_decay", "decay", "reference_lr",
          "eps_placement", "correct", "clip_update")  # fmt: skip
@@ -131,6 +131,7 @@ class Plan:
         indices: Sequence[int],
         offsets: Sequence[int],
         capturable: bool,
+        cautious: bool = False,
     ) -> None:
         if kernel is None:
             raise RuntimeError("Triton is not installed: take the foreach path")
@@ -142,7 +143,7 @@ class Plan:
         self._states = [
             read_by_a_step(rule, p, state, rounding) for p, state in zip(params, states, strict=True)
         ]
-        self._options = (maximize, wake, rounding, capturable)
+        self._options = (maximize, wake, rounding, capturable, cautious)
         self._chance = [(*seeds(seed, i), offset) for i, offset in zip(indices, offsets, strict=True)]
         self._expected = [p.dtype if p.grad is None else p.grad.dtype for p in self._params]
         self._layouts = [(p.shape, p.stride()) for p in self._params]
@@ -196,7 +197,7 @@ class Bucket:
 
     def __init__(self, plan: Plan, members: list[int]) -> None:
         rule, params, states = plan._rule, plan._params, plan._states
-        maximize, wake, rounding, self.capturable = plan._options
+        maximize, wake, rounding, self.capturable, cautious = plan._options
         self.positions = members
         self.whole = len(members) == len(params)
         self.params = [params[i] for i in members]
@@ -226,6 +227,7 @@ class Bucket:
             "SECOND": rule.memory is not None,
             "MAXIMUM": rule.maximum,
             "WAKE": wake,
+            "CAUTIOUS": cautious,
             "ROUNDING": kernel_numbers.ROUNDINGS[
                 "stochastic" if by_chance else "kahan" if "compensation" in state else "nearest"
             ],
@@ -242,7 +244,9 @@ class Bucket:
         self.raw: tuple[Any, ...] = ()
         self.told: tuple[float, ...] = ()
         self.done = torch.zeros(1, dtype=torch.int64, device=device)
-        self.alone = self.programs <= ALONE
+        self.agreeing = torch.zeros(n, dtype=torch.int64, device=device)
+        self.agree: Launch | None = None
+        self.alone = self.programs <= ALONE and not cautious
         self.launches: dict[Any, tuple[Launch, Launch | None]] = {}
         self.stream = self._stream()
 
@@ -347,7 +351,10 @@ class Bucket:
             0.0 if s is not None else float(t) for t, s in zip((lr, b1, b2), self.scalars, strict=True)
         ]
         correct, clip, wd = hyper.get("correct", True), hyper.get("clip_update"), float(hyper["weight_decay"])
-        normed = rule.memory is not None and rule.memory.log_norm is not None and correct
+        text = hyper.get("memory")
+        least, last = (0.0, math.inf) if text is None else memories.read(text)[1:]
+        bounded = least > 0 or last < math.inf
+        normed = rule.memory is not None and rule.memory.log_norm is not None and correct and not bounded
         tau = -p if rule.tau == "-p" else float(rule.tau)
         inner, outer = (0.5, 2 * p) if rule.eps_inside else (p, 1.0)
         fade = wd if hyper["decay"] == "decoupled" else 0.0
@@ -365,6 +372,8 @@ class Bucket:
             math.inf if clip is None else float(clip),
             self.least,
             memory.power_constant(numbers[2]) if power else 0.0,
+            least,
+            last,
         )
         self.variant = {
             "DEBIAS": rule.debias and correct,
@@ -408,15 +417,26 @@ class Bucket:
             self._use(second, stream, scalars, bare)
 
     def _use(self, update: Launch, stream: int, scalars: list[Tensor | None], bare: tuple[int, ...]) -> None:
+        if self.options["CAUTIOUS"]:
+            self._count(stream)
         if not update(self.programs, stream):
             update.plainly(self.programs)
+
+    def _count(self, stream: int) -> None:
+        """How many coordinates of every tensor a cautious step leaves in."""
+        self.agreeing.zero_()
+        if self.agree is None:
+            tables = (self.rows, self.table, self.numbers, self.owners, self.agreeing)
+            self.agree = Launch(kernel_cautious.agree, tables, (), self.options, self.warps, interpreted())
+        if not self.agree(self.programs, stream):
+            self.agree.plainly(self.programs)
 
     def _stream(self) -> int:
         at = self.device.index
         return 0 if at is None else torch._C._cuda_getCurrentRawStream(at)
 
     def _tables(self) -> tuple[Tensor, ...]:
-        return self.rows, self.table, self.numbers, self.keys, self.owners, self.done
+        return self.rows, self.table, self.numbers, self.keys, self.owners, self.done, self.agreeing
 
     def _lend(self, stream: int) -> None:
         """Tables that a launch on another stream reads by bare address are not to be given to anyone, once they are
@@ -442,4 +462,6 @@ class Bucket:
     def _compile_use(
         self, tables: tuple[Tensor, ...], scalars: tuple[Any, ...], options: dict[str, Any]
     ) -> Launch:
-        return Launch(kernel.update, (*tables, self.owners), (), options, self.warps, interpreted())
+        return Launch(
+            kernel.update, (*tables, self.owners, self.agreeing), (), options, self.warps, interpreted()
+        )

@@ -93,6 +93,7 @@ class GroupRows:
         self.entries: list[dict[str, Tensor]] = []
         self.held: list[Any] = []
         self.plan: RowPlan | None = None
+        self.memory: str | None = None
 
     def step(
         self, optimizer: Engine, group: Mapping[str, Any], among: list[Tensor], scale: Any, found: Any
@@ -101,7 +102,7 @@ class GroupRows:
         mine = {p: None for p in among if readable(p) and self._servable(optimizer, p)}
         if not mine:
             return among
-        if not self._fits(optimizer, mine):
+        if self.memory != group.get("memory") or not self._fits(optimizer, mine):
             self._make(optimizer, group, mine)
         grads: list[Named | None] = [None] * len(self.places)
         for p, place in self.places.items():
@@ -147,8 +148,9 @@ class GroupRows:
         self.entries = [optimizer.state[p] for p in params]
         for p, entry in zip(params, self.entries, strict=True):
             state.keep_compensation(p, group, entry)
+        self.memory = group.get("memory")
         self.plan = RowPlan(
-            optimizer.method.rule,
+            optimizer.method.rule.using(self.memory),
             params,
             self.entries,
             maximize=group["maximize"],

@@ -15,6 +15,7 @@ names and betas do not reach `update`; kinds and numbers do. Importing this modu
 import triton
 import triton.language as tl
 
+from adaxopt.rule import LEAST_SHARE
 from adaxopt.torch.kernel_numbers import (
     AVERAGE,
     CLIP,
@@ -62,6 +63,7 @@ from adaxopt.torch.kernel_numbers import (
 
 CERTAIN = tl.constexpr(2.0**-20)
 """Above this gain some element of every block changes: v is written without asking."""
+SHARE = tl.constexpr(LEAST_SHARE)
 
 
 @triton.jit(
@@ -198,11 +200,17 @@ def _write_state(at, lanes, value, key, STREAM: tl.constexpr, first, inside, MAS
 
 
 @triton.jit
+def _same_sign(a, b):
+    return ((a > 0.0) & (b > 0.0)) | ((a < 0.0) & (b < 0.0))
+
+
+@triton.jit
 def _block(
     x_is, g_is, m_is, v_is, top_is, rest_is, first, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
     start, left, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr,
     MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr,
-    OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr,
+    OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr,
+    ROUNDING: tl.constexpr, BLOCK: tl.constexpr,
     EACH: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Elements start ... start + BLOCK of one tensor: full and at aligned addresses, or MASKED."""
@@ -263,6 +271,8 @@ def _block(
         change = mean / d
     if CLIPPED:
         change = tl.where(change > bound, bound, tl.where(change < -bound, -bound, change))
+    if CAUTIOUS:  # `rate` is scaled already
+        change = tl.where(_same_sign(mean, g), change, 0.0)
 
     x = x - (shrink * x + rate * change)
     if ROUNDING == STOCHASTIC:
@@ -279,7 +289,8 @@ def _chunk(
     row, g, program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound, X_TYPE: tl.constexpr,
     G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, MEAN: tl.constexpr,
     SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr,
-    OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr,
+    OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr,
+    ROUNDING: tl.constexpr, BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
     """This program's BLOCKS * BLOCK elements of the tensor whose row is given."""
@@ -295,21 +306,21 @@ def _chunk(
             _block(
                 x, g, m, v, top, rest, offset, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
                 start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, WAKE, ROOTS,
-                OUTER_ROOTS, CLIPPED, ROUNDING, BLOCK, EACH, False,
+                OUTER_ROOTS, CLIPPED, CAUTIOUS, ROUNDING, BLOCK, EACH, False,
             )  # fmt: skip
         elif left > 0:
             _block(
                 x, g, m, v, top, rest, offset, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
                 start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, WAKE, ROOTS,
-                OUTER_ROOTS, CLIPPED, ROUNDING, BLOCK, EACH, True,
+                OUTER_ROOTS, CLIPPED, CAUTIOUS, ROUNDING, BLOCK, EACH, True,
             )  # fmt: skip
 
 
 @triton.jit
 def update(
-    rows, table, numbers, keys, owners, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr,
-    V_TYPE: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr,
-    WAKE: tl.constexpr, ROOTS: tl.constexpr, OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr,
+    rows, table, numbers, keys, owners, agreeing, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr,
+    M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr,
+    WAKE: tl.constexpr, ROOTS: tl.constexpr, OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr,
     ROUNDING: tl.constexpr, KEYS: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
     EACH: tl.constexpr,
 ):  # fmt: skip
@@ -322,13 +333,16 @@ def update(
     shrink, a, b = tl.load(n + N_SHRINK), tl.load(n + N_A), tl.load(n + N_B)
     l2, sign, p = tl.load(n + N_L2), tl.load(n + N_SIGN), tl.load(n + N_P)
     outer, bound, active = tl.load(n + N_OUTER), tl.load(n + N_CLIP), tl.load(n + N_ACTIVE)
+    if CAUTIOUS:
+        share = tl.load(agreeing + owner).to(tl.float64) / tl.load(rows + owner * ROW + COUNT).to(tl.float64)
+        rate = (rate / tl.maximum(share, SHARE)).to(rate.dtype)
     key = tl.full((), 0, tl.uint32)
     if KEYS:
         key = tl.load(keys + owner).to(tl.uint32, bitcast=True)
     if (g != 0) & (active != 0.0):
         _chunk(
             rows + owner * ROW, g, program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
-            X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, WAKE, ROOTS, OUTER_ROOTS, CLIPPED,
+            X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, WAKE, ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS,
             ROUNDING, BLOCK, BLOCKS, EACH,
         )  # fmt: skip
 

@@ -15,10 +15,10 @@ X, M, V, TOP, REST, STEP, COUNT, FIRST, OFFSET, SEEDS = (tl.constexpr(i) for i i
 ROW = tl.constexpr(10)
 
 # The head of a table (int64; numbers as float64 bits): a mark, then what a step is told, then gradient addresses.
-MARK, LR, B1, B2, EPS, SIGMA, TAU, L2, FADE, POWER, OUTER, CLIP, LEAST, ZETA = (
-    tl.constexpr(i) for i in range(14)
+MARK, LR, B1, B2, EPS, SIGMA, TAU, L2, FADE, POWER, OUTER, CLIP, LEAST, ZETA, K_LEAST, K_LAST = (
+    tl.constexpr(i) for i in range(16)
 )
-HEAD = tl.constexpr(14)
+HEAD = tl.constexpr(16)
 
 # One row of `numbers` per tensor, in the arithmetic that the step is computed in.
 N_K, N_RATE, N_EPS, N_SHRINK, N_A, N_B, N_L2, N_SIGN, N_P, N_OUTER, N_CLIP, N_ACTIVE = (
@@ -26,7 +26,9 @@ N_K, N_RATE, N_EPS, N_SHRINK, N_A, N_B, N_L2, N_SIGN, N_P, N_OUTER, N_CLIP, N_AC
 )
 NUMBERS = tl.constexpr(12)
 
-NONE, GROWING, FADING, UNNORMALISED, EQUAL, HYPERHARMONIC = (tl.constexpr(i) for i in range(6))
+NONE, GROWING, FADING, UNNORMALISED, EQUAL, HYPERHARMONIC, LOG_TIME, POLYNOMIAL = (
+    tl.constexpr(i) for i in range(8)
+)
 KINDS = {
     None: 0,
     "growing": 1,
@@ -34,6 +36,8 @@ KINDS = {
     "unnormalised": 3,
     "equal": 4,
     "power": 5,
+    "log_time": 6,
+    "polynomial": 7,
 }
 AVERAGE, SUM, NO_MEAN = (tl.constexpr(i) for i in range(3))
 MEANS = {"average": 0, "sum": 1, "none": 2}
@@ -128,6 +132,12 @@ def _gain(t, b2, zeta, KIND: tl.constexpr):
     elif KIND == HYPERHARMONIC:
         k = _power_gain(t, b2, zeta)
         norm = t * 0.0
+    elif KIND == LOG_TIME:
+        k = b2 / (b2 + (t - 1.0))
+        norm = t * 0.0
+    elif KIND == POLYNOMIAL:
+        k = tl.exp(-b2 * tl.log(t))
+        norm = t * 0.0
     else:
         k = t * 0.0
         norm = t * 0.0
@@ -181,6 +191,7 @@ def _of_time(table, t, lr, b1, b2, KIND: tl.constexpr, DEBIAS: tl.constexpr, FLO
     """StepCoefficients of a tensor's time: k, rate = lr * s, eps."""
     k, norm = _gain(t, b2, _told(table, ZETA), KIND)
     if KIND != NONE:
+        k = tl.where(t > _told(table, K_LAST), 0.0, tl.maximum(k, _told(table, K_LEAST)))
         k = tl.maximum(k, _told(table, LEAST) * _told(table, LEAST))
     s = tl.exp(_told(table, SIGMA) * norm)
     if DEBIAS:

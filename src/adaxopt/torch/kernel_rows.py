@@ -39,7 +39,8 @@ def each_row(
     KIND: tl.constexpr, MEAN: tl.constexpr, DEBIAS: tl.constexpr, FLOOR: tl.constexpr, MAXIMIZE: tl.constexpr,
     KEYS: tl.constexpr, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr,
     SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr,
-    OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, ROUNDING: tl.constexpr, WIDTH: tl.constexpr,
+    OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr,
+    ROUNDING: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK: tl.constexpr, EACH: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Program i steps row `named[i]` of the tensor `owner` by `values[i]`; addresses are numbers here.
@@ -74,7 +75,7 @@ def each_row(
                 x, g, m, v, top, rest, apart, key, k.to(kind), rate.to(kind), eps.to(kind), shrink.to(kind),
                 a.to(kind), b.to(kind), l2.to(kind), sign.to(kind), p.to(kind), outer.to(kind), bound.to(kind),
                 row * WIDTH + begin, WIDTH - begin, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, WAKE,
-                ROOTS, OUTER_ROOTS, CLIPPED, ROUNDING, BLOCK, EACH, MASKED,
+                ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, ROUNDING, BLOCK, EACH, MASKED,
             )  # fmt: skip
         tl.debug_barrier()  # every thread has read its t
         tl.store(time_at, t)

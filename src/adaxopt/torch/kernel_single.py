@@ -39,7 +39,8 @@ def whole(
     DEBIAS: tl.constexpr, FLOOR: tl.constexpr, MAXIMIZE: tl.constexpr, KEYS: tl.constexpr,
     LANES: tl.constexpr, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr,
     V_TYPE: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr,
-    ROOTS: tl.constexpr, OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, ROUNDING: tl.constexpr,
+    ROOTS: tl.constexpr, OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr,
+    ROUNDING: tl.constexpr,
     BLOCK: tl.constexpr, BLOCKS: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
     """`update` with the numbers that `advance` would have made, then what `advance` leaves behind.
@@ -72,7 +73,7 @@ def whole(
         _chunk(
             row, g, program, key, k.to(kind), rate.to(kind), eps.to(kind), shrink.to(kind), a.to(kind), b.to(kind),
             l2.to(kind), sign.to(kind), p.to(kind), outer.to(kind), bound.to(kind), X_TYPE, G_TYPE, M_TYPE,
-            V_TYPE, MEAN, SECOND, MAXIMUM, WAKE, ROOTS, OUTER_ROOTS, CLIPPED, ROUNDING, BLOCK, BLOCKS, EACH,
+            V_TYPE, MEAN, SECOND, MAXIMUM, WAKE, ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, ROUNDING, BLOCK, BLOCKS, EACH,
         )  # fmt: skip
 
     tl.debug_barrier()

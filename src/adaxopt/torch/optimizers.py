@@ -47,6 +47,9 @@ _SHARED = """
             paper has it. Under L2 decay v is never exactly 0 (wd*x is part of g), so no coordinate is inactive. False
             reproduces the paper.
         clip_update: bound on |m/(v^p + eps)|, or None.
+        cautious: leave out updates of coordinates in which m and the gradient differ in sign, and divide the others by
+            the share that is left, at least 1e-3, tensor by tensor (Liang et al. 2024, arXiv 2411.16085). Of a sparse
+            gradient, by the share of the rows that it names.
         project: `Box(lo, hi)`, `Ball(radius)` or a callable (y, d) -> x (Algorithm 1, line 7), the same for all groups.
             Not in checkpoints.
 
@@ -91,6 +94,7 @@ class AdaX(Engine):
         eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
+        cautious: bool = False,
         project: Project | None = None,
         state_dtype: torch.dtype | None = None,
         rounding: Rounding = "nearest",
@@ -136,6 +140,7 @@ class AdaXW(Engine):
         eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
+        cautious: bool = False,
         project: Project | None = None,
         state_dtype: torch.dtype | None = None,
         rounding: Rounding = "nearest",
@@ -180,6 +185,7 @@ class Padax(Engine):
         eps_placement: EpsPlacement = "paper",
         wake: bool = True,
         clip_update: float | None = None,
+        cautious: bool = False,
         project: Project | None = None,
         state_dtype: torch.dtype | None = None,
         rounding: Rounding = "nearest",

@@ -56,7 +56,7 @@ class GroupPlan:
             params = [self.params[i] for i in members]
             plain = all(state.local(p) is p and not p.is_complex() for p in params)
             kernel = fused_cuda.Plan(
-                optimizer.method.rule,
+                optimizer.method.rule.using(group.get("memory")),
                 [_real(p) for p in params] if not plain else params,
                 [_real_state(optimizer.state[p]) for p in params],
                 maximize=group["maximize"],
@@ -66,6 +66,7 @@ class GroupPlan:
                 indices=[optimizer._place(p) for p in params],
                 offsets=[_offset(p, group, optimizer.state[p]) for p in params],
                 capturable=group["capturable"],
+                cautious=bool(group.get("cautious")),
             )
             self.plans.append((params, plain, kernel))
         self.options = _options(group)
@@ -136,7 +137,7 @@ class GroupPlan:
         """Step rows of sparse gradients where their kernel may; return what still needs a step."""
         from adaxopt.torch import fused_rows
 
-        if not fused_rows.ROWS:
+        if not fused_rows.ROWS or group.get("cautious"):
             return rest
         if self.rows is None:
             self.rows = fused_rows.GroupRows()
@@ -148,8 +149,12 @@ def _offset(p: Tensor, group: dict[str, Any], entry: dict[str, Tensor]) -> int:
     return shards.first_element(p) if shards.draws(p, group, entry) else 0
 
 
-_options = itemgetter("maximize", "wake", "rounding", "seed", "capturable", "state_dtype")
-"""What the tables and kernels of a group were made for."""
+_fixed = itemgetter("maximize", "wake", "rounding", "seed", "capturable", "state_dtype")
+
+
+def _options(group: dict[str, Any]) -> tuple[Any, ...]:
+    """What the tables and kernels of a group were made for."""
+    return _fixed(group), group.get("memory"), group.get("cautious")
 
 
 def _real(t: Tensor) -> Tensor:
