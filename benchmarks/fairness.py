@@ -22,6 +22,7 @@ from adaxlab.compare import compare
 from adaxlab.driver import carry_out
 from adaxlab.study import Row, Study, Tuning
 from adaxlab.summary import Comparison, summarise
+from adaxlab.verdict import Verdict
 
 NAMES = ("adamw", "adamw@again")
 
@@ -59,8 +60,13 @@ def against_itself(
         )
 
 
-def at_equal_rates(study: Study, result: Comparison, root: Path) -> Iterator[tuple[str, float, str, str]]:
-    """For every verdict: the row, a learning rate, the verdict of the study, and that with both at this rate."""
+def at_equal_rates(
+    study: Study, result: Comparison, root: Path
+) -> Iterator[tuple[str, float, Verdict, Verdict]]:
+    """For every verdict: the row, a learning rate, the verdict of the study, and that with both at this rate.
+
+    A verdict rests on the learning rate if the difference vanishes at the row's own: the baseline was then tuned badly.
+    """
     base = result.row(study.baseline)
     for row in result.rows:
         if row.verdict is None or row.verdict.outcome not in ("better", "worse"):
@@ -72,7 +78,7 @@ def at_equal_rates(study: Study, result: Comparison, root: Path) -> Iterator[tup
             equal = compare(replace(study, rows=rows, tuning=None, name=name), root)
             found = equal.row(row.name).verdict
             assert found is not None
-            yield row.name, lr, row.verdict.word, found.word
+            yield row.name, lr, row.verdict, found
 
 
 def stored(folder: Path) -> tuple[Study, Comparison]:
@@ -80,6 +86,11 @@ def stored(folder: Path) -> tuple[Study, Comparison]:
     data: Mapping[str, Any] = files.read_json(folder / "study.json")
     study = Study.from_data({k: v for k, v in data.items() if k not in ("schema", "history")})
     return study, compare(study, folder.parent)
+
+
+def _shown(found: Verdict) -> str:
+    by = f" ({found.difference.mean:+.4f})" if found.difference else ""
+    return f"{found.word}{by}"
 
 
 def main() -> None:
@@ -98,7 +109,8 @@ def main() -> None:
     if given.command == "equal":
         study, result = stored(given.study)
         for row, lr, before, after in at_equal_rates(study, result, given.study.parent):
-            print(f"{study.task}: {row} {before} as tuned, {after} with both at lr {lr:g}", flush=True)
+            equal_lr = f"{_shown(after)} with both at lr {lr:g}"
+            print(f"{study.task}: {row} is {_shown(before)} as tuned, {equal_lr}", flush=True)
         return
     with tempfile.TemporaryDirectory() as folder:
         root = Path(given.out or folder)

@@ -58,7 +58,7 @@ def test_a_verdict_that_rests_on_the_learning_rate_is_found_out(fairness, tmp_pa
     result = compare.compare(study, tmp_path)
     assert result.row("sgdm@slow").verdict.outcome == "worse"
     found = list(fairness.at_equal_rates(study, result, tmp_path))
-    assert [(row, lr, word) for row, lr, _, word in found] == [
+    assert [(row, lr, after.word) for row, lr, _, after in found] == [
         ("sgdm@slow", 0.03, "inconclusive"),
         ("sgdm@slow", 1e-4, "inconclusive"),
     ]
