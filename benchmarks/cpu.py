@@ -1,7 +1,8 @@
 """CPU step time and memory of AdaXW beside torch's AdamW over the shapes of ResNet-50, and of AdaX beside torch's
 SparseAdam over an embedding of 200,000 rows of 64, of which a step names 8,192. In rows "one
 coordinate without a gradient" the first coordinate of every tensor never has a gradient, in rows "half of the
-coordinates" its first half, so that `wake` guards them.
+coordinates" its first half, so that `wake` guards them. Rows "n tensors of 1,000" are small nets, where the step is the
+work of the host: ten steps are timed at once.
 
     python benchmarks/cpu.py [--rounds 30] [--out records/cpu_step.json]
 
@@ -45,6 +46,9 @@ HALF_ASLEEP: dict[str, Make] = {
     "AdaXW default, half of the coordinates without a gradient": lambda p: AdaXW(p),
     "AdaXW default, half of the coordinates without a gradient, wake=False": lambda p: AdaXW(p, wake=False),
 }
+SMALL = (4, 20, 60, 150)
+"""Numbers of tensors of 1,000 elements; the target of each row is at most 1.1 times torch's fused AdamW."""
+SMALL_STEPS = 10
 SPARSE: dict[str, Make] = {
     "torch SparseAdam, sparse rows": torch.optim.SparseAdam,
     "AdaX, sparse rows": AdaX,
@@ -60,6 +64,7 @@ AGAINST = {
     "AdaXW default, half of the coordinates without a gradient": "AdaXW default",
     "AdaXW default, half of the coordinates without a gradient, wake=False": "AdaXW default",
     "AdaX, sparse rows": "torch SparseAdam, sparse rows",
+    **{f"AdaXW default, {n} tensors of 1,000": f"torch AdamW fused, {n} tensors of 1,000" for n in SMALL},
 }
 
 
@@ -136,15 +141,20 @@ def main() -> None:
     for some, asleep in ((ASLEEP, lambda n: 1), (HALF_ASLEEP, lambda n: n // 2)):
         optimizers |= {name: build(make, shapes, torch.float32, asleep) for name, make in some.items()}
     optimizers |= {name: build_sparse(make) for name, make in SPARSE.items()}
+    for n in SMALL:
+        for row in ("torch AdamW fused", "AdaXW default"):
+            optimizers[f"{row}, {n} tensors of 1,000"] = build(ROWS[row], [(1000,)] * n, torch.float32)
     for _ in range(3):
         for optimizer in optimizers.values():
             optimizer.step()
     times: dict[str, list[float]] = {name: [] for name in optimizers}
     for _ in range(arguments.rounds):
         for name, optimizer in optimizers.items():
+            steps = SMALL_STEPS if name.endswith("of 1,000") else 1
             start = time.perf_counter()
-            optimizer.step()
-            times[name].append(time.perf_counter() - start)
+            for _ in range(steps):
+                optimizer.step()
+            times[name].append((time.perf_counter() - start) / steps)
     rows = {}
     print(
         f"ResNet-50 shapes: {len(shapes)} tensors, {count / 1e6:.1f}M float32, {torch.get_num_threads()} threads"

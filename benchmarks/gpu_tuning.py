@@ -18,6 +18,7 @@ from gpu_measure import copy_bandwidth, device_ms
 from shapes import MODELS
 
 from adaxopt.torch import fused_cuda
+from adaxopt.torch.plan import Part
 from adaxopt.zoo import METHODS
 
 GRID = [
@@ -33,7 +34,7 @@ KINDS = {
 }
 
 
-def plan(shapes: list[tuple[int, ...]], kind: str, t: int = 0) -> Any:
+def part(shapes: list[tuple[int, ...]], kind: str, t: int = 0) -> Part:
     dtype, state, rounding, _, _ = KINDS[kind]
     params = [torch.randn(s, device="cuda").to(dtype) for s in shapes]
     for p in params:
@@ -47,8 +48,8 @@ def plan(shapes: list[tuple[int, ...]], kind: str, t: int = 0) -> Any:
         for p in params
     ]
     n = len(params)
-    return fused_cuda.Plan(METHODS["adaxw"].rule, params, states, maximize=False, wake=True, rounding=rounding,
-                           seed=0, indices=range(n), offsets=[0] * n, capturable=False)  # fmt: skip
+    group = {"maximize": False, "wake": True, "rounding": rounding, "seed": 0, "capturable": False}
+    return Part(METHODS["adaxw"], group, params, states, params, states, dtype, range(n), [0] * n, {})
 
 
 def main() -> None:
@@ -72,17 +73,22 @@ def main() -> None:
         for kind, (*_, size, each) in KINDS.items():
             for block, warps, blocks in GRID[mine::of]:
                 fused_cuda.tuning = _fixed(block, warps, blocks, each)  # type: ignore[assignment]
-                p = plan(shapes, kind)
+                given = part(shapes, kind)
+                share, grads = fused_cuda.Share(given), [p.grad for p in given.xs]
+
+                def step(share=share, grads=grads):
+                    return share.step(hyper, grads, None, None, share.knows(grads, False))
+
                 row = {"model": model, "kind": kind, "block": block, "warps": warps, "blocks": blocks}
                 for t in (0, 200_000):
-                    for state in p._states:
+                    for state in given.states:
                         state["step"].fill_(t)
-                    ms = device_ms(lambda p=p: p.step(hyper))
+                    ms = device_ms(step)
                     row[f"ms at {t}"], moved = ms, size if t == 0 else size - KINDS[kind][1].itemsize
                     row[f"of copy at {t}"] = count * moved / ms * 1e3 / bandwidth
                 rows.append(row)
                 print(" ".join(f"{v:.3f}" if isinstance(v, float) else f"{v!s:>11}" for v in row.values()))
-                del p
+                del given, share, grads, step
     fused_cuda.tuning = chosen
     if arguments.out:
         arguments.out.write_text(json.dumps({"copy_bytes_per_s": bandwidth, "rows": rows}, indent=1))

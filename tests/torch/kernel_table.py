@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from shares import Shares
 
 from adaxopt import rule
 from adaxopt.torch import fused_cuda, rounding
@@ -117,7 +118,7 @@ def build(case: Case, device: str = "cpu", seed: int = 0) -> tuple[Any, list, li
     if case.tensor_betas:
         hyper["betas"] = tuple(torch.tensor(b, dtype=F64, device=device) for b in hyper["betas"])
     n = len(params)
-    plan = fused_cuda.Plan(
+    plan = Shares(
         r.using(case.options.get("memory")),
         params,
         states,
@@ -223,7 +224,7 @@ def check_bits(dtype: torch.dtype, device: str = "cpu") -> None:
                 state["exp_avg"] = torch.zeros(n, dtype=dtype, device=device)
             if r.memory is not None:
                 state["exp_avg_sq"] = torch.zeros(n, dtype=dtype, device=device)
-            plan = fused_cuda.Plan(r, [x], [state], maximize=False, wake=False, rounding="stochastic", seed=11,
+            plan = Shares(r, [x], [state], maximize=False, wake=False, rounding="stochastic", seed=11,
                                    indices=[3], offsets=[offset], capturable=False)  # fmt: skip
             hyper = {
                 **METHODS[name].defaults,
@@ -304,7 +305,7 @@ def check_numbers(method: str, device: str = "cpu") -> None:
         for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"):
             state[name] = torch.ones(1, dtype=F64, device=device)
         states.append(state)
-    plan = fused_cuda.Plan(m.rule, params, states, maximize=False, wake=False, rounding="nearest", seed=0,
+    plan = Shares(m.rule, params, states, maximize=False, wake=False, rounding="nearest", seed=0,
                            indices=list(range(len(times))), offsets=[0] * len(times), capturable=False)  # fmt: skip
     hyper = {**m.defaults, "reference_lr": m.defaults["lr"]}
     plan.step(hyper, grads=[torch.ones_like(p) for p in params])
@@ -329,5 +330,5 @@ def simple(shapes, method="adaxw", layout=torch.contiguous_format, capturable=Fa
     ]
     n = len(params)
     settings = dict(maximize=False, wake=True, rounding="nearest", seed=0, indices=range(n), offsets=[0] * n)
-    plan = fused_cuda.Plan(METHODS[method].rule, params, states, capturable=capturable, **settings)
+    plan = Shares(METHODS[method].rule, params, states, capturable=capturable, **settings)
     return plan, params, states, {**METHODS[method].defaults, **options}

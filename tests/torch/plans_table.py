@@ -160,7 +160,7 @@ def inside_backward() -> bool:
         hooks.remove()
         ends.append((torch.cat([p.detach().flatten() for p in model.parameters()]), optimizer))
     (ours, optimizer), (theirs, _) = ends
-    served = [len(plan.plans) for plan in optimizer._plans.values()]
+    served = [len(plan.shares) for plan in optimizer._plans.values()]
     worst = (ours - theirs).abs().max().item()
     right = served == [1] * 4 and worst < 2e-6
     print(f"{'ok' if right else 'WRONG'} inside backward {served} {worst:.1e}")
@@ -184,7 +184,7 @@ def state_of_several_dtypes() -> bool:
             entry[name] = entry[name].to(dtype)
             walk(params, optimizer, 2)
             ends.append((params, optimizer))
-        served = [p.numel() for plan in ends[0][1]._plans.values() for ps, _, _ in plan.plans for p in ps]
+        served = [p.numel() for plan in ends[0][1]._plans.values() for _, ps, _ in plan.shares for p in ps]
         worst = max((a - b).abs().max().item() for a, b in zip(ends[0][0], ends[1][0], strict=True))
         kept = ends[0][1].state[ends[0][0][0]][name].dtype == dtype
         right = right and served == [3] and worst < 2e-6 and kept
@@ -266,7 +266,7 @@ def main() -> int:
                 walk(params, optimizer, 1, before, without)
                 change(params, optimizer)
                 walk(params, optimizer, seed=2)
-            served = sum(len(plan.plans) for plan in kernel[1]._plans.values())
+            served = sum(len(plan.shares) for plan in kernel[1]._plans.values())
             worst = max(
                 (torch.view_as_real(a) if a.is_complex() else a)
                 .sub(torch.view_as_real(b) if b.is_complex() else b)

@@ -11,7 +11,8 @@ import torch
 from kernel_table import BF16, EPS, F16, F32, F64, Case, close, oracle
 
 from adaxopt import create
-from adaxopt.torch import dispatch, fused_cuda, fused_rows, operators
+from adaxopt.torch import fused_cuda, fused_rows, hyper, operators
+from adaxopt.torch.state import unscaled
 from adaxopt.zoo import METHODS
 
 ALL = [name for name, m in METHODS.items() if m.rule.memory is not None and m.rule.mean != "window"]
@@ -59,11 +60,16 @@ def coo(rows, values, shape, dtype=None):
 
 def served(optimizer) -> list[Any]:
     """The parameters that the rows' kernel knows."""
-    return [p for plan in optimizer._plans.values() if plan.rows is not None for p in plan.rows.places]
+    return [p for share, owners in _shares(optimizer) for p in owners]
+
+
+def _shares(optimizer) -> list[Any]:
+    found = [(share, owners) for plan in optimizer._plans.values() for share, owners, _ in plan.shares]
+    return [(share, owners) for share, owners in found if isinstance(share, fused_rows.Share)]
 
 
 def buckets(optimizer) -> list[Any]:
-    return [b for plan in optimizer._plans.values() if plan.rows is not None for b in plan.rows.plan.buckets]
+    return [share for share, _ in _shares(optimizer)]
 
 
 def build(case: Case, shape: tuple[int, ...], device: str = "cpu") -> tuple[Any, Any]:
@@ -116,8 +122,8 @@ def check(case: Case, shape: tuple[int, ...] = (9, 128), device: str = "cpu") ->
     x, old = p.detach().clone(), {k: t.clone() for k, t in entry.items()}
     twin, twins = x.clone(), {k: t.clone() for k, t in entry.items()}
     scale = None if case.scale is None else torch.tensor(case.scale, device=device)
-    g = p.grad if scale is None else dispatch.unscaled(p.grad, scale)
-    operators.row_step(twin, g, twins, optimizer.method, dispatch.floats(group), 0)
+    g = p.grad if scale is None else unscaled(p.grad, scale)
+    operators.row_step(twin, g, twins, optimizer.method, hyper.floats(group), 0)
     optimizer.grad_scale, optimizer.found_inf = (
         scale,
         None if scale is None else torch.zeros((), device=device),

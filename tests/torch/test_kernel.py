@@ -32,7 +32,7 @@ import torch
 from adaxopt import AdaXW, create, step_in_backward
 from adaxopt.torch import fused_cuda as f
 assert f.missing() == "Triton is not installed", f.missing()
-assert f.unsupported(torch.ones(2), None, {}) == "Triton is not installed"
+assert f.unsuitable(torch.ones(2), {}, None) == "Triton is not installed"
 assert not f.interpreted()
 ends = []
 for options in ({}, {"fused": True}, {"foreach": True}, {"foreach": False}, {"capturable": True}):
@@ -69,11 +69,12 @@ assert (p != 1).any()
     def test_a_cpu_parameter_is_refused_where_kernels_are_compiled():
         from adaxopt.torch import fused_cuda
 
-        assert "not on a CUDA device" in fused_cuda.unsupported(torch.ones(2), None, {})
+        assert "not on a CUDA device" in fused_cuda.unsuitable(torch.ones(2), {}, None)
 
 else:
     import kernel_table as table
     from kernel_table import BF16, F16, F32, F64, Case, simple
+    from shares import Shares
 
     from adaxopt.torch import fused_cuda
     from adaxopt.zoo import METHODS
@@ -251,7 +252,7 @@ else:
             "exp_avg_sq": torch.zeros(4497),
         }
         rule = METHODS["adaxw"].rule
-        plan = fused_cuda.Plan(rule, [x], [state], maximize=False, wake=True, rounding="nearest", seed=0, indices=[0],
+        plan = Shares(rule, [x], [state], maximize=False, wake=True, rounding="nearest", seed=0, indices=[0],
                                offsets=[0], capturable=False)  # fmt: skip
         plan.step(METHODS["adaxw"].defaults, grads=[base[3:4500] * 2])
         want, params, _, hyper = simple([(4497,)])
@@ -294,7 +295,7 @@ else:
             _, params, states, hyper = table.build(case)
             if left:
                 states[0]["compensation"] = torch.full_like(params[0], 0.125)
-            plan = fused_cuda.Plan(METHODS["adaxw"].rule, params, states, maximize=False, wake=True, rounding=mode,
+            plan = Shares(METHODS["adaxw"].rule, params, states, maximize=False, wake=True, rounding=mode,
                                    seed=0, indices=[0], offsets=[0], capturable=False)  # fmt: skip
             plan.step(hyper, grads=[torch.ones_like(params[0])])
             results.append((params[0], states[0]))
@@ -308,12 +309,12 @@ else:
             states[0]["compensation"] = torch.zeros(7, dtype=dtype)
         says = "no compensation" if dtype is None else "a compensation in torch.float32"
         with pytest.raises(ValueError, match=f"rounding='kahan': a torch.bfloat16 parameter .* has {says}"):
-            fused_cuda.Plan(METHODS["adaxw"].rule, params, states, maximize=False, wake=True, rounding="kahan",
+            Shares(METHODS["adaxw"].rule, params, states, maximize=False, wake=True, rounding="kahan",
                             seed=0, indices=[0], offsets=[0], capturable=False)  # fmt: skip
 
     def test_kahan_asks_nothing_of_float32():
         _, params, states, hyper = table.build(Case("adaxw", sizes=((7,),)))
-        plan = fused_cuda.Plan(METHODS["adaxw"].rule, params, states, maximize=False, wake=True, rounding="kahan",
+        plan = Shares(METHODS["adaxw"].rule, params, states, maximize=False, wake=True, rounding="kahan",
                                seed=0, indices=[0], offsets=[0], capturable=False)  # fmt: skip
         assert plan.step(hyper, grads=[torch.ones(7)]) == []
 

@@ -24,7 +24,6 @@ else:
 
     from adaxopt import create
     from adaxopt.torch import fused_cuda, launch
-    from adaxopt.torch.plans import GroupPlan
 
     @pytest.mark.parametrize(("programs", "alone"), [(3, True), (2, False)])
     def test_a_bucket_of_many_programs_takes_two_launches(monkeypatch, programs, alone):
@@ -95,14 +94,15 @@ else:
         ],
     )
     def test_unsupported_says_why(p, state, says):
-        got = fused_cuda.unsupported(p, None, state)
+        got = fused_cuda.unsuitable(p, state, None)
         assert (got is None) if says is None else says in got
 
     def test_a_window_is_refused():
         p = torch.nn.Parameter(torch.ones(3))
-        optimizer = create("adashift", [p])
+        optimizer = create("adashift", [p], fused=True)
+        p.grad = torch.ones(3)
         with pytest.raises(ValueError, match="fused=True: the CUDA kernel keeps no window"):
-            GroupPlan(optimizer, {**optimizer.param_groups[0], "fused": True})
+            optimizer.step()
 
     @pytest.mark.parametrize(
         ("method", "name"), [("nosadam", "betas[1]"), ("adaxw", "weight_decay"), ("adaxw", "eps")]
@@ -138,7 +138,7 @@ else:
                     optimizer.step()
             ends.append((p, optimizer))
         (plan,) = ends[0][1]._plans.values()
-        assert plan.plans[0][2].buckets[0].slots.mark == 1  # told once: nothing was new
+        assert plan.shares[0][0].slots.mark == 1  # told once: nothing was new
         torch.testing.assert_close(ends[0][0], ends[1][0], rtol=2e-6, atol=2e-7)
 
     def test_a_scalar_is_brought_beside_the_bucket():
@@ -210,7 +210,7 @@ else:
         now, told = {"stream": 0, "capturing": False}, []
         monkeypatch.setattr(fused_cuda, "_captured", {})
         monkeypatch.setattr(fused_cuda, "_capturing", lambda device: now["capturing"])
-        monkeypatch.setattr(fused_cuda.Bucket, "_stream", lambda bucket: now["stream"])
+        monkeypatch.setattr(fused_cuda.Share, "_stream", lambda bucket: now["stream"])
         monkeypatch.setattr(torch.cuda, "current_stream", lambda device: now["stream"])
         monkeypatch.setattr(
             torch.Tensor, "record_stream", lambda t, stream: told.append((t.data_ptr(), stream))

@@ -94,7 +94,7 @@ def cpu(root: Path) -> str:
     rows = [
         (
             name,
-            f"{r['median_ms']:.1f}",
+            f"{r['median_ms']:.1f}" if r["median_ms"] >= 1 else f"{r['median_ms']:.3f}",
             f"{r['ratio']:.2f} × {r['against']}" if r["ratio"] else "",
             _mb(r),
         )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adaxopt.torch import convert, foreign, options, state
+from adaxopt.torch import convert, foreign, options, private, state
 from adaxopt.torch.layout import same_layout
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
     """`Optimizer.load_state_dict`, except that state keeps its own dtype and that everything is checked first."""
     state_dict = state_dict.copy()
-    for pre_hook in optimizer._optimizer_load_state_dict_pre_hooks.values():
+    for pre_hook in private.loading_hooks(optimizer, "pre"):
         changed = pre_hook(optimizer, state_dict)
         if changed is not None:
             state_dict = changed
@@ -55,7 +55,7 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
         if "param_names" in old and "param_names" not in new:
             new["param_names"] = old["param_names"]
     optimizer.__setstate__({"state": new_state, "param_groups": saved})
-    for post_hook in optimizer._optimizer_load_state_dict_post_hooks.values():
+    for post_hook in private.loading_hooks(optimizer, "post"):
         post_hook(optimizer)
 
 

@@ -14,18 +14,27 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable
-from itertools import chain, islice
-from operator import is_
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.optimizer import ParamsT, _global_optimizer_post_hooks, _global_optimizer_pre_hooks
+from torch.optim.optimizer import ParamsT
 
-from adaxopt.torch import callers, checkpoint, dispatch, groups, operators, state, wake_guard
+from adaxopt.torch import (
+    callers,
+    checkpoint,
+    dispatch,
+    groups,
+    hyper,
+    operators,
+    private,
+    refusals,
+    state,
+    wake_guard,
+)
 from adaxopt.torch.foreach import Project
-from adaxopt.torch.plans import GroupPlan
+from adaxopt.torch.plan import Plan
 from adaxopt.zoo import Method
 
 
@@ -39,39 +48,16 @@ def _graph_break_where_compiled(step: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(self: Engine, closure: Callable[[], Any] | None = None) -> Any:
         before = torch.is_grad_enabled()
         try:
-            torch._C._set_grad_enabled(self.defaults["differentiable"])
+            private.set_grad_enabled(self.defaults["differentiable"])
             if torch.compiler.is_compiling():
-                torch._dynamo.graph_break()
+                private.graph_break()
             return step(self, closure)
         finally:
             if torch.compiler.is_compiling():
-                torch._dynamo.graph_break()
-            torch._C._set_grad_enabled(before)
+                private.graph_break()
+            private.set_grad_enabled(before)
 
     return wrapped
-
-
-def _lightly_hooked(step: Callable[..., Any]) -> Callable[..., Any]:
-    """torch's wrapper around a step (hooks, a mark for the profiler), entered only where it has something to do.
-
-    The mark costs about 10 us: a sixth of a small net's whole step.
-    """
-    full = Optimizer.profile_hook_step(step)
-
-    @functools.wraps(step)
-    def light(self: Engine, closure: Callable[[], Any] | None = None) -> Any:
-        if (
-            torch.autograd.profiler._is_profiler_enabled
-            or self._optimizer_step_pre_hooks
-            or self._optimizer_step_post_hooks
-            or _global_optimizer_pre_hooks
-            or _global_optimizer_post_hooks
-        ):
-            return full(self, closure)
-        return step(self, closure)
-
-    light.hooked = True  # type: ignore[attr-defined]
-    return light
 
 
 class Engine(Optimizer):
@@ -114,8 +100,7 @@ class Engine(Optimizer):
 
     def _forget_caches(self) -> None:
         self._inactive: dict[Tensor, wake_guard.Inactive] = {}
-        self._plans: dict[int, GroupPlan] = {}
-        self._known: tuple[list[Any], list[Any]] = [], []  # who had state when plans were made, and which
+        self._plans: dict[int, Plan] = {}
         self._places: dict[Tensor, int] = {}
         self._singles: dict[Tensor, dict[str, Any]] = {}
 
@@ -150,7 +135,7 @@ class Engine(Optimizer):
         self._growth = {id(group): group["betas"][1] for group in self.param_groups}
         self._announce_scaling()
 
-    @torch._disable_dynamo
+    @private.disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict` gave. State keeps the dtype it was saved in; nothing is changed if anything is wrong.
 
@@ -188,7 +173,7 @@ class Engine(Optimizer):
 
     # -- the step -----------------------------------------------------------------------------------------------
 
-    @_lightly_hooked
+    @private.lightly_hooked
     @_graph_break_where_compiled
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step. `closure`, where given, re-evaluates the model and returns the loss."""
@@ -203,18 +188,13 @@ class Engine(Optimizer):
             if not self.state and callers.asks_for_state_only():
                 self._create_state()
                 return loss
-            self._forget_replaced()
             for group in self.param_groups:
                 if group["betas"][1] is not self._growth.get(id(group)):
                     groups.watch_betas(self, group)
-            self._refuse_first()
+            self._step_eagerly(self.param_groups)
+            return loss
         for group in self.param_groups:
-            if compiling:
-                self._step_compiled(group)
-            elif group["differentiable"]:
-                self._step_differentiable(group)
-            else:
-                self._step_eagerly(group, group["params"])
+            self._step_compiled(group)
         return loss
 
     def _step_compiled(self, group: dict[str, Any]) -> None:
@@ -225,26 +205,6 @@ class Engine(Optimizer):
                 "a compiled step takes no scale: leave fused=None, and GradScaler unscales first"
             )
         dispatch.on_device(self, group, None, None)
-
-    def _forget_replaced(self) -> None:
-        """Plans know a parameter's state by its dict: `optimizer.state[p] = {...}` puts another in its place."""
-        if not self._plans:
-            return
-        owners, entries = self._known
-        if (
-            len(self.state) < len(owners)
-            or not all(map(is_, owners, self.state))
-            or not all(map(is_, entries, self.state.values()))
-        ):
-            self._plans.clear()
-
-    def _refuse_first(self) -> None:
-        """Say what cannot be done in any group before anything is done in one."""
-        for group in self.param_groups:
-            plan = self._plans.get(id(group))
-            known = plan is not None and plan.plain and not plan.others and plan.group is group
-            if not group["differentiable"] and not known:
-                dispatch.refuse(self, group, group["params"])
 
     def _check_capture(self) -> None:
         """Refuse to be captured in a graph where that was not asked for, or would keep a number of the host."""
@@ -291,8 +251,7 @@ class Engine(Optimizer):
                 alone.update(group)
                 alone["params"] = [p]
                 with torch.no_grad():
-                    dispatch.refuse(self, alone, alone["params"])
-                    self._step_eagerly(alone, alone["params"])
+                    self._step_eagerly([alone])
                 return
         raise ValueError("step_parameter: this tensor is not a parameter of the optimizer")
 
@@ -318,9 +277,7 @@ class Engine(Optimizer):
             g = p.grad
             if g is None:
                 continue
-            entry = self.state[p]
-            if len(entry) == 0:
-                entry.update(state.create(p, group, rule))
+            entry = state.ready(self, group, p)
             if g.is_sparse or "row_step" in entry:
                 raise ValueError(
                     "sparse gradients: their rows cannot be stepped in a graph or a compiled step"
@@ -334,7 +291,6 @@ class Engine(Optimizer):
                 vs.append(entry["exp_avg_sq"])
             if rule.maximum:
                 tops.append(entry["max_exp_avg_sq"])
-            state.keep_compensation(p, group, entry)
             if group["rounding"] == "kahan":  # where there is none, the step holds its place
                 compensations.append(entry.get("compensation", entry["step"]))
             if rule.mean == "window":
@@ -346,44 +302,38 @@ class Engine(Optimizer):
         for p in group["params"]:
             if p.grad is None:
                 continue
-            entry = self.state[p]
-            if len(entry) == 0:
-                entry.update(state.create(p, group, self.method.rule))
+            entry = state.ready(self, group, p)
             operators.differentiable_step(
-                p, p.grad, entry, self.method, dispatch.pointlike(group), self._project
+                p, p.grad, entry, self.method, hyper.pointlike(group), self._project
             )
 
-    def _step_eagerly(self, group: dict[str, Any], params: list[Tensor]) -> None:
+    @private.disable_dynamo
+    def _step_eagerly(self, stepped: list[dict[str, Any]]) -> None:
         scale, found_inf = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
-        kernel = params is group["params"] and state.may_fuse(group)
-        if kernel and any(map(state.kernel_may_serve, params)):
-            params = self._step_by_kernel(group, scale, found_inf)
-            if not params:
-                return
-        if found_inf is not None and state.readable(found_inf) and found_inf.item():
-            return
-        if group["capturable"] and not any(dispatch.in_rows(self, p) for p in params):
-            dispatch.on_device(self, group, params, scale)
-        else:
-            dispatch.on_host(self, group, params, scale)
+        plans = [self._known_plan(group, scale is not None) for group in stepped]
+        for group, plan in zip(stepped, plans, strict=True):
+            if group["differentiable"]:
+                self._step_differentiable(group)
+                continue
+            known = plan
+            if plan is None:
+                alive = {id(g) for g in (*self.param_groups, *self._singles.values())}
+                self._plans = {k: p for k, p in self._plans.items() if k in alive}
+                plan = self._plans[id(group)] = Plan(self, group, scale is not None)
+            plan.step(self, group, scale, found_inf)
+            if known is None:
+                wake_guard.forget(self._inactive, self.param_groups)
 
-    def _step_by_kernel(self, group: dict[str, Any], scale: Any, found_inf: Any) -> list[Tensor]:
-        """Step what the CUDA kernel can serve and return the rest."""
+    def _known_plan(self, group: dict[str, Any], scaled: bool) -> Plan | None:
+        """The plan that still holds; what cannot be done in any group is refused before anything is done in one."""
+        if group["differentiable"]:
+            return None
         plan = self._plans.get(id(group))
-        if plan is None or not plan.fits(self, group):
-            alive = {id(g) for g in chain(self.param_groups, self._singles.values())}
-            self._plans = {k: p for k, p in self._plans.items() if k in alive}
-            if not self._plans:
-                self._known = [], []
-            plan = self._plans[id(group)] = GroupPlan(self, group)
-            for known, now in zip(self._known, (self.state, self.state.values()), strict=True):
-                known += islice(
-                    now, len(known), None
-                )  # what other plans were made with stays as they knew it
-        rest = plan.step(self, group, scale, found_inf)
-        if len(rest) > len(plan.others):  # gradients came that were not there when `_refuse_first` asked
-            dispatch.refuse(self, group, rest)
-        return plan.step_rows(self, group, rest, scale, found_inf) if rest else rest
+        if plan is not None and not plan.holds(self, group, scaled):
+            plan = None
+        if plan is None or not plan.usual:
+            refusals.refuse(self, group, group["params"])
+        return plan
 
     def _warn_once(self, message: str) -> None:
         said = self.__dict__.setdefault("_said", set())

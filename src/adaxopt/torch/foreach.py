@@ -6,14 +6,14 @@ StepCoefficients are floats shared by the whole list (a plain step), or one 0-d 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from adaxopt.rule import LEAST_SHARE, StepCoefficients
-from adaxopt.torch import wake_guard
+from adaxopt.torch import private, wake_guard
 
 Project = Callable[[Tensor, Tensor], Tensor]
 
@@ -28,7 +28,7 @@ def update(
     *,
     maximize: bool = False,
     olds: list[Tensor] | None = None,
-    wake: wake_guard.Guarded,
+    wake: Sequence[int],
     project: Project | None = None,
 ) -> None:
     """One step. `ms`, `vs`, `tops` are empty where a method keeps none; `wake` are positions to be guarded.
@@ -37,56 +37,51 @@ def update(
     """
     own = maximize  # whether gs are temporaries of ours
     if maximize:
-        gs = list(torch._foreach_neg(gs))
+        gs = list(private.foreach_neg(gs))
     if _nonzero(n.l2):
         gs = _plus(gs, xs, n.l2, own)
     seen = gs if olds is None else olds  # what is squared
     if olds is not None:
-        gs = list(torch._foreach_sub(gs, torch._foreach_mul(olds, n.forget)))
+        gs = list(private.foreach_sub(gs, private.foreach_mul(olds, n.forget)))
     if _nonzero(n.shrink):
-        torch._foreach_mul_(xs, 1 - n.shrink)
+        private.foreach_mul_(xs, 1 - n.shrink)
     means = gs
     if ms:
         means = ms
         if isinstance(n.b, float) and not isinstance(n.a, Tensor) and n.b == 1 - n.a:
-            torch._foreach_lerp_(ms, gs, n.b)
+            private.foreach_lerp_(ms, gs, n.b)
         else:
-            torch._foreach_mul_(ms, n.a)
-            torch._foreach_add_(ms, gs if _is(n.b, 1) else torch._foreach_mul(gs, n.b))
+            private.foreach_mul_(ms, n.a)
+            private.foreach_add_(ms, gs if _is(n.b, 1) else private.foreach_mul(gs, n.b))
     same = [_same_sign(m, g) for m, g in zip(means, gs, strict=True)] if n.cautious else []
     if not vs:
         if n.clip is not None:
-            means = list(torch._foreach_clamp_max(means, n.clip))
-            torch._foreach_clamp_min_(means, -n.clip)
+            means = list(private.foreach_clamp_max(means, n.clip))
+            private.foreach_clamp_min_(means, -n.clip)
         _descend(xs, _cautious(means, same), n)
         if project is not None:
             for x in xs:
                 x.copy_(project(x, torch.ones_like(x)))
         return
-    for i, known in wake.items():
-        if torch.compiler.is_compiling():
-            vs[i].copy_(torch.where(vs[i] == 0, seen[i] * seen[i], vs[i]))
-        elif wake_guard.served(vs[i]):
-            wake_guard.wake(vs[i], seen[i], known)
-        else:
-            torch.where(vs[i] == 0, seen[i] * seen[i], vs[i], out=vs[i])
+    for i in wake:
+        wake_guard.wake(vs[i], seen[i], read=isinstance(n.k, float))
     _remember(vs, seen, n.k)
     del gs, seen
     if tops:
-        torch._foreach_maximum_(tops, vs)
-    ds = list(torch._foreach_sqrt(tops or vs) if n.p == 0.5 else torch._foreach_pow(tops or vs, n.p))
-    torch._foreach_add_(ds, n.eps)
+        private.foreach_maximum_(tops, vs)
+    ds = list(private.foreach_sqrt(tops or vs) if n.p == 0.5 else private.foreach_pow(tops or vs, n.p))
+    private.foreach_add_(ds, n.eps)
     if n.outer != 1.0:
-        torch._foreach_pow_(ds, n.outer)
+        private.foreach_pow_(ds, n.outer)
     if n.clip is None:
         means = _cautious(means, same)
     if n.clip is not None:
-        means = list(torch._foreach_div(means, ds))
-        torch._foreach_clamp_max_(means, n.clip)
-        torch._foreach_clamp_min_(means, -n.clip)
+        means = list(private.foreach_div(means, ds))
+        private.foreach_clamp_max_(means, n.clip)
+        private.foreach_clamp_min_(means, -n.clip)
         _descend(xs, _cautious(means, same), n)
     elif isinstance(n.s, float) and not isinstance(n.lr, Tensor):
-        torch._foreach_addcdiv_(xs, means, ds, -n.lr * n.s)
+        private.foreach_addcdiv_(xs, means, ds, value=-n.lr * n.s)
     else:  # in this order: a quotient alone may overflow
         _descend(xs, means, n, ds)
     if project is not None:
@@ -101,14 +96,14 @@ def _remember(vs: list[Tensor], gs: list[Tensor], k: Any) -> None:
     """
     if isinstance(k, float):
         if k == 1:
-            torch._foreach_zero_(vs)
+            private.foreach_zero_(vs)
         else:
-            torch._foreach_mul_(vs, 1 - k)
-        torch._foreach_addcmul_(vs, gs, gs, value=k)
+            private.foreach_mul_(vs, 1 - k)
+        private.foreach_addcmul_(vs, gs, gs, value=k)
         return
-    torch._foreach_clamp_max_(vs, [torch.where(one < 1, torch.inf, 0.0) for one in k])
-    torch._foreach_mul_(vs, [1 - one for one in k])
-    torch._foreach_addcmul_(vs, torch._foreach_mul(gs, k), gs)
+    private.foreach_clamp_max_(vs, [torch.where(one < 1, torch.inf, 0.0) for one in k])
+    private.foreach_mul_(vs, [1 - one for one in k])
+    private.foreach_addcmul_(vs, private.foreach_mul(gs, k), gs)
 
 
 def _same_sign(m: Tensor, g: Tensor) -> Tensor:
@@ -131,22 +126,22 @@ def _descend(
 ) -> None:
     """x <- x - lr*s*update/d."""
     if ds is None and not isinstance(n.s, list) and not isinstance(n.lr, Tensor):
-        torch._foreach_add_(xs, updates, alpha=-n.lr * n.s)
+        private.foreach_add_(xs, updates, alpha=-n.lr * n.s)
         return
     rate = [n.lr * s for s in n.s] if isinstance(n.s, list) else n.lr * n.s
-    updates = list(torch._foreach_mul(updates, rate))
+    updates = list(private.foreach_mul(updates, rate))
     if ds is not None:
-        torch._foreach_div_(updates, ds)
-    torch._foreach_sub_(xs, updates)
+        private.foreach_div_(updates, ds)
+    private.foreach_sub_(xs, updates)
 
 
 def _plus(gs: list[Tensor], xs: list[Tensor], weight: Any, own: bool) -> list[Tensor]:
     if isinstance(weight, Tensor):
-        return list(torch._foreach_add(gs, torch._foreach_mul(xs, weight)))
+        return list(private.foreach_add(gs, private.foreach_mul(xs, weight)))
     if own:
-        torch._foreach_add_(gs, xs, alpha=weight)
+        private.foreach_add_(gs, xs, alpha=weight)
         return gs
-    return list(torch._foreach_add(gs, xs, alpha=weight))
+    return list(private.foreach_add(gs, xs, alpha=weight))
 
 
 def _nonzero(number: Any) -> bool:

@@ -10,36 +10,66 @@ which is the rule for p = 1/2. It agrees with the foreach form to rounding, not 
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from adaxopt.rule import Rule, StepCoefficients
-from adaxopt.torch import wake_guard
-from adaxopt.torch.layout import dense
+from adaxopt.rule import StepCoefficients
+from adaxopt.torch import hyper, private, state, wake_guard
+from adaxopt.torch.layout import dense, without_memory
+
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
+    from adaxopt.torch.plan import Part
 
 LEAST_GAIN = 1e-9
 """Below it 1 - k no longer holds k."""
 
 
-def impossible(
-    rule: Rule, n_p: float, clip: float | None, projected: bool, cautious: bool = False
-) -> str | None:
+def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
     """Why this kernel can never serve a group with these options, or None."""
-    if rule.memory is None or rule.mean != "average" or rule.eps_inside or n_p != 0.5:
+    rule = optimizer.method.rule
+    if private.fused_adam_ is None or private.fused_adamw_ is None:
+        return "this torch has no fused CPU kernel"
+    if rule.memory is None or rule.mean != "average" or rule.eps_inside or group["p"] != 0.5:
         return "torch's CPU kernel computes an averaged m over sqrt(v) + eps, and no other form"
-    if clip is not None:
+    if group["clip_update"] is not None:
         return "torch's CPU kernel does not bound the update (clip_update)"
-    if cautious:
+    if group.get("cautious"):
         return "torch's CPU kernel does not leave out updates (cautious)"
-    if projected:
-        return "torch's CPU kernel does not project"
-    return None
+    return None if optimizer._project is None else "torch's CPU kernel does not project"
 
 
-def unsuitable(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
+def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
+    """Why this parameter and its state, as reals, cannot be served, or None."""
+    m, v, top, step = (entry.get(k) for k in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"))
+    if m is None or v is None or step is None:
+        return "its state is not whole"
+    if "row_step" in entry or (g is not None and g.is_sparse):
+        return "its rows have steps of their own"
+    if not (p.is_cpu and m.is_cpu and v.is_cpu and step.is_cpu) or type(step) is not Tensor:
+        return f"it is on {p.device}, its state on {m.device}, its step on {step.device}"
+    if any(map(without_memory, (p, m, v))):
+        return "it has no memory"
+    if top is not None and (top.stride(), top.dtype) != (v.stride(), v.dtype):
+        return "its running maximum is laid out or stored otherwise"
+    return _apart(p, m, m, v)
+
+
+def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:
+    """What parameters have in common that are stepped together."""
+    return (p.dtype,)
+
+
+def _apart(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
     """Why these four tensors cannot be read as flat memory side by side, or None."""
+    if not x.shape == g.shape == m.shape == v.shape:
+        # a parameter that was resized: the kernel knows memory alone, and would write past the end of its state
+        return "its gradient or state has another shape"
     if x.dtype != g.dtype or x.dtype != m.dtype or x.dtype != v.dtype:
         return f"dtypes differ (parameter {x.dtype}, gradient {g.dtype}, state {m.dtype})"
     if x.dtype not in (torch.float32, torch.float64):
@@ -53,6 +83,107 @@ def unsuitable(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
     return None
 
 
+class Share:
+    """Parameters of one dtype that the kernel serves."""
+
+    on_host, by_address = True, False
+
+    def __init__(self, part: Part) -> None:
+        self.part, self.xs = part, part.xs
+        self.name = "float64" if self.xs[0].dtype == torch.float64 else "float32"
+        self.steps, self.ms, self.vs = (
+            [e[k] for e in part.states] for k in ("step", "exp_avg", "exp_avg_sq")
+        )
+        self.tops = [e["max_exp_avg_sq"] for e in part.states if "max_exp_avg_sq" in e]
+        self.raw = [entry["exp_avg_sq"] for entry in part.entries]
+        self.alike: Callable[..., bool] = lambda *tensors: False
+        self.awake: list[int] | None = None
+        """Every v's count of changes after our last step, where no coordinate was inactive."""
+
+    def knows(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
+        """Whether gradients look as the last ones that were found to be flat memory."""
+        return self.alike(*grads)
+
+    def moved(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
+        """Whether a gradient belongs into another share."""
+        return False
+
+    def step(
+        self,
+        group: dict[str, Any],
+        grads: Sequence[Tensor | None],
+        scale: Tensor | None,
+        found: Tensor | None,
+        known: bool,
+    ) -> dict[int, str | None]:
+        """Step every parameter that has a gradient; return positions that were left alone, and why."""
+        if not hyper.readable(group):
+            return {i: None for i, g in enumerate(grads) if g is not None}
+        refused: dict[int, str | None] = {}
+        gs: list[Any] = list(grads)
+        members: Sequence[int] = range(len(gs))
+        if not known:
+            gs = [g if g is None or g.is_sparse else state.resolved(g) for g in gs]
+            for i, g in enumerate(gs):
+                if g is not None:
+                    why = (
+                        "its gradient is sparse"
+                        if g.is_sparse
+                        else _apart(self.xs[i], g, self.ms[i], self.vs[i])
+                    )
+                    if why is not None:
+                        refused[i] = why
+            members = [i for i, g in enumerate(gs) if g is not None and i not in refused]
+            if len(members) == len(gs):
+                self.alike = private.alike(gs)
+        if scale is not None:
+            gs = [g if g is None or i in refused else state.unscaled(g, scale) for i, g in enumerate(gs)]
+        steps = self.steps if len(members) == len(gs) else [self.steps[i] for i in members]
+        times = [t.item() + 1.0 for t in steps]
+        by_time: dict[float, list[int]] = {}
+        if times and times.count(times[0]) == len(times):
+            by_time[times[0]] = list(members)
+        else:
+            for i, time in zip(members, times, strict=True):
+                by_time.setdefault(time, []).append(i)
+        settings = {**hyper.floats(group), "dtype": self.name}
+        for time, some in by_time.items():
+            n = self.part.method.numbers(time, settings)
+            if n.k < LEAST_GAIN:
+                refused |= dict.fromkeys(some)
+            else:
+                self._update(group, some, gs, time, n)
+        return refused
+
+    def _update(
+        self, group: dict[str, Any], some: Sequence[int], gs: list[Any], time: float, n: StepCoefficients
+    ) -> None:
+        whole = len(some) == len(self.xs)
+
+        def pick(items: list[Any]) -> list[Any]:
+            return items if whole or not items else [items[i] for i in some]
+
+        private.foreach_add_(pick(self.steps), 1.0)
+        raw, wake, inactive = pick(self.raw), [], []
+        if group["wake"] and not (whole and self.awake is not None and self.awake == private.versions(raw)):
+            part = self.part
+            normalised = part.method.rule.memory.kind != "unnormalised"  # type: ignore[union-attr]
+            inactive = wake_guard.look(part.inactive, pick(part.owners), raw, [time] * len(raw), normalised)
+            wake = wake_guard.guarded(inactive)
+        xs, ms, vs, tops = map(pick, (self.xs, self.ms, self.vs, self.tops))
+        update(xs, pick(gs), ms, vs, tops, n, maximize=group["maximize"], wake=wake)
+        for v, known in zip(raw, inactive, strict=False):
+            if known is not None:
+                known.settle(v, n.k)
+        quiet = whole and group["wake"] and n.k < wake_guard.FADES
+        self.awake = private.versions(raw) if quiet and not wake and None not in inactive else None
+
+
+@functools.cache
+def _never() -> Tensor:
+    return torch.full((), math.inf, dtype=torch.float32, device="cpu")
+
+
 def update(
     xs: list[Tensor],
     gs: list[Tensor],
@@ -62,24 +193,24 @@ def update(
     n: StepCoefficients,
     *,
     maximize: bool = False,
-    wake: wake_guard.Guarded,
+    wake: Sequence[int] = (),
 ) -> None:
     """One step in place; `wake` are positions to be guarded. Gradients are read, never written (so no `grad_scale`
     reaches the kernel).
     """
     lr = n.lr * n.s
-    for i, known in wake.items():
-        wake_guard.wake(vs[i], gs[i], known, x=xs[i] if n.l2 else None, l2=-n.l2 if maximize else n.l2)
+    for i in wake:
+        wake_guard.wake(vs[i], gs[i], x=xs[i] if n.l2 else None, l2=-n.l2 if maximize else n.l2)
     if n.k == 1:
-        torch._foreach_zero_(vs)  # an infinite v is forgotten: 0*inf is NaN
-    kernel = torch._fused_adam_ if n.l2 else torch._fused_adamw_
+        private.foreach_zero_(vs)  # an infinite v is forgotten: 0*inf is NaN
+    kernel = private.fused_adam_ if n.l2 else private.fused_adamw_
     kernel(
         xs,
         gs,
         ms,
         vs,
         tops,
-        [torch.full((), math.inf, dtype=torch.float32, device="cpu")] * len(xs),
+        [_never()] * len(xs),
         amsgrad=bool(tops),
         lr=lr,
         beta1=n.a,

@@ -1,6 +1,6 @@
-"""The kernel's host side: one or two launches for all tensors of a bucket, from tables that stay on the device.
+"""The kernel's host side: one or two launches for all tensors of a share, from tables that stay on the device.
 
-A bucket is tensors of one device and the same dtypes. Its tables hold the addresses of parameters and state, written
+A share is tensors of one device and the same dtypes. Its tables hold the addresses of parameters and state, written
 once; a step looks at gradient addresses and hyper-parameters only, and tells the device what is new (`launch.py`).
 
 Triton is optional: without it this module imports, and `missing()` says why there is no kernel.
@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter, is_, itemgetter
-from typing import Any
+from operator import is_, itemgetter
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from adaxopt import memories, memory
-from adaxopt.rule import TINY, Rule
+from adaxopt.rule import TINY
+from adaxopt.torch import private
 from adaxopt.torch.launch import Launch, Slots
-from adaxopt.torch.layout import FLOATS, LOWEST, alike, flat, freed, order, same_layout, unfit
+from adaxopt.torch.layout import FLOATS, LOWEST, flat, freed, order, same_layout
 from adaxopt.torch.rounding import seeds
 from adaxopt.torch.state import LOW, STATE, read_by_a_step
 
@@ -27,6 +28,10 @@ try:
     from adaxopt.torch import kernel, kernel_cautious, kernel_numbers, kernel_single
 except ImportError:
     kernel = kernel_cautious = kernel_numbers = kernel_single = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
+    from adaxopt.torch.plan import Part
 
 HYPER = ("lr", "betas", "eps", "p", "weight_decay", "decay", "reference_lr",
          "eps_placement", "correct", "clip_update")  # fmt: skip
@@ -47,8 +52,6 @@ On an H200, ResNet-20 (307 programs) takes 97 us a step instead of 108, and ResN
 _captured: dict[tuple[int, int], tuple[Any, ...]] = {}
 """What a CUDA graph may still replay from: tables, slots, kernels, device scalars, for the life of the process."""
 
-_grad = attrgetter("grad")
-
 
 def missing() -> str | None:
     """Why no kernel can run in this install, or None."""
@@ -62,8 +65,27 @@ def interpreted() -> bool:
     return kernel is not None and kernel.INTERPRETED
 
 
-def unsupported(p: Tensor, g: Tensor | None, state: Mapping[str, Tensor]) -> str | None:
-    """Why this parameter cannot be served as flat memory, or None. `g` is None where it is not known yet."""
+def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
+    """Why the kernel can never serve a group with these options, or None."""
+    if optimizer.method.rule.mean == "window":
+        return "the CUDA kernel keeps no window of gradients"
+    return missing() if optimizer._project is None else "the CUDA kernel does not project"
+
+
+def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
+    """Why this parameter and its state, as reals, cannot be served as flat memory, or None."""
+    if "row_step" in entry or (g is not None and g.is_sparse):
+        return "its rows have steps of their own"
+    return unserved(p, entry)
+
+
+def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:
+    """What tensors of one table have in common: dtypes, that of gradients first, and device."""
+    dtypes = tuple(entry[name].dtype if name in entry else None for name in STATE)
+    return p.dtype if g is None else g.dtype.to_real(), p.dtype, dtypes, p.device
+
+
+def unserved(p: Tensor, state: Mapping[str, Tensor]) -> str | None:
     if missing() is not None:
         return missing()
     if not (p.is_cuda or (interpreted() and p.is_cpu)):
@@ -87,7 +109,7 @@ def unsupported(p: Tensor, g: Tensor | None, state: Mapping[str, Tensor]) -> str
     step = state.get("step")
     if step is not None and (step.device != p.device or step.dtype != torch.float64):
         return f"its step is {step.dtype} on {step.device}: must be torch.float64 beside the parameter"
-    return None if g is None else unfit(p, g)
+    return None
 
 
 def _capturing(device: torch.device) -> bool:
@@ -108,105 +130,30 @@ def tuning(widest: int) -> tuple[int, int, int, int]:
     return 1024, 4, 1, 16 // widest
 
 
-class Plan:
-    """The parameters of a group, on one device or several, that the kernel serves.
+class Share:
+    """Tensors of one device and the same dtypes: their tables, and their one or two compiled kernels."""
 
-    `params` are what has `.grad`, or real local views whose gradients are then given to `step`. `states[i]`
-    holds "step" (0-d float64 on the device) and, where the rule keeps them, exp_avg, exp_avg_sq,
-    max_exp_avg_sq; for a 16-bit parameter under rounding="kahan" also compensation, left alone otherwise.
-    `indices` and `offsets` place a tensor in the optimizer and in its global tensor: random bits are drawn from them.
-    Parameters must pass `unsupported`.
-    """
+    on_host, by_address = False, True
 
-    def __init__(
-        self,
-        rule: Rule,
-        params: Sequence[Tensor],
-        states: Sequence[Mapping[str, Tensor]],
-        *,
-        maximize: bool,
-        wake: bool,
-        rounding: str,
-        seed: int,
-        indices: Sequence[int],
-        offsets: Sequence[int],
-        capturable: bool,
-        cautious: bool = False,
-    ) -> None:
+    def __init__(self, part: Part) -> None:
         if kernel is None:
             raise RuntimeError("Triton is not installed: take the foreach path")
-        if params and _capturing(params[0].device):
+        if _capturing(part.xs[0].device):
             raise RuntimeError(
                 "fused step under CUDA graph capture: its tables do not exist yet; take a few steps before capturing"
             )
-        self._rule, self._params = rule, list(params)
-        self._states = [
-            read_by_a_step(rule, p, state, rounding) for p, state in zip(params, states, strict=True)
+        group, rounding = part.group, part.group["rounding"]
+        rule, cautious = part.method.rule.using(group.get("memory")), bool(group.get("cautious"))
+        self.capturable = group["capturable"]
+        self.params, self.dtype = part.xs, part.dtype
+        self.layouts = [(p.shape, p.stride()) for p in self.params]
+        states = [
+            read_by_a_step(rule, p, entry, rounding) for p, entry in zip(part.xs, part.states, strict=True)
         ]
-        self._options = (maximize, wake, rounding, capturable, cautious)
-        self._chance = [(*seeds(seed, i), offset) for i, offset in zip(indices, offsets, strict=True)]
-        self._expected = [p.dtype if p.grad is None else p.grad.dtype for p in self._params]
-        self._layouts = [(p.shape, p.stride()) for p in self._params]
-        self._sort()
-
-    def _sort(self) -> None:
-        groups: dict[tuple[Any, ...], list[int]] = {}
-        for i, (p, state) in enumerate(zip(self._params, self._states, strict=True)):
-            dtypes = tuple(state[name].dtype if name in state else None for name in STATE)
-            groups.setdefault((p.device, p.dtype, self._expected[i], dtypes), []).append(i)
-        self.buckets = [Bucket(self, members) for members in groups.values()]
-
-    def step(
-        self,
-        hyper: Mapping[str, Any],
-        grad_scale: Tensor | None = None,
-        found_inf: Tensor | None = None,
-        *,
-        grads: Sequence[Tensor | None] | None = None,
-    ) -> list[int]:
-        """Step every parameter that has a gradient. Returns the positions whose gradient cannot be read as flat memory
-        of the parameter's layout: they and their times were left alone.
-
-        `hyper` is the param group: lr, betas, eps, p, weight_decay, decay and, where a method has them, reference_lr,
-        eps_placement, correct, clip_update. lr and betas may be scalars on the device; they are read there.
-        `grads` stands for `p.grad`.
-        """
-        left: list[int] = []
-        for bucket in self.buckets:
-            left += bucket.step(hyper, grad_scale, found_inf, grads)
-        return self._reconsider(left, hyper, grad_scale, found_inf, grads) if left else left
-
-    def _reconsider(
-        self, left: list[int], hyper: Any, scale: Any, found: Any, grads: Sequence[Tensor | None] | None
-    ) -> list[int]:
-        """Gradients that came in another dtype than expected go to other buckets; the rest goes back."""
-        now = [p.grad for p in self._params] if grads is None else list(grads)
-        again = {i for i in left if flat(self._params[i], self._layouts[i], now[i])}
-        if again:
-            for i in again:
-                self._expected[i] = now[i].dtype  # type: ignore[union-attr]
-            self._sort()
-            only = [g if i in again else None for i, g in enumerate(now)]
-            for bucket in self.buckets:
-                bucket.step(hyper, scale, found, only)
-        return [i for i in left if i not in again]
-
-
-class Bucket:
-    """Tensors of one device and the same dtypes: their tables, and their one or two compiled kernels."""
-
-    def __init__(self, plan: Plan, members: list[int]) -> None:
-        rule, params, states = plan._rule, plan._params, plan._states
-        maximize, wake, rounding, self.capturable, cautious = plan._options
-        self.positions = members
-        self.whole = len(members) == len(params)
-        self.params = [params[i] for i in members]
-        self.layouts = [plan._layouts[i] for i in members]
-        self.dtype = plan._expected[members[0]]
         self.alike: Callable[..., bool] = lambda *grads: False
         """Whether gradients look as the last ones that were found to be flat memory."""
         self.rule = rule
-        x, state = self.params[0], states[members[0]]
+        x, state = self.params[0], states[0]
         self.device = x.device
         m_dtype, v_dtype = (state[name].dtype if name in state else x.dtype for name in STATE[:2])
         double = torch.float64 in (x.dtype, m_dtype, v_dtype)
@@ -219,21 +166,22 @@ class Bucket:
             "KIND": kernel_numbers.KINDS[None if rule.memory is None else rule.memory.kind],
             "MEAN": kernel_numbers.MEANS[rule.mean],
             "FLOOR": rule.floor,
-            "MAXIMIZE": maximize,
+            "MAXIMIZE": group["maximize"],
             "KEYS": drawn,
             "LANES": min(LANES, max(64, 1 << (len(self.params) - 1).bit_length())),
             **{f"{name}_TYPE": kernel_numbers.TYPES[t] for name, t in zip("XGMV", types, strict=True)},
             "EACH": each,
             "SECOND": rule.memory is not None,
             "MAXIMUM": rule.maximum,
-            "WAKE": wake,
+            "WAKE": group["wake"],
             "CAUTIOUS": cautious,
             "ROUNDING": kernel_numbers.ROUNDINGS[
                 "stochastic" if by_chance else "kahan" if "compensation" in state else "nearest"
             ],
             "BLOCK": self.block,
         }
-        self._fill_tables([states[i] for i in self.positions], [plan._chance[i] for i in self.positions])
+        drawn_from = zip(part.indices, part.offsets, strict=True)
+        self._fill_tables(states, [(*seeds(group["seed"], i), offset) for i, offset in drawn_from])
         n, device = len(self.params), self.device
         self.table = torch.zeros(kernel_numbers.HEAD.value + n, dtype=torch.int64, device=device)
         self.numbers = torch.zeros(
@@ -250,7 +198,7 @@ class Bucket:
         self.launches: dict[Any, tuple[Launch, Launch | None]] = {}
         self.stream = self._stream()
 
-    def _fill_tables(self, states: list[Mapping[str, Tensor]], keys: list[tuple[int, int, int]]) -> None:
+    def _fill_tables(self, states: Sequence[Mapping[str, Tensor]], keys: list[tuple[int, int, int]]) -> None:
         chunk = self.block * self.blocks
         while sum(p.numel() for p in self.params) > PROGRAMS * chunk:
             chunk *= 2
@@ -269,36 +217,38 @@ class Bucket:
         self.rows = torch.tensor(rows, dtype=torch.int64).to(self.device)
         self.owners = torch.cat(owners).to(self.device)
 
-    def _gather(self, grads: Sequence[Tensor | None]) -> tuple[list[int], list[int]]:
-        """Gradient addresses (0: leave that tensor alone), and the positions of those that are not flat memory."""
-        if self.alike(*grads):
-            addresses = list(map(Tensor.data_ptr, grads))  # type: ignore[arg-type]
-            if min(addresses) >= LOWEST:
-                return addresses, []
-        addresses, refused = [], []
-        for i, p, layout, g in zip(self.positions, self.params, self.layouts, grads, strict=True):
-            fits = g is not None and g.dtype == self.dtype and flat(p, layout, g)
-            addresses.append(g.data_ptr() if fits else 0)  # type: ignore[union-attr]
-            if g is not None and not fits:
-                refused.append(i)
-        if all(addresses):
-            self.alike = alike(grads)  # type: ignore[arg-type]
-        return addresses, refused
+    def knows(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
+        return self.alike(*grads)
+
+    def moved(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
+        """Whether a gradient came in another dtype, for which there is another kernel."""
+        return any(g is not None and g.dtype.to_real() != self.dtype for g in grads)
 
     def step(
         self,
-        hyper: Mapping[str, Any],
+        group: Mapping[str, Any],
+        grads: Sequence[Tensor | None],
         scale: Tensor | None,
         found: Tensor | None,
-        grads: Sequence[Tensor | None] | None,
-    ) -> list[int]:
-        """Look at gradients and hyper-parameters, tell the device what is new, launch; what is refused comes back."""
-        if grads is None:
-            grads = list(map(_grad, self.params))
-        elif not self.whole:
-            grads = [grads[i] for i in self.positions]
-        addresses, refused = self._gather(grads)
-        if self._tell(hyper, addresses):
+        known: bool,
+    ) -> dict[int, str | None]:
+        """Look at gradients and hyper-parameters, tell the device what is new, launch. Returns the positions whose
+        gradient is not flat memory of the parameter's layout: they and their times were left alone.
+
+        lr and betas may be scalars on the device; they are read there.
+        """
+        refused: dict[int, str | None] = {}
+        addresses = list(map(Tensor.data_ptr, grads)) if known else []  # type: ignore[arg-type]
+        if not known or min(addresses) < LOWEST:
+            addresses = []
+            for i, (p, layout, g) in enumerate(zip(self.params, self.layouts, grads, strict=True)):
+                fits = g is not None and g.dtype == self.dtype and flat(p, layout, g)
+                addresses.append(g.data_ptr() if fits else 0)  # type: ignore[union-attr]
+                if g is not None and not fits:
+                    refused[i] = "its gradient is not laid out as itself"
+            if all(addresses):
+                self.alike = private.alike(grads)  # type: ignore[arg-type]
+        if self._tell(group, addresses):
             self._launch(scale, found)
         return refused
 
@@ -384,7 +334,7 @@ class Bucket:
         self.kind = (*self.variant.values(), *(None if t is None else t.dtype for t in self.scalars))
 
     def _launch(self, scale: Tensor | None, found: Tensor | None) -> None:
-        if self.device.index is None or torch._C._cuda_getDevice() == self.device.index:
+        if self.device.index is None or private.current_device() == self.device.index:
             self._launch_here(scale, found)
         else:
             with torch.cuda.device(self.device):
@@ -413,14 +363,10 @@ class Bucket:
             first.plainly(
                 programs, self.slots.tensor(slot), *ticket, *(self.rows if t is None else t for t in scalars)
             )
-        if second is not None:
-            self._use(second, stream, scalars, bare)
-
-    def _use(self, update: Launch, stream: int, scalars: list[Tensor | None], bare: tuple[int, ...]) -> None:
         if self.options["CAUTIOUS"]:
             self._count(stream)
-        if not update(self.programs, stream):
-            update.plainly(self.programs)
+        if second is not None:
+            self._use(second, stream, scalars, bare)
 
     def _count(self, stream: int) -> None:
         """How many coordinates of every tensor a cautious step leaves in."""
@@ -431,9 +377,13 @@ class Bucket:
         if not self.agree(self.programs, stream):
             self.agree.plainly(self.programs)
 
+    def _use(self, update: Launch, stream: int, scalars: list[Tensor | None], bare: tuple[int, ...]) -> None:
+        if not update(self.programs, stream):
+            update.plainly(self.programs)
+
     def _stream(self) -> int:
         at = self.device.index
-        return 0 if at is None else torch._C._cuda_getCurrentRawStream(at)
+        return 0 if at is None else private.raw_stream(at)
 
     def _tables(self) -> tuple[Tensor, ...]:
         return self.rows, self.table, self.numbers, self.keys, self.owners, self.done, self.agreeing
@@ -462,6 +412,5 @@ class Bucket:
     def _compile_use(
         self, tables: tuple[Tensor, ...], scalars: tuple[Any, ...], options: dict[str, Any]
     ) -> Launch:
-        return Launch(
-            kernel.update, (*tables, self.owners, self.agreeing), (), options, self.warps, interpreted()
-        )
+        both = (*tables, self.owners, self.agreeing)
+        return Launch(kernel.update, both, (), options, self.warps, interpreted())

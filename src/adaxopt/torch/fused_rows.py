@@ -9,17 +9,17 @@ than `WIDEST` elements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from adaxopt.torch import state
-from adaxopt.torch.fused_cuda import Bucket, Plan, interpreted, unsupported
+from adaxopt.torch import fused_cuda, private
 from adaxopt.torch.launch import Launch
 from adaxopt.torch.layout import FLOATS
 from adaxopt.torch.operators import count_rows
+from adaxopt.torch.state import LOW, STATE
 
 try:
     from adaxopt.torch import kernel_rows
@@ -28,6 +28,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
+    from adaxopt.torch.plan import Part
 
 ROWS = True
 """Whether sparse gradients take the kernel where dense ones do; False leaves them to torch operations, as a comparison
@@ -52,178 +53,101 @@ def cut(width: int) -> tuple[int, int]:
     return block, max(1, block // 256)
 
 
-def unserved(p: Tensor, entry: Mapping[str, Any]) -> str | None:
-    """Why this parameter's rows cannot be served, whatever its gradient is, or None."""
-    if state.local(p) is not p:
-        return "it is sharded"
+def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
+    """Why rows can never be served in a group with these options, or None."""
+    if group.get("cautious") or not ROWS:
+        return "rows are left to torch operations"
+    return fused_cuda.impossible(optimizer, group)
+
+
+def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
+    """Why this parameter's rows cannot be served, or None."""
+    if "row_step" not in entry and not readable(p, g):
+        return "its gradient is not sparse"
     if p.dim() == 0 or not p.is_contiguous():
         return "its rows do not lie one after the other"
     if p.numel() > WIDEST * p.shape[0]:
         return f"its rows have more than {WIDEST} elements"
-    times = entry["row_step"]
+    times = entry.get("row_step")
+    if times is None:
+        return fused_cuda.unserved(p, entry)
     if (times.dtype, times.device, times.shape) != (torch.float64, p.device, p.shape[:1]):
         return f"its row_step is {times.dtype} of shape {tuple(times.shape)} on {times.device}"
-    if not times.is_contiguous():
-        return "its row_step has gaps"
-    return unsupported(p, None, {k: t for k, t in entry.items() if isinstance(t, Tensor)})
+    return "its row_step has gaps" if not times.is_contiguous() else fused_cuda.unserved(p, entry)
 
 
-def readable(p: Tensor) -> bool:
-    """Whether the kernel can read this parameter's gradient of now."""
-    g = p.grad
-    if g is None or g.layout != torch.sparse_coo or g.sparse_dim() != 1 or g._nnz() == 0:
+def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:
+    """As for dense tensors, and the width of a row; the gradient's dtype is that of its summed values."""
+    dtype, *others = fused_cuda.key(p, entry, g, scaled)
+    return dtype if g is None else summed_dtype(g, scaled), *others, p.shape[1:].numel()
+
+
+def readable(p: Tensor, g: Tensor | None) -> bool:
+    """Whether the kernel can read this gradient."""
+    if g is None or g.layout != torch.sparse_coo or g.sparse_dim() != 1 or private.is_empty(g):
         return False
     return g.dtype in FLOATS and g.device == p.device and g.shape == p.shape
 
 
+def summed_dtype(g: Tensor, scaled: bool) -> torch.dtype:
+    """16 bits that are still to be unscaled may overflow where rows are summed: in 32."""
+    uncoalesced = g.is_sparse and not g.is_coalesced()
+    return torch.float32 if scaled and g.dtype in LOW and uncoalesced else g.dtype
+
+
 def named(g: Tensor, scaled: bool) -> Named:
-    """What a gradient names, every row once. 16 bits that are still to be unscaled may overflow: in 32."""
-    if scaled and g.dtype in state.LOW and not g.is_coalesced():
-        g = g.float()
-    g = g.coalesce()
-    values = g._values().resolve_neg().contiguous()
-    return g._indices().contiguous(), values if values.data_ptr() % 16 == 0 else values.clone()
+    """What a gradient names, every row once."""
+    g = g.to(summed_dtype(g, scaled)).coalesce()
+    values = g.values().resolve_neg().contiguous()
+    return g.indices().contiguous(), values if values.data_ptr() % 16 == 0 else values.clone()
 
 
-class GroupRows:
-    """The parameters of a group whose rows the kernel serves, remembered from step to step."""
+class Share(fused_cuda.Share):
+    """`fused_cuda.Share` whose numbers are used row by row: `advance`, then a launch for every gradient."""
 
-    def __init__(self) -> None:
-        self.places: dict[Tensor, int] = {}
-        self.entries: list[dict[str, Tensor]] = []
-        self.held: list[Any] = []
-        self.plan: RowPlan | None = None
-        self.memory: str | None = None
+    by_address = False
 
-    def step(
-        self, optimizer: Engine, group: Mapping[str, Any], among: list[Tensor], scale: Any, found: Any
-    ) -> list[Tensor]:
-        """Step those of `among` that the kernel can serve; return the rest."""
-        mine = {p: None for p in among if readable(p) and self._servable(optimizer, p)}
-        if not mine:
-            return among
-        if self.memory != group.get("memory") or not self._fits(optimizer, mine):
-            self._make(optimizer, group, mine)
-        grads: list[Named | None] = [None] * len(self.places)
-        for p, place in self.places.items():
-            if p in mine:
-                grads[place] = named(p.grad, scale is not None)  # type: ignore[arg-type]
-        assert self.plan is not None
-        self.plan.step_rows(group, scale, found, grads)
-        return [p for p in among if not (p in mine and p in self.places)]
-
-    def _servable(self, optimizer: Engine, p: Tensor) -> bool:
-        if p in self.places:  # asked again when something has moved
-            return True
-        entry = optimizer.state[p]
-        if not entry or not state.kernel_may_serve(p):
-            return False
-        count_rows(p, entry, 1)
-        return unserved(p, entry) is None
-
-    def _fits(self, optimizer: Engine, mine: Iterable[Tensor]) -> bool:
-        """Whether tables know these parameters, and all that they know lies where it lay."""
-        return (
-            all(p in self.places for p in mine)
-            and all(optimizer.state.get(p) is e for p, e in zip(self.places, self.entries, strict=True))
-            and self._look() == self.held
-        )
-
-    def _look(self) -> list[Any]:
-        found: list[Any] = []
-        for p, entry in zip(self.places, self.entries, strict=True):
-            found += (p.data_ptr(), p.dtype, p.shape, p.stride())
-            found += ((t.data_ptr(), t.dtype) if isinstance(t, Tensor) else t for t in entry.values())
-        return found
-
-    def _make(self, optimizer: Engine, group: Mapping[str, Any], mine: Iterable[Tensor]) -> None:
-        """Tables for these and for those that were served before."""
-        asked = {**self.places, **dict.fromkeys(mine)}
-        params = [p for p in group["params"] if p in asked]
-        params = [
-            p
-            for p in params
-            if "row_step" in optimizer.state.get(p, ()) and unserved(p, optimizer.state[p]) is None
-        ]
-        self.entries = [optimizer.state[p] for p in params]
-        for p, entry in zip(params, self.entries, strict=True):
-            state.keep_compensation(p, group, entry)
-        self.memory = group.get("memory")
-        self.plan = RowPlan(
-            optimizer.method.rule.using(self.memory),
-            params,
-            self.entries,
-            maximize=group["maximize"],
-            wake=group["wake"],
-            rounding=group["rounding"],
-            seed=group["seed"],
-            indices=[optimizer._place(p) for p in params],
-            offsets=[0] * len(params),
-            capturable=False,
-        )
-        self.places = {p: i for i, p in enumerate(params)}
-        self.held = self._look()
-
-
-class RowPlan(Plan):
-    """`fused_cuda.Plan` for rows: `states[i]` holds row_step too, and a bucket has one width."""
-
-    buckets: list[RowBucket]  # type: ignore[assignment]
-
-    def _sort(self) -> None:
-        groups: dict[tuple[Any, ...], list[int]] = {}
-        for i, (p, entry) in enumerate(zip(self._params, self._states, strict=True)):
-            dtypes = tuple(entry[name].dtype if name in entry else None for name in state.STATE)
-            key = (p.device, p.dtype, self._expected[i], dtypes, p.shape[1:].numel())
-            groups.setdefault(key, []).append(i)
-        self.buckets = [RowBucket(self, members) for members in groups.values()]
-
-    def step_rows(
-        self,
-        hyper: Mapping[str, Any],
-        scale: Tensor | None,
-        found: Tensor | None,
-        grads: Sequence[Named | None],
-    ) -> None:
-        """Step every parameter that has a gradient. One of another dtype than the last moves to another bucket."""
-        for i, pair in enumerate(grads):
-            if pair is not None and pair[1].dtype != self._expected[i]:
-                self._expected[i] = pair[1].dtype
-                self.buckets = []
-        if not self.buckets:
-            self._sort()
-        for bucket in self.buckets:
-            bucket.step_rows(hyper, scale, found, [grads[i] for i in bucket.positions])
-
-
-class RowBucket(Bucket):
-    """`fused_cuda.Bucket` whose numbers are used row by row: `advance`, then a launch for every gradient."""
-
-    def __init__(self, plan: RowPlan, members: list[int]) -> None:
-        super().__init__(plan, members)
-        states = [plan._states[i] for i in members]
+    def __init__(self, part: Part) -> None:
+        for p, entry in zip(part.owners, part.entries, strict=True):
+            count_rows(p, entry, 1)
+        super().__init__(part)
         width = self.params[0].shape[1:].numel()
-        self.times = [entry["row_step"] for entry in states]
+        self.times = [entry["row_step"] for entry in part.entries]
         self.alone = False
         block, self.warps = cut(width)
-        flat = [t for entry in states for name, t in entry.items() if name in state.STATE]
+        flat = [t for entry in part.states for name, t in entry.items() if name in STATE]
         aligned = all(t.data_ptr() % 16 == 0 for t in (*self.params, *flat))
         whole = width % block == 0 and width % self.options["EACH"] == 0
         self.options.update(WIDTH=width, BLOCK=block, MASKED=not (whole and aligned))
         self.grads: Sequence[Named | None] = ()
 
-    def step_rows(
+    def knows(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
+        return False
+
+    def moved(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
+        pairs = zip(self.params, grads, strict=True)
+        return any(readable(p, g) and summed_dtype(g, scaled) != self.dtype for p, g in pairs)  # type: ignore[arg-type]
+
+    def step(
         self,
-        hyper: Mapping[str, Any],
+        group: Mapping[str, Any],
+        grads: Sequence[Tensor | None],
         scale: Tensor | None,
         found: Tensor | None,
-        grads: Sequence[Named | None],
-    ) -> None:
+        known: bool,
+    ) -> dict[int, str | None]:
         """The device is told which parameters have a gradient (1 or 0); where it lies, every launch says itself."""
-        self.grads = grads
-        if self._tell(hyper, [int(pair is not None) for pair in grads]):
+        mine = [g is not None and readable(p, g) for p, g in zip(self.params, grads, strict=True)]
+        self.grads = [
+            named(g, scale is not None) if yes else None  # type: ignore[arg-type]
+            for g, yes in zip(grads, mine, strict=True)
+        ]
+        if self._tell(group, list(map(int, mine))):
             self._launch(scale, found)
         self.grads = ()
+        return {
+            i: None for i, (g, yes) in enumerate(zip(grads, mine, strict=True)) if g is not None and not yes
+        }
 
     def _use(self, update: Launch, stream: int, scalars: list[Tensor | None], bare: tuple[int, ...]) -> None:
         for owner, (pair, times) in enumerate(zip(self.grads, self.times, strict=True)):
@@ -238,4 +162,5 @@ class RowBucket(Bucket):
         self, tables: tuple[Tensor, ...], scalars: tuple[Any, ...], options: dict[str, Any]
     ) -> Launch:
         example = (0, 0, 0, 0, *scalars[:4])
-        return Launch(kernel_rows.each_row, tables, example, options, self.warps, interpreted())
+        interpreted = fused_cuda.interpreted()
+        return Launch(kernel_rows.each_row, tables, example, options, self.warps, interpreted)

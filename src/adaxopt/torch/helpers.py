@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from adaxopt.torch import shards, state
+from adaxopt.torch import private, shards, state
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
-
-_NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.LocalResponseNorm)
 
 
 def param_groups(
@@ -33,7 +31,9 @@ def param_groups(
             "names and norms tell what should not decay"
         )
     more = (no_decay,) if isinstance(no_decay, str) else tuple(no_decay)
-    of_norms = {id(p) for m in model.modules() if isinstance(m, _NORMS) for p in m.parameters(recurse=False)}
+    of_norms = {
+        id(p) for m in model.modules() if isinstance(m, private.NORMS) for p in m.parameters(recurse=False)
+    }
     decay: list[Tensor] = []
     rest: list[Tensor] = []
     for name, p in model.named_parameters():
@@ -77,7 +77,7 @@ def clip_grad_norm_(
     norm = nn.utils.get_total_norm(parts, norm_type, error_if_nonfinite, foreach)
     factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
     for g in grads:
-        (g._values() if g.is_sparse else state.local(g)).mul_(factor.to(g.device))
+        (private.stored(g)[1] if g.is_sparse else state.local(g)).mul_(factor.to(g.device))
     return shards.on_mesh(norm, meshes.pop()) if len(meshes) == 1 else norm
 
 

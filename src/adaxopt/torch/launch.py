@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from adaxopt.torch import private
+
 SLOTS = 32
 DROPPED = 64
 """Dropped rings that may wait for an answer; with more, the next ring waits for the device and lets them go."""
@@ -145,15 +147,9 @@ class Launch:
         if interpreted:
             return
         named = dict(zip(names, self.constants, strict=True))
-        try:
-            compiled = function.warmup(*tables, *example, **named, grid=(1,), **self.how)
-            compiled = compiled.result() if hasattr(compiled, "result") else compiled
-            run = compiled.run  # loads the kernel: what follows is there only afterwards
-            bare = (t.data_ptr() for t in tables)
-            self.head = (compiled.function, compiled.packed_metadata, None, None, None, *bare)
-            self.run = run
-        except Exception:  # whatever it was: if the kernel itself is at fault, `plainly` says so
-            self.run = None
+        found = private.bare_launch(function, tables, example, named, self.how)
+        if found is not None:
+            self.run, self.head = found
 
     def __call__(self, programs: int, stream: int, *arguments: int) -> bool:
         """Whether the kernel was launched. A failure at the first use is remembered; a later one is an error."""

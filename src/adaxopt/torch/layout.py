@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -38,28 +37,9 @@ def freed(t: Tensor) -> bool:
     return t.untyped_storage().nbytes() < (t.storage_offset() + t.numel()) * t.itemsize
 
 
-def alike(tensors: Sequence[Tensor]) -> Callable[..., bool]:
-    """A question about others: are they of the same types, devices, shapes and strides as these, one by one?
-
-    torch's compiler has it in one call for all. It holds no tensor. It is False where a tensor comes twice.
-    """
-    try:
-        guards: Any = torch._C._dynamo.guards.TensorGuards  # type: ignore[attr-defined]
-        check: Callable[..., bool] = guards(
-            *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
-        ).check
-        if check(*tensors) is True:
-            return check
-    except (AttributeError, TypeError, RuntimeError):
-        pass  # this torch has it no more, or otherwise
-    known = list(map(_looks, tensors))
-    return lambda *now: list(map(_looks, now)) == known
-
-
-def _looks(t: Tensor | None) -> tuple[Any, ...]:
-    if t is None or t.layout != torch.strided:
-        return ()
-    return type(t), t.dtype, t.device, t.shape, t.stride(), t.is_neg()
+def without_memory(t: Tensor) -> bool:
+    """Whether there is nothing at all where t should be."""
+    return t.layout is torch.strided and t.numel() > 0 and t.untyped_storage().nbytes() == 0
 
 
 def order(t: Tensor) -> list[int]:

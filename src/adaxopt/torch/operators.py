@@ -12,7 +12,7 @@ from adaxopt.rule import StepCoefficients, step
 from adaxopt.torch.foreach import Project
 from adaxopt.torch.precision import compute_dtype
 from adaxopt.torch.rounding import stochastic_
-from adaxopt.torch.state import LOW
+from adaxopt.torch.state import LOW, pairs
 from adaxopt.zoo import Method
 
 State = dict[str, Tensor]
@@ -34,7 +34,7 @@ def differentiable_step(
 ) -> None:
     """One step that autograd sees through: state is replaced, the parameter written by one differentiable copy."""
     state["step"] = state["step"] + 1
-    dtype = compute_dtype(*(_real(state[k]) for k in ("exp_avg", "exp_avg_sq") if k in state), _real(p))
+    dtype = compute_dtype(*(pairs(state[k]) for k in ("exp_avg", "exp_avg_sq") if k in state), pairs(p))
     n = method.numbers(state["step"], {**group, "dtype": str(dtype).removeprefix("torch.")}, torch)
     if group["maximize"]:
         g = -g
@@ -47,13 +47,13 @@ def differentiable_step(
         state["window"] = state["window"].index_copy(0, slot, kept.unsqueeze(0))
     m, v = state.get("exp_avg"), state.get("exp_avg_sq")
     x, m, v, top, d = step(
-        _real(p.clone()).to(dtype),  # a copy: the graph keeps it, and p is written below
-        _real(g).to(dtype),
-        None if m is None else _real(m),
-        None if v is None else _real(v),
+        pairs(p.clone()).to(dtype),  # a copy: the graph keeps it, and p is written below
+        pairs(g).to(dtype),
+        None if m is None else pairs(m),
+        None if v is None else pairs(v),
         n,
-        top=_real(state["max_exp_avg_sq"]) if "max_exp_avg_sq" in state else None,
-        old=None if old is None else _real(old).to(dtype),
+        top=pairs(state["max_exp_avg_sq"]) if "max_exp_avg_sq" in state else None,
+        old=None if old is None else pairs(old).to(dtype),
         wake=group["wake"],
         xp=torch,
     )
@@ -63,10 +63,6 @@ def differentiable_step(
     if project is not None:
         x = project(x, d if isinstance(d, Tensor) else torch.ones_like(x))
     p.copy_(torch.view_as_complex(x) if p.is_complex() else x)
-
-
-def _real(t: Tensor) -> Tensor:
-    return torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
 
 
 def count_rows(p: Tensor, state: State, depth: int) -> None:
@@ -90,25 +86,25 @@ def row_step(
     their moments and their time, and weight decay too reaches only the rows it names. A dense gradient advances every
     row. A row touched at every step does exactly what a dense parameter does.
     """
-    p = _real(p)
+    p = pairs(p)
     if g.is_sparse:
         g = g.coalesce()
-        values, depth = _real(g.values()), g.sparse_dim()
+        values, depth = pairs(g.values()), g.sparse_dim()
         rows: Any = g.indices()[0] if depth == 1 else tuple(g.indices().unbind(0))
     else:
-        rows, values, depth = ..., _real(g), state["row_step"].dim()
+        rows, values, depth = ..., pairs(g), state["row_step"].dim()
     count_rows(p, state, depth)
     state["step"] += 1
     if values.numel() == 0:
         return
     t = _take(state["row_step"], rows) + 1
     _put(state["row_step"], rows, t)
-    work = compute_dtype(p, *(_real(state[k]) for k in ("exp_avg", "exp_avg_sq") if k in state))
+    work = compute_dtype(p, *(pairs(state[k]) for k in ("exp_avg", "exp_avg_sq") if k in state))
     t = t.reshape(t.shape + (1,) * (values.dim() - t.dim()))
     n = cast(method.numbers(t, {**group, "dtype": str(work).removeprefix("torch.")}, torch), work)
 
     def take(key: str) -> Tensor | None:
-        return _take(_real(state[key]), rows).to(work) if key in state else None
+        return _take(pairs(state[key]), rows).to(work) if key in state else None
 
     x = _take(p, rows).to(work)
     if "compensation" in state:
@@ -129,7 +125,7 @@ def row_step(
     for stream, (key, new) in enumerate(news.items()):
         if new is None:
             continue
-        tensor = _real(state[key]) if key else p
+        tensor = pairs(state[key]) if key else p
         if tensor.dtype in LOW and (stream or group["rounding"] == "stochastic"):
             low = torch.empty_like(new, dtype=tensor.dtype)
             stochastic_(low, new, stream=min(stream, 2), **keys)

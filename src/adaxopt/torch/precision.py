@@ -1,4 +1,4 @@
-"""The rule where parameters or state are stored in fewer bits than it is computed in.
+"""The foreach form on tensors of any floating dtype: stored in fewer bits than they are computed in, or not.
 
 Everything is computed in float32 (float64 where a parameter or its state is); what is stored in 16 bits is read up,
 updated, and rounded down: parameters as `rounding` says, 16-bit state always stochastically, because rounding to
@@ -8,28 +8,18 @@ nearest makes v ratchet upward (3.4x too large by 20k steps under decaying gradi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from adaxopt.rule import StepCoefficients
-from adaxopt.torch import foreach, wake_guard
+from adaxopt.torch import foreach, private, shards, state
 from adaxopt.torch.rounding import stochastic_
-from adaxopt.torch.state import LOW
+from adaxopt.torch.state import LOW, Lists, real
 
-
-@dataclass(frozen=True)
-class Rounding:
-    """How stored numbers are rounded, and what the random bits are drawn from."""
-
-    mode: str
-    seed: int
-    indices: Sequence[int]
-    """Each parameter's place in the optimizer."""
-    offsets: Sequence[int]
-    """Where each tensor's first element stands in the whole parameter (a shard of a DTensor begins later)."""
-    steps: Sequence[float | Tensor]
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
 
 
 def compute_dtype(*tensors: Tensor) -> torch.dtype:
@@ -38,21 +28,10 @@ def compute_dtype(*tensors: Tensor) -> torch.dtype:
 
 
 def update(
-    xs: list[Tensor],
-    gs: list[Tensor],
-    ms: list[Tensor],
-    vs: list[Tensor],
-    tops: list[Tensor],
-    compensations: list[Tensor],
-    n: StepCoefficients,
-    rounding: Rounding,
-    *,
-    maximize: bool = False,
-    olds: list[Tensor] | None = None,
-    wake: wake_guard.Guarded,
-    project: foreach.Project | None = None,
+    optimizer: Engine, group: dict[str, Any], taken: Lists, n: StepCoefficients, wake: Sequence[int]
 ) -> None:
-    """`foreach.update` on tensors of any floating dtype."""
+    """One step of parameters of one device and the same dtypes; `wake` are positions to be guarded."""
+    xs, gs, ms, vs, tops = state.real_lists(taken)
     work = compute_dtype(*(some[0] for some in (xs, ms, vs) if some))
 
     def fits(tensors: list[Tensor]) -> bool:
@@ -63,40 +42,44 @@ def update(
 
     own = [fits(some) for some in (xs, ms, vs, tops)]  # torch 2.6 cannot compile `narrow is full` of lists
     wide = [up(some) for some in (xs, ms, vs, tops)]
+    compensations = [real(c) for c in taken.compensations] if xs[0].dtype in LOW else []
     if compensations:
         own[0] = False
-        wide[0] = list(torch._foreach_add(wide[0], up(compensations)))
-    foreach.update(
-        wide[0],
-        up(gs),
-        wide[1],
-        wide[2],
-        wide[3],
-        n,
-        maximize=maximize,
-        olds=olds if olds is None else up(olds),
-        wake=wake,
-        project=project,
-    )
+        wide[0] = list(private.foreach_add(wide[0], up(compensations)))
+    gs, maximize, olds = up(gs), group["maximize"], None
+    if taken.windows:
+        if maximize:
+            gs, maximize = list(private.foreach_neg(gs)), False
+        if group["weight_decay"] and group["decay"] == "l2":
+            gs = [g + group["weight_decay"] * x for g, x in zip(gs, wide[0], strict=True)]
+            n = n._replace(l2=0.0)
+        olds = up([_shifted(real(w), t, g) for w, t, g in zip(taken.windows, taken.steps, gs, strict=True)])
+    guard = wake if group["wake"] and vs else ()
+    project = optimizer._project
+    x, m, v, top = wide
+    foreach.update(x, gs, m, v, top, n, maximize=maximize, olds=olds, wake=guard, project=project)
     for stream, (narrow, full) in enumerate(zip((xs, ms, vs, tops), wide, strict=True)):
         if own[stream]:
             continue
-        drawn = stream > 0 or rounding.mode == "stochastic"
+        drawn = stream > 0 or group["rounding"] == "stochastic"
         nearest = []
         for i, (low, high) in enumerate(zip(narrow, full, strict=True)):
             if drawn and low.dtype in LOW:
-                stochastic_(
-                    low,
-                    high,
-                    seed=rounding.seed,
-                    index=rounding.indices[i],
-                    step=rounding.steps[i],
-                    stream=min(stream, 2),
-                    offset=rounding.offsets[i],
-                )
+                p = taken.params[i]
+                place, first = optimizer._place(p), shards.first_element(p)
+                seed, step = group["seed"], taken.steps[i]
+                stochastic_(low, high, seed=seed, index=place, step=step, stream=min(stream, 2), offset=first)
             else:
                 nearest.append(i)
         if nearest:
-            torch._foreach_copy_([narrow[i] for i in nearest], [full[i] for i in nearest])
+            private.foreach_copy_([narrow[i] for i in nearest], [full[i] for i in nearest])
     if compensations:
-        torch._foreach_copy_(compensations, torch._foreach_sub(wide[0], up(xs)))
+        private.foreach_copy_(compensations, private.foreach_sub(wide[0], up(xs)))
+
+
+def _shifted(window: Tensor, step: Tensor, g: Tensor) -> Tensor:
+    """The gradient that leaves the window; g takes its place."""
+    slot = ((step - 1) % window.shape[0]).long().reshape(1).to(window.device)
+    old = window.index_select(0, slot).squeeze(0)
+    window.index_copy_(0, slot, g.to(window.dtype).unsqueeze(0))
+    return old

@@ -1,6 +1,6 @@
-"""Rounding that does not lose what a low-precision number cannot hold: stochastic, or by remembering the rest.
+"""Stochastic rounding to 16 bits.
 
-**Stochastic.** A float32 x between two neighbours lo < x < hi of a 16-bit format becomes hi with probability
+A float32 x between two neighbours lo < x < hi of a 16-bit format becomes hi with probability
 (x - lo)/(hi - lo), so that E[round(x)] = x and a thousand small updates move a parameter as far as their sum.
 The random bits are a pure function of (seed, parameter index, element, step, stream), never torch's generator and
 never a rank: replicas agree, resharding changes nothing, a resumed run repeats itself, and the CUDA kernel
@@ -16,8 +16,6 @@ the 16 highest bits, float16 the 13 highest (24 among its subnormals).
 The element e is `offset` plus the position *in memory* of a dense tensor, whatever its strides
 (channels_last, a transposed weight), because the kernel sees flat memory; a tensor with gaps is counted in
 its logical order.
-
-**By remembering.** Kahan: a second 16-bit tensor holds what rounding to nearest left out.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from torch import Tensor
 from adaxopt import counter_rng
 from adaxopt.counter_rng import MASK, WEYL, mix, seeds
 
-__all__ = ["PIECE", "kahan_", "key", "mix", "seeds", "stochastic_"]
+__all__ = ["PIECE", "key", "mix", "seeds", "stochastic_"]
 
 PIECE = 1 << 22
 """Elements that an eager call works on at a time: two int64 temporaries of that size (64 MB), no more."""
@@ -119,21 +117,3 @@ def _piece(out: Tensor, source: Tensor, secret: int | Tensor, first: int) -> Non
     element &= MASK
     rounded = _ROUND[out.dtype](source, mix((element * WEYL + secret) & MASK))
     out.copy_(torch.where(source.isfinite(), rounded, source))
-
-
-def kahan_(x: Tensor, delta: Tensor, compensation: Tensor) -> Tensor:
-    """x <- x + delta, nothing lost: total = x + compensation + delta; x = round(total); the rest stays.
-
-    `delta` is float32 and carries the update's sign; `x` and `compensation` share a 16-bit format. Together
-    they hold 16 (bfloat16) or 22 (float16) binary digits.
-
-    >>> x, rest = torch.ones(1, dtype=torch.bfloat16), torch.zeros(1, dtype=torch.bfloat16)
-    >>> for _ in range(64):
-    ...     _ = kahan_(x, torch.full((1,), 2.0**-10), rest)       # each alone is lost: 1 + 2^-10 rounds to 1
-    >>> x.item()
-    1.0625
-    """
-    total = x.float() + compensation.float() + delta
-    x.copy_(total)
-    compensation.copy_(total - x.float())
-    return x

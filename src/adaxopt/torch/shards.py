@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adaxopt.torch import state
+from adaxopt.torch import private, state
 
 
 def refuse(states: Mapping[Tensor, Any], group: Mapping[str, Any], among: list[Tensor]) -> None:
@@ -50,10 +50,7 @@ def first_element(p: Tensor) -> int:
     kind = state.dtensor_type()
     if kind is None or not isinstance(p, kind) or not p.dim():
         return 0
-    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-
-    _, offset = compute_local_shape_and_global_offset(p.shape, p.device_mesh, p.placements)  # type: ignore[attr-defined]
-    return int(offset[0]) * int(p.shape[1:].numel())
+    return private.first_row(p) * int(p.shape[1:].numel())
 
 
 def not_in_rows(p: Tensor) -> str | None:
@@ -81,7 +78,7 @@ def with_norm_of(g: Tensor, norm_type: float) -> Tensor:
     from torch.distributed.tensor import Replicate, Shard
 
     summed = [Replicate() if place.is_partial() else place for place in g.placements]  # type: ignore[attr-defined]
-    part = _not_empty(g.redistribute(placements=summed)._local_tensor)  # type: ignore[attr-defined]
+    part = _not_empty(private.local_part(g.redistribute(placements=summed)))  # type: ignore[attr-defined]
     norm = torch.linalg.vector_norm(part, norm_type).reshape(1)
     places = [place if place.is_replicate() else Shard(0) for place in summed]
     total: Tensor = kind.from_local(norm, g.device_mesh, places, run_check=False).full_tensor()  # type: ignore[attr-defined]

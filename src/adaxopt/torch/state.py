@@ -4,18 +4,43 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from adaxopt.rule import Rule
+from adaxopt.torch import private
+
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
 
 LOW = (torch.bfloat16, torch.float16)
 STATE = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "compensation")
 """What may be kept beside a parameter, element by element."""
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+
+class Lists(NamedTuple):
+    """Parallel lists, one entry per parameter; empty where a method keeps no such thing."""
+
+    params: list[Tensor]
+    grads: list[Tensor]
+    ms: list[Tensor]
+    vs: list[Tensor]
+    tops: list[Tensor]
+    compensations: list[Tensor]
+    windows: list[Tensor]
+    steps: list[Tensor]
+
+    def pick(self, some: Sequence[int]) -> Lists:
+        return Lists(*([items[i] for i in some] if items else items for items in self))
+
+    def moment(self, i: int) -> Tensor:
+        """The tensor whose dtype is the state's."""
+        return self.vs[i] if self.vs else self.ms[i] if self.ms else self.params[i]
 
 
 def may_fuse(group: Mapping[str, Any]) -> bool:
@@ -34,8 +59,7 @@ def readable(t: Tensor) -> bool:
 
 
 def _fake(t: Tensor) -> bool:
-    module = sys.modules.get("torch._subclasses.fake_tensor")
-    return module is not None and isinstance(local(t), module.FakeTensor)
+    return private.is_fake(local(t))
 
 
 def on_device(p: Tensor, group: Mapping[str, Any]) -> bool:
@@ -89,7 +113,16 @@ def create(p: Tensor, group: Mapping[str, Any], rule: Rule) -> dict[str, Tensor]
     return state
 
 
-def keep_compensation(p: Tensor, group: Mapping[str, Any], entry: dict[str, Tensor]) -> None:
+def ready(optimizer: Engine, group: Mapping[str, Any], p: Tensor) -> dict[str, Any]:
+    """A parameter's state, created where there is none yet, with what the group's options need now."""
+    entry: dict[str, Any] = optimizer.state[p]
+    if len(entry) == 0:
+        entry.update(create(p, group, optimizer.method.rule))
+    _keep_compensation(p, group, entry)
+    return entry
+
+
+def _keep_compensation(p: Tensor, group: Mapping[str, Any], entry: dict[str, Tensor]) -> None:
     """Keep a compensation exactly where `rounding="kahan"` needs one, in the parameter's current dtype."""
     rest = entry.get("compensation")
     if group["rounding"] != "kahan" or p.dtype not in LOW:
@@ -99,6 +132,12 @@ def keep_compensation(p: Tensor, group: Mapping[str, Any], entry: dict[str, Tens
         entry["compensation"] = torch.zeros_like(p)
     elif rest.dtype != p.dtype:
         entry["compensation"] = rest.to(p.dtype)
+
+
+def in_rows(optimizer: Engine, p: Tensor) -> bool:
+    """Whether this parameter's rows live in their own time: its gradient is sparse now, or was before."""
+    g = p.grad
+    return g is not None and (g.is_sparse or "row_step" in optimizer.state.get(p, ()))
 
 
 def dtensor_type() -> type | None:
@@ -111,7 +150,7 @@ def local(t: Tensor) -> Tensor:
     """This process's part of a DTensor; any other tensor itself. The rule is element-wise, so parts suffice."""
     kind = dtensor_type()
     if kind is not None and isinstance(t, kind):
-        t = t._local_tensor  # type: ignore[attr-defined]
+        return private.local_part(t)
     return t
 
 
@@ -119,20 +158,58 @@ def local_gradient(p: Tensor, g: Tensor) -> Tensor:
     """The part of the gradient that belongs to this process's part of the parameter."""
     kind = dtensor_type()
     if kind is None or not isinstance(p, kind):
-        return _resolved(g)
+        return resolved(g)
     if not isinstance(g, kind):
         raise TypeError("a DTensor parameter has a plain gradient: distribute it as its parameter is")
     if g.placements != p.placements:  # type: ignore[attr-defined]
         g = g.redistribute(p.device_mesh, p.placements)  # type: ignore[attr-defined]
-    part: Tensor = g._local_tensor  # type: ignore[attr-defined]
-    return part
+    return private.local_part(g)
 
 
-def _resolved(g: Tensor) -> Tensor:
+def resolved(g: Tensor) -> Tensor:
     """Autograd may leave a conjugation or a sign to be applied later; a step reads the numbers themselves."""
     if torch.compiler.is_compiling():  # the compiler resolves them itself, and cannot ask
         return g
     return g.resolve_conj().resolve_neg() if g.is_conj() or g.is_neg() else g
+
+
+def pairs(t: Tensor) -> Tensor:
+    """Complex numbers as pairs of reals; any other tensor itself."""
+    if not t.is_complex() or t.layout is not torch.strided:
+        return t
+    return torch.view_as_real(t if torch.compiler.is_compiling() else t.resolve_conj())
+
+
+def real(t: Tensor) -> Tensor:
+    """This process's part, as reals."""
+    return pairs(local(t))
+
+
+def real_state(entry: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {k: real(v) for k, v in entry.items() if isinstance(v, Tensor)}  # others may keep their own there
+
+
+def real_gradient(p: Tensor) -> Tensor | None:
+    return None if p.grad is None else real(local_gradient(p, p.grad))
+
+
+def is_plain(p: Tensor) -> bool:
+    """Whether a parameter is its own real, local form."""
+    return not p.is_complex() and (type(p) is Parameter or local(p) is p)
+
+
+def real_lists(taken: Lists) -> tuple[list[Tensor], ...]:
+    """Parameters, gradients, m, v and maxima in that form; most are, and then the lists stand."""
+    params, grads = taken.params, taken.grads
+    if all(map(is_plain, params)) and (torch.compiler.is_compiling() or not any(map(Tensor.is_neg, grads))):
+        return params, grads, taken.ms, taken.vs, taken.tops
+    gs = [local_gradient(p, g) for p, g in zip(params, grads, strict=True)]
+    return tuple([real(t) for t in items] for items in (params, gs, taken.ms, taken.vs, taken.tops))
+
+
+def unscaled(g: Tensor, scale: Tensor) -> Tensor:
+    """The gradient without GradScaler's factor, in the arithmetic of the step: float16 would lose what it saved."""
+    return (g.float() if g.dtype in LOW else g) / scale.to(g.device)
 
 
 def distributed_as(p: Tensor, value: Tensor) -> Tensor:

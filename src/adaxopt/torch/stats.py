@@ -9,8 +9,8 @@ from torch import Tensor
 
 from adaxopt.memories import Growing
 from adaxopt.rule import TINY, denominator
-from adaxopt.torch.dispatch import floats
-from adaxopt.torch.state import local
+from adaxopt.torch.hyper import floats
+from adaxopt.torch.state import real
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -54,25 +54,25 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
         result["b2_steps"] = group["betas"][1] * result["step"]
     total, count, inactive, lost = 0.0, 0, 0, 0
     samples: list[Tensor] = []
-    elements = sum(_real(e["exp_avg_sq"]).numel() for e in entries if "exp_avg_sq" in e)
+    elements = sum(real(e["exp_avg_sq"]).numel() for e in entries if "exp_avg_sq" in e)
     stride = max(1, elements // SAMPLE)
     gain = None
     for entry in entries:
         time = entry["row_step"].max() if "row_step" in entry else entry["step"]  # the busiest row's
         t = max(float(time), 1.0)
         n = method.numbers(t, group)
-        v = _real(entry["exp_avg_sq"]) if "exp_avg_sq" in entry else None
-        m = _real(entry["exp_avg"]) if "exp_avg" in entry else None
+        v = real(entry["exp_avg_sq"]) if "exp_avg_sq" in entry else None
+        m = real(entry["exp_avg"]) if "exp_avg" in entry else None
         if v is not None:
             gain = n.k if gain is None else min(gain, n.k)
             inactive += int((v == 0).sum())
             finite = v.isfinite()
             if "max_exp_avg_sq" in entry:
-                finite &= _real(entry["max_exp_avg_sq"]).isfinite()
+                finite &= real(entry["max_exp_avg_sq"]).isfinite()
             lost += v.numel() - int(finite.sum())
             samples.append(v.flatten()[::stride].double())
         if m is not None:
-            top = _real(entry["max_exp_avg_sq"]) if "max_exp_avg_sq" in entry else v
+            top = real(entry["max_exp_avg_sq"]) if "max_exp_avg_sq" in entry else v
             d = denominator(top.double(), n, torch) if top is not None else 1.0
             update = m.double() / d * n.s
             total += float((update**2).sum())
@@ -90,8 +90,3 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
     if count:
         result["update_rms"] = (total / count) ** 0.5
     return result
-
-
-def _real(t: Tensor) -> Tensor:
-    t = local(t)
-    return torch.view_as_real(t) if t.is_complex() else t

@@ -2,79 +2,68 @@
 
     v <- g^2 where v = 0, before v <- v + k*(g^2 - v)
 
-On a CPU masks are the slow part: torch compares into bytes one by one, and a guard over all of v took two and a half
-times as long as the whole fused step. So where few coordinates are inactive, their positions are listed, and a step
-reads these alone; where many are, the mask is made of floats.
+An ordinary net has no such coordinate after its first steps, and pays for one look at each v. Where a v has some, a
+step guards the pieces that hold one. Masks are the slow part on a CPU (torch compares into bytes one by one), so the
+mask is made of floats there.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from adaxopt.torch import private, state
 from adaxopt.torch.layout import beside
-from adaxopt.torch.state import LOW
 
-FEW = 1 / 16
-"""The share of a tensor up to which inactive coordinates are listed: beyond it, reading all of it takes no longer, even
-where one of them becomes active at every step. A list is at most half a byte per element."""
 PIECE = 2**18
-"""Elements that are guarded at a time where all are: the temporaries stay small."""
+"""Elements that are guarded at a time: the temporaries stay small, and a piece without a 0 is read once."""
 FADES = 0.49999
 """From a gain of one half on, the smallest number that v can hold is rounded to 0, and an active coordinate may become
 inactive again; a little less, because a gain is rounded too."""
 
 
 class Inactive:
-    """What is known of the inactive coordinates of one v: none (`awake`), their positions, or only that there are some.
+    """Whether one v has inactive coordinates (`awake`: none).
 
     It is believed while nobody else has written to v, and looked up anew then. v does not return to 0 by steps whose
-    gain is below `FADES`, so a list can only be too long, which costs time and changes nothing. Writes are seen by
-    torch's count of changes in place, which `v.data[...] = 0` and numpy's view of v pass by. Zeros that come so, or by
-    `torch.set_flush_denormal(True)` from a v below the smallest normal number, are found at the next look, if there
-    is one: a tensor that is awake has none. Tensors that count no changes (sharded, of inference mode) are believed
-    too, and so is a v of 16 bits, which is rounded stochastically, also to 0.
+    gain is below `FADES`. Writes are seen by torch's count of changes in place, which `v.data[...] = 0` and numpy's
+    view of v pass by. Zeros that come so, or by `torch.set_flush_denormal(True)` from a v below the smallest normal
+    number, are found at the next look, if there is one: a tensor that is awake has none. Tensors that count no changes
+    (sharded, of inference mode) are believed too, and so is a v of 16 bits, which is rounded stochastically, also to 0.
     """
 
-    __slots__ = ("_place", "_v", "_version", "awake", "places")
+    __slots__ = ("_place", "_v", "_version", "awake")
 
-    def __init__(self, p: Tensor, v: Tensor, mask: Tensor) -> None:
-        """`mask` says where v, or its real view, is 0."""
-        count = mask.count_nonzero().item()
-        self.awake = count == 0
-        self.places: Tensor | None = None
-        if count and count <= FEW * mask.numel() and _listable(p, v):
-            self.places = mask.reshape(-1).nonzero().squeeze(1)
+    def __init__(self, v: Tensor) -> None:
+        real = state.real(v)
+        self.awake = int(real.count_nonzero()) == real.numel()
         self._version: int | None = None
-        if type(v) is Tensor and not v.is_inference():
-            self._v, self._place, self._version = weakref.ref(v), v.data_ptr(), v._version
+        counted = private.versions([v]) if type(v) is Tensor else None
+        if counted is not None:
+            self._v, self._place, self._version = weakref.ref(v), v.data_ptr(), counted[0]
 
     def holds(self, v: Tensor) -> bool:
         """Whether v is as we left it."""
         return self._version is None or (
-            self._version == v._version and self._place == v.data_ptr() and self._v() is v
+            [self._version] == private.versions([v]) and self._place == v.data_ptr() and self._v() is v
         )
 
     def settle(self, v: Tensor, k: float) -> None:
         """What is in v now is our own writing, by a step of gain k."""
         if self._version is not None:
-            self._version = v._version if k < FADES else -1  # -1: to be looked up anew
-
-
-Guarded = Mapping[int, Inactive | None]
-"""Positions to be guarded, with what is known of each; None: nothing."""
+            (now,) = private.versions([v]) or (-1,)
+            self._version = now if k < FADES else -1  # -1: to be looked up anew
 
 
 def look(
     kept: dict[Tensor, Inactive],
-    params: list[Tensor],
-    vs: list[Tensor],
-    times: list[float],
-    plain: Callable[[Tensor], Tensor],
+    params: Sequence[Tensor],
+    vs: Sequence[Tensor],
+    times: Sequence[float],
     normalised: bool,
 ) -> list[Inactive | None]:
     """What is known of each v; `kept` remembers it between steps.
@@ -91,12 +80,12 @@ def look(
             known = None
             kept.pop(p, None)
         elif known is None or not known.holds(v) or (not known.awake and _power_of_two(int(time) - 1)):
-            known = kept[p] = Inactive(p, v, plain(v) == 0)
+            known = kept[p] = Inactive(v)
         found.append(known)
     return found
 
 
-def forget(kept: dict[Tensor, Inactive], groups: list[dict[str, Any]]) -> None:
+def forget(kept: dict[Tensor, Inactive], groups: Sequence[Mapping[str, Any]]) -> None:
     """Let go of parameters that are in no group any more, once there are more than the groups have."""
     if len(kept) > sum(len(group["params"]) for group in groups):
         there = {p for group in groups for p in group["params"]}
@@ -104,58 +93,30 @@ def forget(kept: dict[Tensor, Inactive], groups: list[dict[str, Any]]) -> None:
             del kept[p]
 
 
-def guarded(known: Sequence[Inactive | None]) -> Guarded:
-    """Those of a list that have to be guarded, by position."""
-    return {at: one for at, one in enumerate(known) if one is not None and not one.awake}
+def guarded(known: Sequence[Inactive | None]) -> list[int]:
+    """The positions that have to be guarded."""
+    return [at for at, one in enumerate(known) if one is not None and not one.awake]
 
 
-def wake(v: Tensor, g: Tensor, known: Inactive | None, *, x: Tensor | None = None, l2: float = 0.0) -> None:
-    """v <- g^2 where v is 0, in place; the gradient is g + l2*x.
-
-    If the gradients of all listed coordinates are 0, nothing else is read. A coordinate that is activated leaves the
-    list.
-    """
-    if known is None or known.places is None:
-        _wake_anywhere(v, g, x, l2)
+def wake(v: Tensor, g: Tensor, *, x: Tensor | None = None, l2: float = 0.0, read: bool = True) -> None:
+    """v <- g^2 where v is 0, in place; the gradient is g + l2*x. `read=False` reads no number to the host."""
+    if x is not None and not l2:
+        x = None
+    if torch.compiler.is_compiling():
+        v.copy_(torch.where(v == 0, g * g, v))
         return
-    first = g.take(known.places)
-    if l2:
-        assert x is not None
-        first.add_(x.take(known.places), alpha=l2)
-    if not first.any():
+    if not v.is_cpu or type(v) is not Tensor:
+        torch.where(v == 0, g * g, v, out=v)
         return
-    kept = v.take(known.places)
-    woken = torch.where(kept == 0, first * first, 0.0)
-    v.put_(known.places, woken, accumulate=True)  # the only way that torch takes for deterministic
-    known.places = known.places[(kept == 0) & (woken == 0)]
-    known.awake = not len(known.places)
-
-
-def _wake_anywhere(v: Tensor, g: Tensor, x: Tensor | None, l2: float) -> None:
-    if v.numel() > PIECE and all(beside(t, v) for t in (g, x) if t is not None):
-        given = [t for t in (v, g, x) if t is not None]
-        for part in zip(*(t.as_strided((t.numel(),), (1,)).split(PIECE) for t in given), strict=True):
-            _wake_anywhere(part[0], part[1], part[2] if x is not None else None, l2)
-        return
-    if l2:
-        assert x is not None
-        g = g.add(x, alpha=l2)
-    inactive = v.sign()
-    # g where the sign is 0, else 0: the derivative of a clamp, which no inf or NaN of g passes
-    torch.ops.aten.hardtanh_backward.grad_input(g, inactive, -0.5, 0.5, grad_input=inactive)
-    v.addcmul_(inactive, inactive)
-
-
-def served(v: Tensor) -> bool:
-    """Whether `wake` is for this tensor: to list coordinates elsewhere, a step would wait for its device."""
-    return v.is_cpu and type(v) is Tensor
-
-
-def _listable(p: Tensor, v: Tensor) -> bool:
-    """Whether a list stays true. Not where v is stored in fewer bits than it is computed in: who wakes by a small
-    gradient may be stored as 0."""
-    narrow = torch.finfo(v.dtype).bits < torch.finfo(p.dtype).bits
-    return served(v) and v.dtype not in LOW and not narrow and not v.is_inference()
+    given = [t for t in (v, g, x) if t is not None]
+    if v.numel() > PIECE and all(beside(t, v) for t in given):
+        parts = zip(*(t.as_strided((t.numel(),), (1,)).split(PIECE) for t in given), strict=True)
+    else:
+        parts = zip(*([t] for t in given), strict=True)
+    for part in parts:
+        if part[0].numel() and not (read and part[0].amin() > 0):  # a 0, or a NaN
+            first = private.where_zero(part[1] if x is None else part[1].add(part[2], alpha=l2), part[0])
+            part[0].addcmul_(first, first)
 
 
 def _power_of_two(t: int) -> bool:

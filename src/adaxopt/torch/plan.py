@@ -1,0 +1,282 @@
+"""Which backend steps which parameters of a group, remembered from step to step until something changes.
+
+A backend is a module that answers three questions in words and has one action:
+
+    impossible(optimizer, group)    why it can serve no parameter under these options, or None
+    unsuitable(p, entry, g)         why it cannot serve this parameter, its state and the kind of its gradient, or None
+    key(p, entry, g, scaled)        what parameters must have in common to be stepped together
+    Share(part)                     such parameters: `knows` is the cost of asking again, `step` the action
+
+A plan asks the backends of `backends_of` in their order and gives each its shares. What none serves, or what a share
+leaves alone because of its gradient, takes the foreach form or operators (`dispatch.py`), which serve everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from operator import attrgetter, is_, itemgetter
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+
+from adaxopt.torch import dispatch, fused_cpu, private, shards, state
+from adaxopt.torch.layout import without_memory
+from adaxopt.zoo import Method
+
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
+    from adaxopt.torch.wake_guard import Inactive
+
+Group = dict[str, Any]
+Entry = dict[str, Any]
+_grad = attrgetter("grad")
+_fixed = itemgetter(
+    "maximize", "wake", "rounding", "seed", "capturable", "state_dtype", "fused", "foreach", "p", "clip_update"
+)  # fmt: skip
+
+
+def _options(group: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What the choice of a backend and its tables depend on; every other option may change from step to step."""
+    return _fixed(group), group.get("memory"), group.get("cautious")
+
+
+@dataclass
+class Part:
+    """Parameters that a backend steps together, as reals of this process."""
+
+    method: Method
+    group: Mapping[str, Any]
+    owners: list[Tensor]
+    """What the optimizer knows them as."""
+    entries: list[Entry]
+    """Their state, as the optimizer holds it."""
+    xs: list[Tensor]
+    states: list[dict[str, Tensor]]
+    dtype: torch.dtype
+    """Of gradients."""
+    indices: Sequence[int]
+    """Places in the optimizer, and of the first element in the whole tensor: random bits are drawn from them."""
+    offsets: Sequence[int]
+    inactive: dict[Tensor, Inactive]
+    """What is known of late-activated coordinates."""
+
+
+class Share(Protocol):
+    """The parameters of one part, ready to be stepped."""
+
+    on_host: bool
+    """Whether the host has to know that no overflow was found before it steps."""
+    by_address: bool
+    """Whether parameters and state that lie where they lay are all that it must be sure of: gradients tell the rest."""
+
+    def knows(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
+        """Whether gradients look as when they were last found to be servable: asked at every step."""
+
+    def moved(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
+        """Whether a gradient belongs into another share."""
+
+    def step(
+        self, group: Any, grads: Any, scale: Tensor | None, found: Tensor | None, known: bool
+    ) -> dict[int, str | None]:
+        """Step every parameter that has a gradient; return positions that were left alone, and why."""
+
+
+class Backend(Protocol):
+    def impossible(self, optimizer: Engine, group: Group) -> str | None: ...
+    def unsuitable(self, p: Tensor, entry: Entry, g: Tensor | None) -> str | None: ...
+    def key(self, p: Tensor, entry: Entry, g: Tensor | None, scaled: bool) -> Hashable: ...
+    def Share(self, part: Part) -> Share: ...
+
+
+def backends_of(p: Tensor) -> tuple[Any, ...]:
+    """The backends for a parameter's device, in the order in which they are asked."""
+    found: tuple[Any, ...] = (fused_cpu,) if p.is_cpu else ()
+    if state.kernel_may_serve(p):
+        from adaxopt.torch import fused_cuda, fused_rows  # here, because Triton takes a while to import
+
+        found = (fused_cuda, fused_rows, *found)
+    return found
+
+
+class Plan:
+    """One group's shares, and what they were made from."""
+
+    def __init__(self, optimizer: Engine, group: Group, scaled: bool) -> None:
+        self.group, self.options, self.state = group, _options(group), optimizer.state
+        self.params = list(group["params"])
+        self.others: list[Tensor] = []
+        """Parameters that no backend serves."""
+        self.waiting: list[Tensor] = []
+        """Parameters that have had no gradient yet, and no state."""
+        chosen: dict[tuple[Any, ...], list[Tensor]] = {}
+        possible: dict[Any, bool] = {}
+        for p in self.params:
+            asked = backends_of(p) if state.may_fuse(group) else ()
+            if not state.readable(p):
+                asked = ()
+            if group["capturable"]:
+                asked = tuple(backend for backend in asked if backend is not fused_cpu)
+            for backend in asked:
+                if backend not in possible:
+                    possible[backend] = backend.impossible(optimizer, group) is None
+            asked = tuple(backend for backend in asked if possible[backend])
+            if p.grad is None and not optimizer.state.get(p):
+                (self.waiting if asked else self.others).append(p)
+                continue
+            self._choose(optimizer, p, asked, scaled, chosen)
+        self.shares: list[tuple[Share, list[Tensor], bool]] = []
+        for (backend, (dtype, *_)), owners in chosen.items():
+            entries = [optimizer.state[p] for p in owners]
+            plain = all(map(state.is_plain, owners))
+            part = Part(
+                optimizer.method,
+                group,
+                owners,
+                entries,
+                owners if plain else [state.real(p) for p in owners],
+                [state.real_state(entry) for entry in entries],
+                dtype,
+                [optimizer._place(p) for p in owners],
+                [_offset(p, group, entry) for p, entry in zip(owners, entries, strict=True)],
+                optimizer._inactive,
+            )
+            self.shares.append((backend.Share(part), owners, plain))
+        self._remember()
+
+    def _choose(
+        self, optimizer: Engine, p: Tensor, asked: tuple[Any, ...], scaled: bool, chosen: dict[Any, Any]
+    ) -> None:
+        if not asked:
+            self.others.append(p)
+            return
+        entry = state.real_state(state.ready(optimizer, self.group, p))
+        x, g = state.real(p), p.grad
+        reasons = []
+        for backend in asked:
+            why = backend.unsuitable(x, entry, g)
+            if why is None:
+                chosen.setdefault((backend, backend.key(x, entry, g, scaled)), []).append(p)
+                return
+            reasons.append(why)
+        if g is not None and any(
+            map(without_memory, (x, *entry.values()))
+        ):  # torch's operations would write there
+            raise _freed(p, "its storage, or its state's,")
+        self.others.append(p)
+        if self.group["fused"]:
+            _say(optimizer, reasons[0])
+
+    # -- staleness: here, and nowhere else -----------------------------------------------------------------------
+
+    def _remember(self) -> None:
+        self.owners = [p for _, owners, _ in self.shares for p in owners]
+        self.entries = [self.state[p] for p in self.owners]
+        self.held = [entry.values() for entry in self.entries]  # they follow the entries
+        self.kept = list(chain.from_iterable(self.held))  # alive, so that nothing else can lie where these do
+        every = list(self.state.values())
+        first = (
+            next((i for i, entry in enumerate(every) if entry is self.entries[0]), 0) if self.entries else 0
+        )
+        here = every[first : first + len(self.entries)]
+        self.first = first if len(here) == len(self.entries) and all(map(is_, here, self.entries)) else None
+        """Where the entries lie in the optimizer's state, if one after the other."""
+        tensors = all(isinstance(t, Tensor) for t in self.kept)
+        self.plain = tensors and all(plain for _, _, plain in self.shares)
+        self.by_address = self.plain and all(share.by_address for share, _, _ in self.shares)
+        self.alike = private.alike((*self.owners, *self.kept)) if self.plain and not self.by_address else None
+        self.places = self._places()
+        self.grads: list[Any] = []
+        self.usual = False
+
+    def holds(self, optimizer: Engine, group: Group, scaled: bool) -> bool:
+        """Whether nothing has changed but gradients and hyper-parameters."""
+        if self.group is not group or optimizer.state is not self.state or self.options != _options(group):
+            return False
+        if len(group["params"]) != len(self.params) or not all(map(is_, group["params"], self.params)):
+            return False
+        if self.waiting and any(p.grad is not None for p in self.waiting):
+            return False
+        if not self._has_entries():
+            return False
+        if not self.by_address:
+            now = list(chain.from_iterable(self.held))
+            if len(now) != len(self.kept) or not all(map(is_, now, self.kept)):
+                return False
+            if self.alike is not None and not self.alike(*self.owners, *now):
+                return False
+        try:
+            if self._places() != self.places:
+                return False
+        except (TypeError, RuntimeError):  # what was put into the state is no tensor, or has no address
+            return False
+        return self._gather(scaled)
+
+    def _has_entries(self) -> bool:
+        """Whether the optimizer's state of these parameters is in the same dicts: `state[p] = {...}` replaces one."""
+        if self.first is None or len(self.owners) == 1:
+            return all(map(is_, map(self.state.get, self.owners), self.entries))
+        first, last = self.first, self.first + len(self.owners)
+        return (
+            len(self.state) >= last
+            and all(map(is_, islice(self.state, first, last), self.owners))
+            and all(map(is_, islice(self.state.values(), first, last), self.entries))
+        )
+
+    def _places(self) -> list[int]:
+        """Where parameters and state lie: a step must not go on writing to a tensor that was moved or replaced."""
+        every = chain(self.owners, chain.from_iterable(self.held))
+        if self.plain:
+            return list(map(Tensor.data_ptr, every))
+        # a share knows them by views, which would not see them move
+        return [state.local(t).data_ptr() for t in every if isinstance(t, Tensor)]
+
+    def _gather(self, scaled: bool) -> bool:
+        """Collect gradients; False where one belongs into another share. `usual`: all are as the shares know them."""
+        self.usual = self.plain and not self.others
+        self.grads = []
+        for share, owners, plain in self.shares:
+            grads: Any = list(map(_grad, owners))
+            known = plain and share.knows(grads, scaled)
+            if not known and share.moved(grads, scaled):
+                return False
+            self.usual = self.usual and known
+            self.grads.append((grads if plain else None, known))
+        return True
+
+    # -- the step ------------------------------------------------------------------------------------------------
+
+    def step(self, optimizer: Engine, group: Group, scale: Tensor | None, found: Tensor | None) -> None:
+        rest = list(self.others)
+        gathered, self.grads = self.grads or [(None, False)] * len(self.shares), []
+        for (share, owners, plain), (grads, known) in zip(self.shares, gathered, strict=True):
+            if share.on_host and _overflow(found):
+                continue
+            if grads is None:
+                grads = list(map(_grad, owners)) if plain else [state.real_gradient(p) for p in owners]
+            for i, why in share.step(group, grads, scale, found, known).items():
+                if without_memory(grads[i]):
+                    raise _freed(owners[i], "its gradient's storage")
+                rest.append(owners[i])
+                if why is not None and group["fused"]:
+                    _say(optimizer, why)
+        if rest and not _overflow(found):
+            dispatch.step(optimizer, group, rest, scale)
+
+
+def _overflow(found: Tensor | None) -> bool:
+    return found is not None and state.readable(found) and bool(found.item())
+
+
+def _freed(p: Tensor, what: str) -> RuntimeError:
+    return RuntimeError(f"a parameter of shape {tuple(p.shape)}: {what} was freed")
+
+
+def _say(optimizer: Engine, why: str) -> None:
+    optimizer._warn_once(f"fused=True: a parameter takes the foreach path, because {why}")
+
+
+def _offset(p: Tensor, group: Group, entry: Entry) -> int:
+    return shards.first_element(p) if shards.draws(p, group, entry) else 0

@@ -1,0 +1,237 @@
+"""Every private API of torch and Triton that this package uses, each with a public way to the same result.
+
+A release that renames or removes one makes a step slower; nothing breaks. No other module names a private API (a test
+reads the sources), and tests hide each of these and run the fallback.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+
+def _found(path: str) -> Any:
+    """What torch has under this name, or None."""
+    try:
+        return functools.reduce(getattr, path.split("."), torch)
+    except (AttributeError, ImportError):
+        return None
+
+
+# -- operations on lists -------------------------------------------------------------------------------------------
+
+
+def _foreach(name: str) -> Callable[..., Any]:
+    """`torch._foreach_<name>`; otherwise tensor by tensor, where lists among the arguments are parallel."""
+
+    def one_by_one(tensors: Sequence[Tensor], *given: Any, **options: Any) -> list[Tensor]:
+        def one(t: Tensor, i: int) -> Any:
+            arguments = [a[i] if isinstance(a, (list, tuple)) else a for a in given]
+            if name == "maximum_":
+                return torch.maximum(t, *arguments, out=t)
+            return getattr(t, name)(*arguments, **options)
+
+        return [one(t, i) for i, t in enumerate(tensors)]
+
+    return _found(f"_foreach_{name}") or one_by_one
+
+
+foreach_add, foreach_add_ = _foreach("add"), _foreach("add_")
+foreach_addcdiv_, foreach_addcmul_ = _foreach("addcdiv_"), _foreach("addcmul_")
+foreach_clamp_max, foreach_clamp_max_ = _foreach("clamp_max"), _foreach("clamp_max_")
+foreach_clamp_min_, foreach_copy_ = _foreach("clamp_min_"), _foreach("copy_")
+foreach_div, foreach_div_ = _foreach("div"), _foreach("div_")
+foreach_lerp_, foreach_maximum_ = _foreach("lerp_"), _foreach("maximum_")
+foreach_mul, foreach_mul_ = _foreach("mul"), _foreach("mul_")
+foreach_neg, foreach_zero_ = _foreach("neg"), _foreach("zero_")
+foreach_pow, foreach_pow_, foreach_sqrt = _foreach("pow"), _foreach("pow_"), _foreach("sqrt")
+foreach_sub, foreach_sub_ = _foreach("sub"), _foreach("sub_")
+
+fused_adam_, fused_adamw_ = _found("_fused_adam_"), _found("_fused_adamw_")
+"""torch's CPU kernels, or None: then `fused_cpu` serves nothing."""
+
+_inside = _found("ops.aten.hardtanh_backward")
+_SMALL = 2.0**-1074
+
+
+def where_zero(g: Tensor, v: Tensor) -> Tensor:
+    """g where v (>= 0) is 0, else 0: the derivative of a clamp, vectorised, which no inf or NaN of g passes."""
+    least = torch.finfo(v.dtype).tiny * torch.finfo(v.dtype).eps
+    if (
+        _inside is None or not _SMALL > 0
+    ):  # torch.set_flush_denormal(True), which Python's own numbers obey too
+        return torch.where(v == 0, g, 0.0)
+    found: Tensor = _inside(g, v, -0.5, least)
+    return found
+
+
+# -- what a tensor is ----------------------------------------------------------------------------------------------
+
+
+def alike(tensors: Sequence[Tensor]) -> Callable[..., bool]:
+    """A question about others: are they of the same types, devices, shapes and strides as these, one by one?
+
+    torch's compiler has it in one call for all. It holds no tensor. It is False where a tensor comes twice.
+    """
+    guards = _found("_C._dynamo.guards.TensorGuards")
+    try:
+        check: Callable[..., bool] = guards(
+            *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
+        ).check
+        if check(*tensors) is True:
+            return check
+    except (AttributeError, TypeError, RuntimeError):
+        pass
+    known = list(map(_looks, tensors))
+    return lambda *now: list(map(_looks, now)) == known
+
+
+def _looks(t: Tensor | None) -> tuple[Any, ...]:
+    if t is None or t.layout != torch.strided:
+        return ()
+    return type(t), t.dtype, t.device, t.shape, t.stride(), t.is_neg()
+
+
+def versions(tensors: Sequence[Tensor]) -> list[int] | None:
+    """torch's counts of changes in place; None where one counts none, so that no change could be seen."""
+    try:
+        return [t._version for t in tensors]
+    except (AttributeError, RuntimeError):  # tensors of inference mode
+        return None
+
+
+def is_fake(t: Tensor) -> bool:
+    """Whether it is a fake tensor; there is none before torch has imported their module."""
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    return module is not None and isinstance(t, getattr(module, "FakeTensor", ()))
+
+
+def local_part(t: Any) -> Tensor:
+    """This process's part of a DTensor, outside autograd."""
+    part: Tensor | None = getattr(t, "_local_tensor", None)
+    whole: Tensor = t.detach().to_local() if part is None else part
+    return whole
+
+
+def first_row(p: Any) -> int:
+    """The first row, in the whole tensor, of this process's part of a DTensor whose parts are consecutive rows."""
+    try:
+        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset as place
+    except ImportError:
+        pass
+    else:
+        return int(place(p.shape, p.device_mesh, p.placements)[1][0])
+    first, rows = 0, int(p.shape[0])
+    for size, at, placement in zip(
+        p.device_mesh.shape, p.device_mesh.get_coordinate(), p.placements, strict=True
+    ):
+        if placement.is_shard():
+            if type(placement).__name__ != "Shard":
+                raise ValueError(f"{placement}: this torch does not say where such parts lie; use Shard(0)")
+            part = -(-rows // size)
+            begin = min(at * part, rows)
+            first, rows = first + begin, min(part, rows - begin)
+    return first
+
+
+def stored(g: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices and values of a sparse tensor as they stand; values may be written in place."""
+    try:
+        return g._indices(), g._values()
+    except AttributeError:
+        return g.indices(), g.values()  # of coalesced tensors alone
+
+
+def is_empty(g: Tensor) -> bool:
+    """Whether a sparse tensor names nothing."""
+    count = getattr(g, "_nnz", None)
+    return (g.coalesce().values().shape[0] if count is None else count()) == 0
+
+
+_base = _found("nn.modules.batchnorm._NormBase")
+NORMS = (
+    *((_base,) if _base is not None else (
+        nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm,
+        nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
+    )),
+    nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.LocalResponseNorm,
+)  # fmt: skip
+"""Layers whose parameters scale and shift what they normalise."""
+
+
+# -- the step of an optimizer --------------------------------------------------------------------------------------
+
+set_grad_enabled: Callable[[bool], Any] = _found("_C._set_grad_enabled") or torch.set_grad_enabled
+disable_dynamo: Callable[..., Any] = _found("_disable_dynamo") or torch.compiler.disable
+
+
+_untraced = torch.compiler.disable(lambda: None)
+
+
+def graph_break() -> None:
+    """End the graph that is being compiled."""
+    (_found("_dynamo.graph_break") or _untraced)()
+
+
+def lightly_hooked(step: Callable[..., Any]) -> Any:
+    """torch's wrapper around a step (hooks, a mark for the profiler), entered only where it has something to do.
+
+    The mark costs about 10 us: a sixth of a small net's whole step. Where torch does not offer its wrapper, the step is
+    left to it to be wrapped.
+    """
+    wrapper = getattr(Optimizer, "profile_hook_step", None)
+    if wrapper is None:
+        return step
+    full: Any = wrapper(step)
+    names = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
+    everywhere = [getattr(sys.modules.get("torch.optim.optimizer"), name, None) for name in names]
+    full.hooked = True
+    if None in everywhere or not hasattr(torch.autograd.profiler, "_is_profiler_enabled"):
+        return full
+    before, after = everywhere
+
+    @functools.wraps(step)
+    def light(self: Any, closure: Callable[[], Any] | None = None) -> Any:
+        own = getattr(self, "_optimizer_step_pre_hooks", True) or getattr(
+            self, "_optimizer_step_post_hooks", True
+        )
+        if own or before or after or torch.autograd.profiler._is_profiler_enabled:
+            return full(self, closure)
+        return step(self, closure)
+
+    light.hooked = True  # type: ignore[attr-defined]
+    return light
+
+
+def loading_hooks(optimizer: Optimizer, when: str) -> Iterator[Callable[..., Any]]:
+    """Hooks that were registered for `load_state_dict`, "pre" or "post"."""
+    return iter(getattr(optimizer, f"_optimizer_load_state_dict_{when}_hooks", {}).values())
+
+
+# -- the GPU -------------------------------------------------------------------------------------------------------
+
+current_device: Callable[[], int] = _found("_C._cuda_getDevice") or torch.cuda.current_device
+raw_stream: Callable[[int], int] = _found("_C._cuda_getCurrentRawStream") or (
+    lambda device: torch.cuda.current_stream(device).cuda_stream
+)
+
+
+def bare_launch(
+    kernel: Any, tables: Sequence[Tensor], example: Sequence[Any], named: dict[str, Any], how: dict[str, Any]
+) -> tuple[Any, tuple[Any, ...]] | None:
+    """(run, what its arguments begin with) of a Triton kernel compiled for these tables: `run` takes bare numbers, past
+    what Triton's own call does each time. None where Triton offers it no more, or otherwise."""
+    try:
+        compiled = kernel.warmup(*tables, *example, **named, grid=(1,), **how)
+        compiled = compiled.result() if hasattr(compiled, "result") else compiled
+        run = compiled.run  # loads the kernel: what follows is there only afterwards
+        bare = (t.data_ptr() for t in tables)
+        return run, (compiled.function, compiled.packed_metadata, None, None, None, *bare)
+    except Exception:  # whatever it was: if the kernel itself is at fault, Triton's own call says so
+        return None

@@ -1,0 +1,63 @@
+"""What a step cannot do in a group, said before anything is done in any."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from adaxopt.torch import shards, state
+from adaxopt.torch.options import check_parameter
+from adaxopt.torch.plan import backends_of
+
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
+
+Group = dict[str, Any]
+
+
+def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
+    """Say what cannot be done before anything is."""
+    name, rule, projected = type(optimizer).__name__, optimizer.method.rule, optimizer._project is not None
+    shards.refuse(optimizer.state, group, among)
+    rows = [p for p in among if state.in_rows(optimizer, p)]
+    for p in rows:
+        g = p.grad
+        assert g is not None
+        if g.is_sparse and (rule.memory is None or rule.mean == "window"):
+            raise ValueError(f"{name} does not support sparse gradients: make them dense (sparse=False)")
+        if g.is_sparse and projected:
+            raise ValueError("project: a sparse gradient changes rows, a projection needs the whole tensor")
+        counted = optimizer.state.get(p, {}).get("row_step")
+        if g.is_sparse and counted is not None and counted.dim() != g.sparse_dim():
+            raise ValueError(
+                f"gradient with sparse_dim={g.sparse_dim()}: this parameter's rows were counted with "
+                f"sparse_dim={counted.dim()}; it must stay the same"
+            )
+    if group["state_dtype"] is torch.bfloat16:
+        for p in among:
+            check_parameter(p, torch.bfloat16)
+    if rows and group["capturable"]:
+        raise ValueError("capturable=True: sparse gradients cannot be captured in a graph")
+    whole = projected or rule.mean == "window" or group.get("cautious")
+    if whole and any(state.local(p) is not p for p in among):
+        what = "project" if projected else "cautious=True" if group.get("cautious") else name
+        raise ValueError(f"{what}: a sharded DTensor holds a part of the tensor, and the whole is needed")
+    if group["fused"]:
+        if rows:
+            raise ValueError("fused=True: sparse gradients have their own path; leave fused=None")
+        reason = _no_kernel(optimizer, group, among)
+        if reason is not None:
+            raise ValueError(f"fused=True: {reason}; leave fused=None to take the fastest path there is")
+
+
+def _no_kernel(optimizer: Engine, group: Group, among: list[Tensor]) -> str | None:
+    """Why fused=True cannot be had in this group, or None."""
+    for backend in dict.fromkeys(chain.from_iterable(map(backends_of, among))):
+        reason: str | None = backend.impossible(optimizer, group)
+        if reason is not None:
+            return reason
+    other = next((p.device for p in among if p.device.type not in ("cpu", "cuda")), None)
+    return None if other is None else f"there is no kernel for {other.type}"
