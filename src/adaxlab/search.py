@@ -132,7 +132,7 @@ def sampled(
 
 def _optuna() -> Any:
     try:
-        need("tuning over more than lr", "adaxopt[tune]", optuna="4.0", scipy="1.0")
+        need("tuning over more than lr", "adaxopt[tune]", optuna="4.0", scipy="1.11")
     except ImportError as error:
         raise LabError(str(error)) from error
     import optuna
