@@ -8,6 +8,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import adaxopt
 from adaxopt import AdaXW, Box
+from adaxopt.torch import refusals
 
 
 def parameter(*values, dtype=torch.float32):
@@ -234,3 +235,82 @@ def test_a_sign_that_autograd_has_left_to_be_applied_is_applied(how):
             optimizer.step()
         ends.append(p.detach())
     assert torch.equal(*ends)
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": True}])
+def test_a_gradient_that_is_one_number_seen_many_times(options):
+    """Its storage is smaller than its shape says, and was not freed."""
+    ends = []
+    for g in (torch.ones(1).expand(6), torch.ones(6)):
+        p = torch.nn.Parameter(torch.linspace(-1, 1, 6))
+        p.grad = g
+        AdaXW([p], lr=0.1, **options).step()
+        ends.append(p.detach())
+    torch.testing.assert_close(*ends)
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": True}, {"capturable": True}])
+def test_a_parameter_still_to_be_conjugated_is_not_stepped_in_a_copy(options):
+    p = torch.nn.Parameter(torch.ones(3, dtype=torch.complex64).conj())
+    p.grad = torch.ones(3, dtype=torch.complex64)
+    with pytest.raises(RuntimeError, match="conjugate"):
+        AdaXW([p], **options).step()
+
+
+def test_schedules_make_no_new_plan():
+    p = parameter(1.0, 2.0)
+    optimizer = adaxopt.create("padax", [p], clip_update=1.0)
+    plans = []
+    for name, value in (("lr", 0.1), ("clip_update", 0.5), ("weight_decay", 0.1), ("p", 0.25)):
+        optimizer.param_groups[0][name] = value
+        p.grad = torch.ones(2)
+        optimizer.step()
+        plans += optimizer._plans.values()
+    assert all(plan is plans[0] for plan in plans)
+
+
+def test_an_exponent_that_is_a_tensor_may_change_in_place():
+    ends = []
+    for p in (torch.tensor(0.5, dtype=torch.float64), 0.5):
+        x = parameter(1.0, 2.0, dtype=torch.float64)
+        optimizer = adaxopt.create("padax", [x], lr=0.1, p=p)
+        for t in range(2):
+            if t:
+                group = optimizer.param_groups[0]
+                group["p"] = group["p"].fill_(0.25) if isinstance(p, torch.Tensor) else 0.25
+            x.grad = torch.ones_like(x)
+            optimizer.step()
+        ends.append(x.detach())
+    torch.testing.assert_close(*ends)
+
+
+def test_a_gradient_that_stays_away_asks_for_no_new_refusal(monkeypatch):
+    """What can be refused depends on the kind of gradients that are there, and is asked when that changes."""
+    params = [parameter(1.0), parameter(2.0)]
+    optimizer = AdaXW(params, fused=True)
+    for p in params:
+        p.grad = torch.ones(1)
+    optimizer.step()
+    asked, refuse = [], refusals.refuse
+    monkeypatch.setattr(refusals, "refuse", lambda *given: (asked.append(1), refuse(*given)))
+    params[0].grad = None
+    optimizer.step()
+    assert not asked
+    params[0].grad = torch.ones(1).to_sparse()
+    with pytest.raises(ValueError, match="sparse gradients have their own path"):
+        optimizer.step()
+    assert asked
+    assert [optimizer.state[p]["step"].item() for p in params] == [1, 2]
+
+
+def test_state_that_is_replaced_in_any_of_many_groups_is_seen():
+    params = [parameter(1.0) for _ in range(12)]
+    optimizer = AdaXW([{"params": params[i : i + 2]} for i in range(0, 12, 2)])
+    for t in range(2):
+        for p in params:
+            p.grad = torch.ones(1)
+        if t:
+            for p in params:
+                optimizer.state[p] = {k: torch.zeros_like(v) for k, v in optimizer.state[p].items()}
+        optimizer.step()
+    assert [optimizer.state[p]["step"].item() for p in params] == [1] * 12

@@ -76,6 +76,7 @@ else:
     from kernel_table import BF16, F16, F32, F64, Case, simple
     from shares import Shares
 
+    from adaxopt import create
     from adaxopt.torch import fused_cuda
     from adaxopt.zoo import METHODS
 
@@ -311,6 +312,34 @@ else:
         with pytest.raises(ValueError, match=f"rounding='kahan': a torch.bfloat16 parameter .* has {says}"):
             Shares(METHODS["adaxw"].rule, params, states, maximize=False, wake=True, rounding="kahan",
                             seed=0, indices=[0], offsets=[0], capturable=False)  # fmt: skip
+
+    def test_a_cautious_step_may_be_asked_to_be_fused():
+        """The kernel of rows leaves cautious steps to torch's operations: no reason to refuse dense ones."""
+        ends = []
+        for options in ({"fused": True}, {"foreach": True}):
+            p = torch.nn.Parameter(torch.linspace(-1, 1, 9, dtype=F64))
+            optimizer = create("adamw", [p], lr=0.1, cautious=True, **options)
+            for t in range(2):
+                p.grad = torch.linspace(-1, 2, 9, dtype=F64) * (1 - 3 * t)
+                optimizer.step()
+            ends.append(p.detach())
+        torch.testing.assert_close(*ends)
+
+    def test_gradients_known_by_views_are_looked_at_once(monkeypatch):
+        """Complex and sharded parameters: what the last gradients were found to be is believed of the next."""
+        p = torch.nn.Parameter(torch.ones(5, dtype=torch.complex64))
+        optimizer = create("adaxw", [p])
+        looked = []
+        real = fused_cuda.flat
+        monkeypatch.setattr(fused_cuda, "flat", lambda *given: looked.append(1) or real(*given))
+        for _ in range(3):
+            p.grad = torch.ones_like(p)
+            optimizer.step()
+        assert looked == [1]
+        p.grad = torch.ones(10, dtype=torch.complex64)[::2]
+        optimizer.step()
+        assert looked == [1, 1]
+        assert optimizer.state[p]["step"].item() == 4
 
     def test_kahan_asks_nothing_of_float32():
         _, params, states, hyper = table.build(Case("adaxw", sizes=((7,),)))

@@ -64,6 +64,26 @@ else:
     def test_rows_that_are_named_now_and_then(method):
         table.check_walks_agree(method=method)
 
+    def test_rows_of_complex_numbers_are_not_the_kernels_even_after_a_restart():
+        p = torch.nn.Parameter(torch.ones(6, 3, dtype=torch.complex64))
+        optimizer = AdaXW([p])
+        for _ in range(2):
+            p.grad = coo([0, 2], torch.ones(2, 3, dtype=torch.complex64), p.shape)
+            optimizer.step()
+            optimizer.load_state_dict(optimizer.state_dict())
+        assert optimizer.state[p]["row_step"].tolist() == [2, 0, 2, 0, 0, 0]
+
+    def test_a_first_gradient_that_names_nothing_leaves_the_rows_to_the_kernel(launches):
+        p = torch.nn.Parameter(torch.ones(6, 3))
+        optimizer = AdaXW([p])
+        for rows in ([], [0, 2]):
+            p.grad = coo(rows, torch.ones(len(rows), 3), p.shape)
+            optimizer.step()
+        assert served(optimizer)
+        assert launches == [("advance", 1), ("each_row", 2)]
+        assert optimizer.state[p]["step"].item() == 2
+        assert optimizer.state[p]["row_step"].tolist() == [1, 0, 1, 0, 0, 0]
+
     def test_decay_in_the_gradient_and_the_other_direction():
         table.check_walks_agree(method="adax", weight_decay=0.1, maximize=True)
 

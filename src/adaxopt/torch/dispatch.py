@@ -78,7 +78,8 @@ def _on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor
     params, grads = lists.params, lists.grads
     if not params:
         return
-    if not (hyper.readable(group) and all(map(state.readable, lists.steps))):
+    kinds = {(type(t), t.is_meta): t for t in lists.steps}
+    if not (hyper.readable(group) and all(map(state.readable, kinds.values()))):
         return _update_on_device(optimizer, group, lists, scale)
     if scale is not None:
         grads[:] = [state.unscaled(g, scale) for g in grads]

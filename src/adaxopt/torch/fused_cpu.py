@@ -30,12 +30,17 @@ LEAST_GAIN = 1e-9
 """Below it 1 - k no longer holds k."""
 
 
+def is_half(p: Any) -> bool:
+    """Whether p is 1/2 and stays so: a tensor may change in place, and to read it could mean to wait for a device."""
+    return not isinstance(p, Tensor) and p == 0.5
+
+
 def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
     """Why this kernel can never serve a group with these options, or None."""
     rule = optimizer.method.rule
     if private.fused_adam_ is None or private.fused_adamw_ is None:
         return "this torch has no fused CPU kernel"
-    if rule.memory is None or rule.mean != "average" or rule.eps_inside or group["p"] != 0.5:
+    if rule.memory is None or rule.mean != "average" or rule.eps_inside or not is_half(group["p"]):
         return "torch's CPU kernel computes an averaged m over sqrt(v) + eps, and no other form"
     if group["clip_update"] is not None:
         return "torch's CPU kernel does not bound the update (clip_update)"

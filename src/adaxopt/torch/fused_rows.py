@@ -62,7 +62,7 @@ def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
 
 def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
     """Why this parameter's rows cannot be served, or None."""
-    if "row_step" not in entry and not readable(p, g):
+    if "row_step" not in entry and not in_lines(p, g):
         return "its gradient is not sparse"
     if p.dim() == 0 or not p.is_contiguous():
         return "its rows do not lie one after the other"
@@ -79,14 +79,19 @@ def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str 
 def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:
     """As for dense tensors, and the width of a row; the gradient's dtype is that of its summed values."""
     dtype, *others = fused_cuda.key(p, entry, g, scaled)
-    return dtype if g is None else summed_dtype(g, scaled), *others, p.shape[1:].numel()
+    return summed_dtype(g, scaled) if in_lines(p, g) else dtype, *others, p.shape[1:].numel()  # type: ignore[arg-type]
+
+
+def in_lines(p: Tensor, g: Tensor | None) -> bool:
+    """Whether this gradient is of the kind that the kernel reads."""
+    if g is None or g.layout != torch.sparse_coo or g.sparse_dim() != 1:
+        return False
+    return g.dtype in FLOATS and g.device == p.device and g.shape == p.shape
 
 
 def readable(p: Tensor, g: Tensor | None) -> bool:
-    """Whether the kernel can read this gradient."""
-    if g is None or g.layout != torch.sparse_coo or g.sparse_dim() != 1 or private.is_empty(g):
-        return False
-    return g.dtype in FLOATS and g.device == p.device and g.shape == p.shape
+    """Whether the kernel can read this gradient: one that names nothing is for nobody to read."""
+    return in_lines(p, g) and not private.is_empty(g)  # type: ignore[arg-type]
 
 
 def summed_dtype(g: Tensor, scaled: bool) -> torch.dtype:

@@ -33,14 +33,16 @@ if TYPE_CHECKING:
 Group = dict[str, Any]
 Entry = dict[str, Any]
 _grad = attrgetter("grad")
-_fixed = itemgetter(
-    "maximize", "wake", "rounding", "seed", "capturable", "state_dtype", "fused", "foreach", "p", "clip_update"
-)  # fmt: skip
+_fixed = itemgetter("maximize", "wake", "rounding", "seed", "capturable", "state_dtype", "fused", "foreach")
 
 
 def _options(group: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What the choice of a backend and its tables depend on; every other option may change from step to step."""
-    return _fixed(group), group.get("memory"), group.get("cautious")
+    """What the choice of a backend and its tables depend on; every other option may change from step to step.
+
+    Of p and clip_update `fused_cpu` asks no more than this: a schedule of either makes no new plan.
+    """
+    chosen = _fixed(group), group.get("memory"), group.get("cautious")
+    return *chosen, fused_cpu.is_half(group["p"]), group["clip_update"] is None
 
 
 @dataclass
@@ -181,14 +183,17 @@ class Plan:
             next((i for i, entry in enumerate(every) if entry is self.entries[0]), 0) if self.entries else 0
         )
         here = every[first : first + len(self.entries)]
-        self.first = first if len(here) == len(self.entries) and all(map(is_, here, self.entries)) else None
-        """Where the entries lie in the optimizer's state, if one after the other."""
+        together = len(here) == len(self.entries) and all(map(is_, here, self.entries))
+        self.first = first if together and first <= 2 * len(here) else None
+        """Where the entries lie in the optimizer's state, if one after the other and not far from its beginning: to get
+        there, every entry before is passed."""
         tensors = all(isinstance(t, Tensor) for t in self.kept)
         self.plain = tensors and all(plain for _, _, plain in self.shares)
         self.by_address = self.plain and all(share.by_address for share, _, _ in self.shares)
         self.alike = private.alike((*self.owners, *self.kept)) if self.plain and not self.by_address else None
         self.places = self._places()
         self.grads: list[Any] = []
+        self.dense = self.plain and not self.others and not any("row_step" in entry for entry in self.entries)
         self.usual = False
 
     def holds(self, optimizer: Engine, group: Group, scaled: bool) -> bool:
@@ -234,15 +239,15 @@ class Plan:
         return [state.local(t).data_ptr() for t in every if isinstance(t, Tensor)]
 
     def _gather(self, scaled: bool) -> bool:
-        """Collect gradients; False where one belongs into another share. `usual`: all are as the shares know them."""
-        self.usual = self.plain and not self.others
+        """Collect gradients; False where one belongs into another share. `usual`: none is of a kind to be refused."""
+        self.usual = self.dense
         self.grads = []
         for share, owners, plain in self.shares:
             grads: Any = list(map(_grad, owners))
             known = plain and share.knows(grads, scaled)
             if not known and share.moved(grads, scaled):
                 return False
-            self.usual = self.usual and known
+            self.usual = self.usual and (known or all(map(_ordinary, grads)))
             self.grads.append((grads if plain else None, known))
         return True
 
@@ -256,6 +261,7 @@ class Plan:
                 continue
             if grads is None:
                 grads = list(map(_grad, owners)) if plain else [state.real_gradient(p) for p in owners]
+                known = share.by_address and share.knows(grads, scale is not None)
             for i, why in share.step(group, grads, scale, found, known).items():
                 if without_memory(grads[i]):
                     raise _freed(owners[i], "its gradient's storage")
@@ -264,6 +270,10 @@ class Plan:
                     _say(optimizer, why)
         if rest and not _overflow(found):
             dispatch.step(optimizer, group, rest, scale)
+
+
+def _ordinary(g: Tensor | None) -> bool:
+    return g is None or (type(g) is Tensor and g.layout is torch.strided)
 
 
 def _overflow(found: Tensor | None) -> bool:

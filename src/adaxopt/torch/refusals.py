@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -55,9 +54,9 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
 
 def _no_kernel(optimizer: Engine, group: Group, among: list[Tensor]) -> str | None:
     """Why fused=True cannot be had in this group, or None."""
-    for backend in dict.fromkeys(chain.from_iterable(map(backends_of, among))):
-        reason: str | None = backend.impossible(optimizer, group)
-        if reason is not None:
-            return reason
+    for asked in dict.fromkeys(map(backends_of, among)):
+        reasons: list[str | None] = [backend.impossible(optimizer, group) for backend in asked]
+        if reasons and None not in reasons:
+            return reasons[0]
     other = next((p.device for p in among if p.device.type not in ("cpu", "cuda")), None)
     return None if other is None else f"there is no kernel for {other.type}"

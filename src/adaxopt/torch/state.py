@@ -163,7 +163,7 @@ def local_gradient(p: Tensor, g: Tensor) -> Tensor:
         raise TypeError("a DTensor parameter has a plain gradient: distribute it as its parameter is")
     if g.placements != p.placements:  # type: ignore[attr-defined]
         g = g.redistribute(p.device_mesh, p.placements)  # type: ignore[attr-defined]
-    return private.local_part(g)
+    return resolved(private.local_part(g))
 
 
 def resolved(g: Tensor) -> Tensor:
@@ -181,8 +181,10 @@ def pairs(t: Tensor) -> Tensor:
 
 
 def real(t: Tensor) -> Tensor:
-    """This process's part, as reals."""
-    return pairs(local(t))
+    """This process's part, as reals: the same memory. torch refuses what is still to be conjugated; a copy would be
+    stepped in its place."""
+    t = local(t)
+    return torch.view_as_real(t) if t.is_complex() and t.layout is torch.strided else t
 
 
 def real_state(entry: Mapping[str, Any]) -> dict[str, Tensor]:
