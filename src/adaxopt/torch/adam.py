@@ -37,7 +37,8 @@ class _Adam(Engine):
             self.method = METHODS[self._amsgrad]  # type: ignore[misc]
         if given["betas"] is _BETAS:
             given["betas"] = (_BETAS[0], None)
-        super().__init__(params, {**given, **options}, options.pop("project", None))
+        project = options.pop("project", None)
+        super().__init__(params, {**given, **options}, project)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with options of their own; a group of torch's Adam or AdamW may be given as it is."""

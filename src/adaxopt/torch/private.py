@@ -171,7 +171,9 @@ set_grad_enabled: Callable[[bool], Any] = _found("_C._set_grad_enabled") or torc
 disable_dynamo: Callable[..., Any] = _found("_disable_dynamo") or torch.compiler.disable
 
 
-_untraced = torch.compiler.disable(lambda: None)
+def _untraced() -> None:
+    """A call that is never traced; made when it is needed, because torch.compiler.disable imports the compiler."""
+    torch.compiler.disable(lambda: None)()
 
 
 def graph_break() -> None:
