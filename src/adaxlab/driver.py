@@ -207,7 +207,7 @@ def carry_out(
 
 
 def executor(name: str) -> Executor:
-    """The executor of that name."""
+    """The executor that a study names; `cluster` is given to `carry_out` instead."""
     known: dict[str, Executor] = {
         "process": process.execute,
         "stack": stack.execute,

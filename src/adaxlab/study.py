@@ -1,4 +1,4 @@
-"""A study as data: what is compared, how it is tuned, the rule that decides, the claims it judges.
+"""A study as data: what is compared, how it is tuned, the rule that decides. Claims name their study (`claim.py`).
 
     Row      one line of a table: an optimizer with its settings
     Tuning   how many learning rates every row may try, on data that final runs are not judged on

@@ -39,7 +39,7 @@ def spread(estimate: Estimate | None, sign: str = "-") -> str:
 
 
 def comparison(result: Comparison) -> Any:
-    """The table of a study, with n, intervals, the verdict on each claim and its rule."""
+    """The table of a study, with n, intervals, and each row's verdict against the baseline."""
     from rich import box
     from rich.table import Table
 

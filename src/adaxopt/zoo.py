@@ -1,6 +1,6 @@
 """Fourteen methods as rows of data: a rule, and default values with the place they come from.
 
-Adding a method is a row here, a row in the tests and a row in the documentation.
+Adding a method is a row here; CONTRIBUTING.md lists what else names every method.
 """
 
 from __future__ import annotations

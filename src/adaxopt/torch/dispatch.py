@@ -1,4 +1,4 @@
-"""What no other backend serves: sorted by what goes together, stepped by the foreach form or row by row."""
+"""What no backend of `plan.backends_of` serves: sorted by what goes together, stepped in foreach form or by rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Group = dict[str, Any]
 
 
 def step(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor | None) -> None:
-    """Step parameters that no other backend serves."""
+    """Step parameters that no backend serves."""
     if group["capturable"] and not any(state.in_rows(optimizer, p) for p in among):
         on_device(optimizer, group, among, scale)
     else:

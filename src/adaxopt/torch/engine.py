@@ -1,11 +1,14 @@
-"""One optimizer for every method: groups, state, and the choice of a backend. The mathematics is elsewhere.
+"""One optimizer for every method: groups, state, and the outline of a step. The mathematics is elsewhere.
 
 which step                                        who computes it
 differentiable                                    operators
+compiled                                          foreach with device numbers
 rows in their own time (sparse gradients)         operators, on the rows; on CUDA their kernel (`fused_rows`)
-captured in a graph, or compiled                  foreach with device numbers; on CUDA the fused kernel
+captured in a graph (`capturable`)                the fused CUDA kernel; foreach with device numbers elsewhere
 CUDA                                              the fused kernel; foreach for what it cannot serve
 CPU                                               torch's fused kernel; foreach for what it cannot serve
+
+The first two are chosen here, the others by `plan.py`.
 """
 
 from __future__ import annotations
@@ -325,7 +328,7 @@ class Engine(Optimizer):
                 wake_guard.forget(self._inactive, self.param_groups)
 
     def _known_plan(self, group: dict[str, Any], scaled: bool) -> Plan | None:
-        """The plan that still holds; what cannot be done in any group is refused before anything is done in one."""
+        """The group's plan if it holds, else None. Raises for what cannot be done, before any group is stepped."""
         if group["differentiable"]:
             return None
         plan = self._plans.get(id(group))

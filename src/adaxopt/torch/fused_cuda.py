@@ -38,12 +38,12 @@ HYPER = ("lr", "betas", "eps", "p", "weight_decay", "decay", "reference_lr",
 LANES = 1024
 """Tensors that `advance` works on at a time, at most."""
 PROGRAMS = 400_000
-"""The most programs of a launch, about: larger buckets take longer chunks, so that `owners` stays under 800 kB."""
+"""The most programs of a launch, about: larger shares take longer chunks, so that `owners` stays under 800 kB."""
 
 ROOTS = {0.5: 1, 0.25: 2, 0.125: 3, 0.0625: 4}
 """How many square roots make v**p; for any other p it is computed by exponent."""
 ALONE = 1024
-"""Buckets of at most so many programs take one launch instead of two (`kernel_single.py`).
+"""Shares of at most so many programs take one launch instead of two (`kernel_single.py`).
 
 On an H200, ResNet-20 (307 programs) takes 97 us a step instead of 108, and ResNet-50 (25,021), replayed from a graph,
 201 instead of 183 (`records/gpu_step_host.json`).
@@ -276,7 +276,7 @@ class Share:
         return True
 
     def _read(self, hyper: Mapping[str, Any]) -> None:
-        """The numbers that a slot begins with (see HEAD in `kernel.py`), and which variant of the kernels they need."""
+        """The numbers that a slot begins with (HEAD in `kernel_numbers.py`), and the variant of the kernels they need."""
         rule, lr, (b1, b2), p = self.rule, hyper["lr"], hyper["betas"], float(hyper["p"])
         power = rule.memory is not None and rule.memory.kind == "power"  # its sum is begun on the host
         scalars = [

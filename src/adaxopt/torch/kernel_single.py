@@ -1,4 +1,4 @@
-"""The two kernels of `kernel.py` as one, for a bucket so small that a second launch would cost more than the work.
+"""The two kernels of `kernel.py` as one, for a share so small that a second launch would cost more than the work.
 
 Every program makes the numbers of its own tensor, from a time t that nobody writes meanwhile; the program that ends
 last brings the table up to date and writes every t + 1. "Last" is told by a counter: a program adds 1 to it when it has

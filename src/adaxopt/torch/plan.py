@@ -1,14 +1,15 @@
 """Which backend steps which parameters of a group, remembered from step to step until something changes.
 
-A backend is a module that answers three questions in words and has one action:
+A backend is a module with four names:
 
-    impossible(optimizer, group)    why it can serve no parameter under these options, or None
+    impossible(optimizer, group)    why it can serve no parameter under these options, in words, or None
     unsuitable(p, entry, g)         why it cannot serve this parameter, its state and the kind of its gradient, or None
     key(p, entry, g, scaled)        what parameters must have in common to be stepped together
-    Share(part)                     such parameters: `knows` is the cost of asking again, `step` the action
+    Share(part)                     such parameters, and their step (the protocol `Share` below)
 
 A plan asks the backends of `backends_of` in their order and gives each its shares. What none serves, or what a share
-leaves alone because of its gradient, takes the foreach form or operators (`dispatch.py`), which serve everything.
+leaves alone because of its gradient, takes the foreach form or operators (`dispatch.py`), which serve everything and
+are not asked. What `impossible` reads of a group must be in `_options`, or a change of it is not noticed.
 """
 
 from __future__ import annotations
@@ -70,9 +71,10 @@ class Share(Protocol):
     """The parameters of one part, ready to be stepped."""
 
     on_host: bool
-    """Whether the host has to know that no overflow was found before it steps."""
+    """Whether the host reads GradScaler's `found_inf` before the step; otherwise the device does."""
     by_address: bool
-    """Whether parameters and state that lie where they lay are all that it must be sure of: gradients tell the rest."""
+    """Whether `Plan.holds` compares addresses of parameters and state alone; otherwise also which tensors they are,
+    their dtypes, shapes and strides."""
 
     def knows(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
         """Whether gradients look as when they were last found to be servable: asked at every step."""
@@ -197,7 +199,7 @@ class Plan:
         self.usual = False
 
     def holds(self, optimizer: Engine, group: Group, scaled: bool) -> bool:
-        """Whether nothing has changed but gradients and hyper-parameters."""
+        """Whether nothing has changed but gradients and hyper-parameters. Collects the gradients for `step`."""
         if self.group is not group or optimizer.state is not self.state or self.options != _options(group):
             return False
         if len(group["params"]) != len(self.params) or not all(map(is_, group["params"], self.params)):
