@@ -276,7 +276,7 @@ class Share:
         return True
 
     def _read(self, hyper: Mapping[str, Any]) -> None:
-        """The numbers that a slot begins with (HEAD in `kernel_numbers.py`), and the kernels' variant that they need."""
+        """The numbers that a slot begins with (HEAD in `kernel_numbers.py`), and the variant of the kernels."""
         rule, lr, (b1, b2), p = self.rule, hyper["lr"], hyper["betas"], float(hyper["p"])
         power = rule.memory is not None and rule.memory.kind == "power"  # its sum is begun on the host
         scalars = [
