@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import os
 import re
 from pathlib import Path
 
 import pytest
 import torch
+
+import adaxopt
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
@@ -71,3 +74,21 @@ def test_documents(document, line, code, tmp_path, monkeypatch):
     exec(compile(SETTING, "<setting>", "exec"), names)
     padded = "\n" * (line - 1) + code  # errors then show the document's own line
     exec(compile(padded, os.fspath(document), "exec"), names)
+
+
+def test_the_page_of_hyper_parameters_has_the_signature():
+    text = (ROOT / "docs" / "hyperparameters.md").read_text()
+    (written,) = re.findall(r"^```text\nAdaXW\((.*?)\)\n```", text, flags=re.S | re.M)
+    names: dict[str, object] = {}
+    exec(f"def AdaXW({written}): pass", names)
+    expected = inspect.signature(adaxopt.AdaXW).parameters.values()
+    found = inspect.signature(names["AdaXW"]).parameters.values()
+    assert [(p.name, p.kind, p.default) for p in found] == [(p.name, p.kind, p.default) for p in expected]
+    for kind in (adaxopt.AdaX, adaxopt.Padax):
+        (line,) = re.findall(rf"`{kind.__name__}` has ([^;\n]*[^;.\n])", text)
+        differing = {p.name: p.default for p in inspect.signature(kind).parameters.values()}
+        said = dict(pair.split("=") for pair in line.replace(" and ", ", ").split(", "))
+        base = {p.name: p.default for p in expected}
+        assert {k: eval(v) for k, v in said.items()} == {
+            k: v for k, v in differing.items() if k not in base or v != base[k]
+        }
