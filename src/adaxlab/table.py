@@ -83,7 +83,7 @@ def comparison(result: Comparison) -> Any:
             *(number(row.others[name].mean) if name in row.others else "-" for name in others),
             str(row.n) + (f" ({row.diverged} diverged)" if row.diverged else ""),
             *(cell.replace(" (", "\n(") for cell in _verdict(result, row)),
-            number(row.step_ms, 3),
+            number(row.step_ms or None, 3),  # runs of a stack have no time of their own
         )
     return table
 
@@ -251,6 +251,11 @@ def _rates(result: Comparison) -> str:
     return f"lr: {rest or 'the documented default of each optimizer'}; not tuned."
 
 
+def _given(result: Comparison, name: str) -> bool:
+    """Whether the row's betas were given by hand."""
+    return "betas" in result.study.row(name).options
+
+
 def _remarks(result: Comparison) -> list[str]:
     """What a reader should know about single rows, and what was cut."""
     said = []
@@ -260,10 +265,12 @@ def _remarks(result: Comparison) -> list[str]:
         said.append("* the best lr is at the edge of the tried range: a larger --tune may find a better one.")
     short = [row.name for row in result.rows if row.b2_steps is not None and row.b2_steps < 1]
     if short:
-        names = ", ".join(short)
-        said.append(
-            f"b2*T of {names} is below 1: v is nearly a plain mean; without its betas, b2*T is {B2_STEPS:g}."
+        advice = (
+            f"; without betas in --set it is {B2_STEPS:g}"
+            if any(_given(result, name) for name in short)
+            else ""
         )
+        said.append(f"b2*T of {', '.join(short)} is below 1: v is nearly a plain mean{advice}.")
     for row in result.rows:
         if row.error:
             said.append(f"{row.name} failed: {row.error}; the traceback is in {row.error_file}.")
