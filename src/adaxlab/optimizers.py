@@ -349,8 +349,10 @@ def warm_up() -> None:
 
 
 def check_options(name: str, given: Mapping[str, Any]) -> None:
-    """Build the optimizer once over a single number, so that a wrong option is found before any run starts; one that
-    needs a model is built over the task's (adaxlab.compare.check)."""
+    """Build an optimizer of the zoo or of torch once over a single number, so that a wrong option is found before any
+    run starts; all others may need certain shapes or groups, and are built over the task's model
+    (adaxlab.compare.check)."""
     given = options(name, given)
-    if len(parts(name)) == 1 and not is_factory(parts(name)[0]):
+    kinds = parts(name)
+    if len(kinds) == 1 and (kinds[0] in METHODS or kinds[0].startswith("torch:")):
         build(name, [torch.nn.Parameter(torch.zeros(1))], given)

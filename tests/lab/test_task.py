@@ -251,3 +251,18 @@ def test_a_metric_of_the_wrong_shape_is_refused(tmp_path):
     )
     with pytest.raises(RunError, match=r"accuracy of the first batch has shape \(8, 8\).*8 examples"):
         process.run(given, tmp_path / "runs")
+
+
+def test_a_class_that_needs_groups_is_built_on_the_tasks_model(tmp_path):
+    """Not on a single number: it may ask for matrices, and for groups that only the task can give."""
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "class Two(torch.optim.SGD):\n"
+        "    def __init__(self, params, lr=0.1):\n"
+        "        params = list(params)\n"
+        "        assert len(params) == 2 and all(p.ndim == 2 for p in params[0]['params'])\n"
+        "        super().__init__(params, lr=lr)\n"
+    )
+    optimizers.check_options(f"{tmp_path / 'mine.py'}:Two", {"lr": 0.1})
+    with pytest.raises(LabError, match="momentun"):
+        optimizers.options(f"{tmp_path / 'mine.py'}:Two", {"momentun": 0.9})
