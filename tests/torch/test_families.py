@@ -33,7 +33,7 @@ fused_inputs = each_input(FUSED, unless=lambda k: captures(k) or "clip_update" i
 def test_every_public_class_has_an_info_in_torchs_own_shape():
     classes = {info.optim_cls for info in INFOS.values()}
     assert {adaxopt.AdaX, adaxopt.AdaXW, adaxopt.Padax} <= classes
-    assert len(classes) == 13
+    assert len(classes) == 14
     for info in INFOS.values():
         assert isinstance(info, OptimizerInfo)
         descriptions = [i.desc for i in options(info)]

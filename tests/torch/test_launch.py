@@ -66,10 +66,10 @@ else:
         plan, _, _, _ = simple([(4,)])
         slots = plan.buckets[0].slots
         for i in range(launch.SLOTS):
-            slots.tell((float(i),) * 13, [1], capturing=True)
+            slots.tell((float(i),) * 15, [1], capturing=True)
             slots.use()  # a launch that never runs: no answer comes
         taken = slots.current
-        slots.tell((0.5,) * 13, [1], capturing=True)
+        slots.tell((0.5,) * 15, [1], capturing=True)
         assert slots.current >= launch.SLOTS  # a new slab, because under capture there is no waiting
         assert len(slots.slabs) == 2
         assert taken < launch.SLOTS
