@@ -206,7 +206,7 @@ else:
         plan, params, _, hyper = simple([(40,), (3,)], capturable=True)
         (bucket,) = plan.buckets
         tables = {t.data_ptr() for t in (bucket.rows, bucket.table, bucket.numbers, bucket.keys)}
-        tables |= {t.data_ptr() for t in (bucket.owners, bucket.done)}
+        tables |= {t.data_ptr() for t in (bucket.owners, bucket.done, bucket.agreeing)}
         now, told = {"stream": 0, "capturing": False}, []
         monkeypatch.setattr(fused_cuda, "_captured", {})
         monkeypatch.setattr(fused_cuda, "_capturing", lambda device: now["capturing"])
