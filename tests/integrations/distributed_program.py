@@ -93,7 +93,10 @@ def full(net):
 
 def kernels(optimizer):
     """How many launches of the fused kernel a step of this process has become."""
-    return sum(len(plan.plans) for plan in optimizer._plans.values())
+    from adaxopt.torch import fused_cuda
+
+    shares = [share for plan in optimizer._plans.values() for share, *_ in plan.shares]
+    return sum(isinstance(share, fused_cuda.Share) for share in shares)
 
 
 def ddp():
