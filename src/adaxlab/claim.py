@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Rule = Literal[
+ClaimRule = Literal[
     "better", "not_worse", "similar", "equals_paper", "below", "larger", "ratio", "paper_ratio"
 ]  # fmt: skip
 KEYS = (
@@ -51,7 +51,7 @@ class Claim:
     text: str
     where: str
     study: str
-    rule: Rule
+    rule: ClaimRule
     measure: str | tuple[str, ...]
     a: str
     b: str = ""
@@ -93,7 +93,7 @@ class Claim:
 
 
 def about(
-    study: str, where: str, rule: Rule, measure: str | tuple[str, ...], **common: Any
+    study: str, where: str, rule: ClaimRule, measure: str | tuple[str, ...], **common: Any
 ) -> Callable[..., Claim]:
     """A maker of claims `(id, text, a, b, **more)` on one study under one rule; ids begin with the family's name."""
 

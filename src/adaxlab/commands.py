@@ -25,7 +25,7 @@ from adaxlab.errors import LabError, RunError, StoreError, unknown
 from adaxlab.messages import passing
 from adaxlab.reproduce import Request
 from adaxlab.settings import Settings, choose_device
-from adaxlab.stats import Rule
+from adaxlab.stats import DecisionRule
 from adaxlab.study import Study, Tuning, with_base_seed
 from adaxlab.summary import Comparison
 from adaxopt.extras import LAB
@@ -92,7 +92,7 @@ def run_and_show(
         share = 1 / len(studies)
         studies = [time_budget.settle(each, budget, out, settings, n_jobs, share) for each in studies]
     for study in [each.complete() for each in studies]:
-        done.append(carry_out(study, out, settings, n_jobs, quiet, on, log))
+        done.append(run_study(study, out, settings, n_jobs, quiet, on, log))
         if not as_json:
             present(done[-1], out)
     if as_json:
@@ -112,7 +112,7 @@ def run_and_show(
         raise RunError(f"every optimizer failed; {failed[0][1].failure()}" if lost else f"{every}: {why}")
 
 
-def carry_out(
+def run_study(
     study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, on: str = "", log: str = ""
 ) -> Comparison:
     """Run what is missing of a study, here or on a cluster; what it will cost is said first."""
@@ -262,7 +262,7 @@ class Compare:
             batch_size=options.positive("batch-size", self.batch_size),
             schedule=options.schedule(self.schedule) if self.schedule else "",
             baseline=self.baseline or "",
-            rule=Rule(confidence=self.confidence, margin=self.margin),
+            rule=DecisionRule(confidence=self.confidence, margin=self.margin),
             target=self.target,
         )
         return with_base_seed(study, self.base_seed)

@@ -178,7 +178,7 @@ def _check_confidence(confidence: float) -> None:
 
 
 @dataclass(frozen=True)
-class Rule:
+class DecisionRule:
     """What decides a comparison, fixed before the run and stored with the study (see adaxlab.verdict).
 
     An optimizer is better than the baseline when the difference per seed is significantly above `margin`, worse when

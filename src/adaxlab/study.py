@@ -22,7 +22,7 @@ import torch
 from adaxlab import files, history, optimizers, schedule, search, space, spec, splits, task
 from adaxlab.errors import LabError, StoreError, unknown
 from adaxlab.failures import guarded
-from adaxlab.stats import Rule
+from adaxlab.stats import DecisionRule
 
 B2_STEPS = 3.0
 """b2*T where nothing else was asked for: AdaX's b2 is a rate of growth, so it follows from the length of the run."""
@@ -152,7 +152,7 @@ class Study:
     end_lr: float | None = None
     """The lr that a linear or cosine schedule ends at."""
     baseline: str = ""
-    rule: Rule = field(default_factory=Rule)
+    rule: DecisionRule = field(default_factory=DecisionRule)
     target: float | None = None
     """The metric that `steps to` is counted to."""
     broken: float = 0.25
@@ -276,7 +276,13 @@ class Study:
         tuning = Tuning(**{**how, "over": tuple(how.get("over", ("lr",)))}) if how else None
         figures = tuple(data["figures"])
         return cls(
-            **{**data, "rows": rows, "tuning": tuning, "rule": Rule(**data["rule"]), "figures": figures}
+            **{
+                **data,
+                "rows": rows,
+                "tuning": tuning,
+                "rule": DecisionRule(**data["rule"]),
+                "figures": figures,
+            }
         )
 
     # -- specifications of runs -----------------------------------------------------------------------------------

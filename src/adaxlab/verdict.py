@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from adaxlab import stats
 from adaxlab.claim import ENOUGH
-from adaxlab.stats import Estimate, Rule
+from adaxlab.stats import DecisionRule, Estimate
 
 EQUAL = 1e-9
 """A spread below this share of the mean is that of rounding."""
@@ -62,7 +62,7 @@ class Verdict:
 def verdicts(
     values: Mapping[str, Values],
     baseline: str,
-    rule: Rule | None = None,
+    rule: DecisionRule | None = None,
     higher_is_better: bool = True,
     without: Mapping[str, str] | None = None,
 ) -> dict[str, Verdict]:
@@ -72,7 +72,7 @@ def verdicts(
     >>> {name: (found.outcome, round(found.p, 4)) for name, found in verdicts(seen, "adamw").items()}
     {'adaxw': ('better', 0.0005), 'sgdm': ('inconclusive', 0.6349)}
     """
-    rule, without = rule or Rule(), without or {}
+    rule, without = rule or DecisionRule(), without or {}
     others = [name for name in values if name != baseline]
     seen = {name: _seen(values[name], values[baseline], higher_is_better, rule) for name in others}
     for name, found in seen.items():
@@ -87,7 +87,7 @@ def verdicts(
     return seen
 
 
-def _seen(a: Values, b: Values, higher_is_better: bool, rule: Rule) -> Verdict:
+def _seen(a: Values, b: Values, higher_is_better: bool, rule: DecisionRule) -> Verdict:
     """The comparison of two rows before the correction: `p` is its own, `outcome` is open or none."""
     seeds = sorted(set(a) & set(b))
     pairs = list(stats.paired(a, b, higher_is_better).values())
@@ -129,7 +129,7 @@ def _p_diverged(signs: Sequence[float]) -> float:
     return _p(signs, 0.0)
 
 
-def _decided(found: Verdict, p: float, comparisons: int, rule: Rule) -> Verdict:
+def _decided(found: Verdict, p: float, comparisons: int, rule: DecisionRule) -> Verdict:
     """The outcome by the corrected p; `comparisons` is Holm's factor for this row."""
     if p <= 1 - rule.confidence:
         return replace(found, outcome="better" if found.better else "worse", p=p)
@@ -139,7 +139,7 @@ def _decided(found: Verdict, p: float, comparisons: int, rule: Rule) -> Verdict:
     return replace(found, outcome="inconclusive", p=p, needed=more)
 
 
-def needed(seen: Estimate, rule: Rule, level: float) -> int | None:
+def needed(seen: Estimate, rule: DecisionRule, level: float) -> int | None:
     """The number of seeds above the present one that would decide, were mean and sd to stay; None where none would."""
     n = stats.sample_size(abs(seen.mean) - rule.margin, seen.sd, level, rule.least)
     return None if n is None else max(n, seen.n + 1)

@@ -6,10 +6,10 @@ import json
 
 import made_records
 import pytest
+from test_memories import run
 
 from adaxlab.paper.tables import best_lr
 from adaxlab.store import export
-from test_memories import run
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ class TestStudy:
             def running(self, spec, step, total, metric):
                 written.append(json.loads((tmp_path / "small" / "study.json").read_text()))
 
-        given = small(tune=0, seeds=1, rule=stats.Rule(margin=0.1))
+        given = small(tune=0, seeds=1, rule=stats.DecisionRule(margin=0.1))
         compare.compare(given, tmp_path, watcher=Watch())
         assert written[0]["rule"] == {
             "confidence": 0.95, "margin": 0.1, "least": 3, "correction": "holm",
@@ -194,7 +194,7 @@ class TestStudy:
         with pytest.raises(LabError, match=r"study small: rule was .* choose another --study"):
             compare.compare(small(tune=0, seeds=1), tmp_path)
         with pytest.raises(LabError, match="epochs was 2 and cannot become 3"):
-            compare.compare(small(tune=0, seeds=1, epochs=3, rule=stats.Rule(margin=0.1)), tmp_path)
+            compare.compare(small(tune=0, seeds=1, epochs=3, rule=stats.DecisionRule(margin=0.1)), tmp_path)
 
     def test_a_study_of_another_version_is_left_alone(self, tmp_path):
         (tmp_path / "small").mkdir()
@@ -208,7 +208,7 @@ class TestStudy:
             return small(name="", **changes).complete().name
 
         assert name() == name(seeds=9) == name(optimizers=("adam",))
-        assert len({name(), name(epochs=3), name(tune=0), name(rule=stats.Rule(margin=0.1))}) == 4
+        assert len({name(), name(epochs=3), name(tune=0), name(rule=stats.DecisionRule(margin=0.1))}) == 4
         assert name().startswith("Tiny-tuned-")
 
     def test_data_and_back(self):

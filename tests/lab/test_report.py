@@ -103,7 +103,7 @@ def beside(tmp_path, runs, plan):
 
 
 def test_the_study_beside_its_runs_decides(tmp_path):
-    rule = stats.Rule(confidence=0.9, margin=0.5)
+    rule = stats.DecisionRule(confidence=0.9, margin=0.5)
     plan = Study(
         "digits", tuple(map(Row, LEVELS)), "digits", tuning=Tuning(4), baseline="amsgradw", rule=rule
     )
@@ -111,13 +111,13 @@ def test_the_study_beside_its_runs_decides(tmp_path):
     [one] = series.studies(runs)
     found = judged(one)
     assert (found.base, found.fixed, found.rule) == ("amsgradw", True, rule)
-    assert judged(one, "sgdm", stats.Rule()).rule == stats.Rule()
+    assert judged(one, "sgdm", stats.DecisionRule()).rule == stats.DecisionRule()
     assert judged(one, "sgdm").base == "sgdm"
     assert "better than amsgradw by" in render(runs)
     for text in ("{}", "[]", "no JSON", '{"rows": 3}'):
         (tmp_path / "study.json").write_text(text)
         found = judged(one)
-        assert (found.base, found.fixed, found.rule) == ("adaxw", False, stats.Rule())
+        assert (found.base, found.fixed, found.rule) == ("adaxw", False, stats.DecisionRule())
 
 
 def test_the_page_judges_as_the_command_does(tmp_path):

@@ -20,7 +20,7 @@ from adaxlab.paper import catalogue, figures
 from adaxlab.report import palette, save_static, static
 from adaxlab.report.names import TITLES, titles
 from adaxlab.report.page import render
-from adaxlab.stats import Rule
+from adaxlab.stats import DecisionRule
 from adaxlab.store import RunRecord
 from adaxlab.study import Row, Study
 
@@ -95,7 +95,7 @@ def test_a_picture_compares_with_what_its_study_does(tmp_path, monkeypatch):
             (Row(baseline), Row("rmsprop")),
             "gpt",
             baseline=baseline,
-            rule=Rule(confidence=0.8),
+            rule=DecisionRule(confidence=0.8),
             figures=("difference",),
         )
         monkeypatch.setattr(catalogue, "studies", lambda asked=asked: {"gpt": asked})

@@ -9,7 +9,7 @@ import pytest
 
 from adaxlab import stats, verdict
 from adaxlab.errors import LabError
-from adaxlab.stats import Rule
+from adaxlab.stats import DecisionRule
 from adaxlab.verdict import verdicts
 
 
@@ -51,11 +51,13 @@ def test_lower_may_be_better():
 
 def test_margin_and_confidence_move_the_verdict():
     values = [0.5, 0.6, 0.4, 0.5]
-    assert judged(values, Rule(margin=0.3)).outcome == "better"
-    assert judged(values, Rule(margin=0.45)).outcome == "inconclusive"
-    assert judged(values, Rule(margin=0.8)).outcome == "inconclusive"  # within the margin is not worse
-    assert judged([-v for v in values], Rule(margin=0.3)).outcome == "worse"
-    assert judged(values, Rule(margin=0.3, confidence=0.9999)).outcome == "inconclusive"
+    assert judged(values, DecisionRule(margin=0.3)).outcome == "better"
+    assert judged(values, DecisionRule(margin=0.45)).outcome == "inconclusive"
+    assert (
+        judged(values, DecisionRule(margin=0.8)).outcome == "inconclusive"
+    )  # within the margin is not worse
+    assert judged([-v for v in values], DecisionRule(margin=0.3)).outcome == "worse"
+    assert judged(values, DecisionRule(margin=0.3, confidence=0.9999)).outcome == "inconclusive"
 
 
 def test_one_comparison_is_decided_by_its_interval():
@@ -74,7 +76,7 @@ def test_several_comparisons_share_the_error_rate():
     four = dict.fromkeys("abcd", noise)
     assert judged(close, **four).p == pytest.approx(5 * judged(close).p)
     assert (judged(close).outcome, judged(close, **four).outcome) == ("better", "inconclusive")
-    assert judged(close, Rule(correction="none"), **four).outcome == "better"
+    assert judged(close, DecisionRule(correction="none"), **four).outcome == "better"
     assert (
         judged(close, **four).difference == judged(close).difference
     )  # the interval that is shown is the plain one
@@ -164,4 +166,4 @@ def test_rows_without_a_verdict_are_no_part_of_the_correction():
 )
 def test_rule_refuses(bad):
     with pytest.raises(LabError, match="must be"):
-        Rule(**bad)
+        DecisionRule(**bad)

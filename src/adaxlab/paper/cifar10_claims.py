@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adaxlab.claim import Rule, about
+from adaxlab.claim import ClaimRule, about
 
 
-def on(study: str, where: str, rule: Rule = "better", measure: Any = "accuracy", **common: Any) -> Any:
+def on(study: str, where: str, rule: ClaimRule = "better", measure: Any = "accuracy", **common: Any) -> Any:
     return about(f"cifar10/{study}", where, rule, measure, **common)
 
 

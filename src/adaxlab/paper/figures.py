@@ -73,7 +73,7 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
     return out
 
 
-def _judged(runs: Sequence[RunRecord]) -> tuple[str | None, stats.Rule | None]:
+def _judged(runs: Sequence[RunRecord]) -> tuple[str | None, stats.DecisionRule | None]:
     """What the study compares with and by which rule: AdaX-W where it takes part, else the study's baseline."""
     study = catalogue.studies().get(runs[0].spec["study"])
     if not isinstance(study, Study):

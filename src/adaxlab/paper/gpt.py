@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adaxlab.stats import Rule
+from adaxlab.stats import DecisionRule
 from adaxlab.study import Row, Study, Tuning
 
 RATES = (3e-4, 6e-4, 1.2e-3, 2.4e-3, 4.8e-3, 9.6e-3)
@@ -32,7 +32,7 @@ def _row(name: str, options: dict[str, Any], b2_steps: float | None = None) -> R
     return Row(name, options=options, rates=RATES, b2_steps=b2_steps, lr_decay=LR_DECAY)
 
 
-PLAIN = Rule(correction="none")
+PLAIN = DecisionRule(correction="none")
 """The rule that was fixed before the runs: each row on its own."""
 
 GPT = Study(

@@ -35,7 +35,7 @@ from dataclasses import replace
 
 from adaxlab.claim import Claim, about
 from adaxlab.paper.computation import Computation
-from adaxlab.stats import Rule
+from adaxlab.stats import DecisionRule
 from adaxlab.study import Row, Study, Tuning
 
 SPARSE, DENSE = {"sparse": True}, {"sparse": False}
@@ -56,7 +56,7 @@ ROWS = (
     Row("adax@dense-no-wake", options={**ADAX, "wake": False}, task_options=DENSE, b2_steps=PAPER_B2_STEPS),
 )
 
-PLAIN = Rule(correction="none")
+PLAIN = DecisionRule(correction="none")
 """The rule that was fixed before the runs: each row on its own."""
 
 PTB = Study(

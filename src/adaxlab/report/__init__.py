@@ -30,8 +30,8 @@ def write_report(
 
     `claims` are rows with id, text, paper, ours, n and verdict; `figures` are (title, caption, Altair chart or
     Vega-Lite dict): a figure whose rows have a field `optimizer` obeys the page's optimizer switches. `baseline`
-    names the optimizer that the others are compared with (the best one if not given), `rule` (`stats.Rule`) decides
-    the verdicts. `lead` is a sentence under the title.
+    names the optimizer that the others are compared with (the best one if not given), `rule` (`stats.DecisionRule`)
+    decides the verdicts. `lead` is a sentence under the title.
     """
     from adaxlab.report.page import write_page
 

@@ -66,8 +66,8 @@ def frame(sound: Rows, lost: Rows, quantity: str, higher: bool, lines: bool = Fa
     `low` and `high` are the ends of a band or, with `lines`, the lowest and the highest seed.
 
     A positive loss that spans a decade and a half is logarithmic. When the beginning of the runs would take more than
-    half of a metric's frame, it is left out, so that the ends can be told apart. Intervals of what is shown are shown
-    whole, but for those of a series that would flatten the lines (`FAR`).
+    half of a metric's frame, it is left out, so that the ends can be distinguished. Intervals of what is shown are
+    shown whole, but for those of a series that would flatten the lines (`FAR`).
     """
     rows = [*sound, *lost]
     low, high = min(r["mean"] for r in rows), max(r["mean"] for r in rows)

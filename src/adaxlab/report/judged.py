@@ -26,7 +26,7 @@ class Judged:
     base: str
     fixed: bool = False
     """Whether `base` was named before the runs."""
-    rule: stats.Rule = field(default_factory=stats.Rule)
+    rule: stats.DecisionRule = field(default_factory=stats.DecisionRule)
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     result: Comparison | None = None
     """What `adax compare` says of the study, where these are its verdicts."""
@@ -48,7 +48,7 @@ class Judged:
         return outcomes == {label: "better"}
 
 
-def judged(runs: StudyRuns, baseline: str | None = None, rule: stats.Rule | None = None) -> Judged:
+def judged(runs: StudyRuns, baseline: str | None = None, rule: stats.DecisionRule | None = None) -> Judged:
     """The verdicts; a baseline and a rule that are given come before those of the study."""
     result = stored(runs)
     study = result.study if result else None
@@ -58,7 +58,7 @@ def judged(runs: StudyRuns, baseline: str | None = None, rule: stats.Rule | None
             return Judged(study.baseline, True, study.rule, own, result)
     if study:
         baseline, rule = baseline or study.baseline or None, rule or study.rule
-    rule = rule or stats.Rule()
+    rule = rule or stats.DecisionRule()
     values = {s.label: _values(s) for s in runs.series if s.final}
     ranked = [s.label for s in runs.ranked]
     base = baseline if baseline in values else (ranked[0] if ranked else "")

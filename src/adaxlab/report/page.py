@@ -45,7 +45,7 @@ def write_page(
     figures: Sequence[tuple[str, str, Any]],
     baseline: str | None,
     lead: str,
-    rule: stats.Rule | None,
+    rule: stats.DecisionRule | None,
 ) -> Path:
     """Write the page to `out` (whole or not at all) and return it."""
     text = render(records, title, claims, figures, baseline, lead, rule)
@@ -60,7 +60,7 @@ def render(
     figures: Sequence[tuple[str, str, Any]] = (),
     baseline: str | None = None,
     lead: str = "",
-    rule: stats.Rule | None = None,
+    rule: stats.DecisionRule | None = None,
 ) -> str:
     """The page as text: a pure function of its arguments."""
     if not records and not claims and not figures:

@@ -21,7 +21,7 @@ from adaxlab.report.series import StudyRuns, show
 Draw = Callable[[str, str, Any], str]
 
 
-def _words(rule: stats.Rule) -> str:
+def _words(rule: stats.DecisionRule) -> str:
     """The rule of the verdicts, for people."""
     margin = f" by more than {rule.margin:g}" if rule.margin else ""
     return (
@@ -49,7 +49,7 @@ class Section:
     rows: list[tables.SummaryRow]
 
     @classmethod
-    def of(cls, study: StudyRuns, baseline: str | None, rule: stats.Rule | None) -> Section:
+    def of(cls, study: StudyRuns, baseline: str | None, rule: stats.DecisionRule | None) -> Section:
         found = judged(study, baseline if baseline in study.labels else None, rule)
         return cls(study, found, tables.summary(study, found))
 

@@ -24,7 +24,7 @@ def save_charts(
     formats: Sequence[str],
     themes: Sequence[str],
     baseline: str | None = None,
-    rule: stats.Rule | None = None,
+    rule: stats.DecisionRule | None = None,
     only: Container[str] | None = None,
 ) -> list[Path]:
     """Every chart of every study, or `only` those of these names; see `adaxlab.report.save_static`."""

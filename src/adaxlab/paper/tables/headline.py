@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from adaxlab.paper import claims
 from adaxlab.paper.tables import gpu_step
@@ -37,9 +38,13 @@ def _speed(root: Path) -> str:
     rows = [r for r in record["rows"] if r["row"] == "AdaXW fused" and r["gradients"] == "fixed"]
     shown = ", ".join(f"{row['speedup']:.1f} ({row['model']})" for row in rows)
     return (
-        f"- **Speed**: `optimizer.step()` on one {record['environment']['gpu']} is faster than torch's fused AdamW by "
-        f"a factor of {shown} ([measurements](docs/speed.md))."
+        f"- **Speed**: a step of AdaXW on one {record['environment']['gpu']} is faster than torch's fused AdamW by "
+        f"a factor of {shown} ([measurements](docs/speed.md){_old(record)})."
     )
+
+
+def _old(record: dict[str, Any]) -> str:
+    return ", made before the last changes of the step" if record.get("since") else ""
 
 
 def _tuned(root: Path) -> str:
