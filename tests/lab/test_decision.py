@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab.paper.tables import decision, headline
+from adaxlab import store
+from adaxlab.paper.tables import decision, example, headline
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,3 +45,13 @@ def test_the_first_lines_of_the_readme_follow_from_the_records(tmp_path):
 
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+def test_the_readmes_example_is_the_answer_of_its_record(tmp_path):
+    """The record holds every run that the default command asks for, made by committed code."""
+    runs = store.read_export(ROOT / "records" / example.RECORD)
+    assert len(runs) == example.STUDY.runs()
+    assert len({run.env["commit"] for run in runs}) == 1
+    assert {run.row for run in runs} == {row.name for row in example.STUDY.rows}
+    assert example.section(ROOT) in (ROOT / "README.md").read_text()
+    assert "Not run yet" in example.section(tmp_path)
