@@ -44,7 +44,7 @@ def _optimi(params: list[nn.Parameter]) -> Any:
 def _flash(params: list[nn.Parameter]) -> Any:
     from flashoptim import FlashAdamW
 
-    return FlashAdamW(params, **OPTIONS)
+    return FlashAdamW(params, **OPTIONS, master_weight_bits=None)  # float32 weights need no correction bits
 
 
 def _torchao(params: list[nn.Parameter]) -> Any:

@@ -47,15 +47,22 @@ def wall_ms(call: Step, times: int) -> float:
     return (time.perf_counter() - begin) / times * 1e3
 
 
-def alternate(calls: dict[str, Step], rounds: int, times: int) -> dict[str, dict[str, float]]:
-    """Every round times each call once, in turn; median, quartiles and the number of rounds for each."""
-    for call in calls.values():
+def alternate(
+    calls: dict[str, Step], rounds: int, times: int, longest_ms: float = 500.0
+) -> dict[str, dict[str, float]]:
+    """Every round times each call in turn; median, quartiles and the number of rounds for each.
+
+    A time is the mean of `times` calls in a row, of fewer (at least 2) where they would take more than `longest_ms`.
+    """
+    in_a_row = {}
+    for name, call in calls.items():
         for _ in range(4):
             call()
+        in_a_row[name] = max(2, min(times, int(longest_ms / wall_ms(call, 2))))
     seen: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            seen[name].append(wall_ms(call, times))
+            seen[name].append(wall_ms(call, in_a_row[name]))
     return {name: summary(values) for name, values in seen.items()}
 
 

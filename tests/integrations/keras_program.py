@@ -186,7 +186,7 @@ def narrow_floatx(floatx):
 
 
 def late(t):
-    """One float32 step at step t with a sleeping coordinate."""
+    """One float32 step at step t with a inactive coordinate."""
     x = keras.Variable(np.zeros(2, "float32"))
     optimizer = AdaXW(1.0, weight_decay=None)
     optimizer.build([x])

@@ -35,7 +35,7 @@ def free(places):
     for segment in torch.cuda.memory_snapshot():
         at = segment["address"]
         for block in segment["blocks"]:
-            if block["state"] == "sleeping":
+            if block["state"] == "inactive":
                 gaps.append(range(at, at + block["size"]))
             at += block["size"]
     return {place for place in places if any(place in gap for gap in gaps)}

@@ -42,7 +42,7 @@ def test_adax(name):
         assert s[f"v_q{q:02d}"] == pytest.approx(np.quantile(v, q / 100), rel=1e-5)
     power = METHODS[name].defaults["p"]
     assert s["update_rms"] == pytest.approx(np.sqrt(np.mean((m / v**power) ** 2)), rel=1e-5)
-    assert s["sleeping"] == 0.0
+    assert s["inactive"] == 0.0
 
 
 def test_the_update_is_what_the_step_does():
@@ -83,7 +83,7 @@ def test_groups_and_sleepers():
         p.grad = torch.tensor([1.0, 0.0, 0.0, 1.0])
         optimizer.step()
     first, second = optimizer.stats()
-    assert first["sleeping"] == 0.5
+    assert first["inactive"] == 0.5
     assert second == {"step": 0.0}
     q.grad = torch.ones(2)
     optimizer.step()
@@ -102,7 +102,7 @@ def test_rows_speak_of_their_own_time():
     (s,) = optimizer.stats()
     assert s["step"] == 1_000
     assert s["gain"] == pytest.approx(float(oracles.adax_gain(3, 1e-4)))
-    assert s["sleeping"] == 0.5
+    assert s["inactive"] == 0.5
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.complex64])
@@ -135,7 +135,7 @@ def test_shares_of_complex_parameters():
     p.grad = torch.tensor([complex(1e30, 0.0), complex(1.0, 1.0)])
     optimizer.step()
     (s,) = optimizer.stats()
-    assert (s["sleeping"], s["lost"], s["v_q95"]) == (0.25, 0.25, 1.0)
+    assert (s["inactive"], s["lost"], s["v_q95"]) == (0.25, 0.25, 1.0)
 
 
 def test_large_groups_are_sampled(monkeypatch):
@@ -146,7 +146,7 @@ def test_large_groups_are_sampled(monkeypatch):
     optimizer.step()
     (s,) = optimizer.stats()
     assert s["v_q50"] == pytest.approx(0.5, abs=0.05)
-    assert s["sleeping"] == 0.001  # exact all the same
+    assert s["inactive"] == 0.001  # exact all the same
 
 
 def test_nothing_is_changed():

@@ -29,7 +29,7 @@ def stats(optimizer: Engine) -> list[dict[str, float]]:
     gain          k_t: the weight of the newest square in v
     horizon       1/k_t: over so many steps is v spread; infinite once the memory is frozen
     v_q05, v_q50, v_q95   quantiles of v, of coordinates that have received a gradient and whose v is finite
-    sleeping      share of coordinates that have received no gradient yet (v = 0)
+    inactive      share of coordinates that have received no gradient yet (v = 0)
     lost          share of coordinates whose v, or its running maximum, is infinite (k_t*g^2 has overflowed, and the
                   coordinate receives no further update) or NaN
     update_rms    root mean square of s_t*m/(v^p + eps_t): the step in units of lr
@@ -86,7 +86,7 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
         found = torch.quantile(values, asked).tolist() if len(values) else [0.0] * len(QUANTILES)
         for q, value in zip(QUANTILES, found, strict=True):
             result[f"v_q{round(q * 100):02d}"] = value
-        result["sleeping"], result["lost"] = (n / max(elements, 1) for n in (inactive, lost))
+        result["inactive"], result["lost"] = (n / max(elements, 1) for n in (inactive, lost))
     if count:
         result["update_rms"] = (total / count) ** 0.5
     return result
