@@ -3,7 +3,8 @@
 `pytest -p robust --nudge same` multiplies every value that torch.nn.init or torch.randn draws by 1 - eps/2 or
 1 + eps/2, the same for the same draw: a test fails that depends on the last digit of its start. `--nudge apart` moves
 equal draws differently, as two ways of computing would: a test fails that compares trajectories with too small a
-tolerance. Tests that compare bits of repeated runs fail under it too, and should.
+tolerance. Tests that compare bits of repeated runs fail under it too, and should. Tests marked `other_process` compare
+with a process in which nothing is moved, and are left alone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ MOST = 2
 DRAWS = ("uniform_", "normal_", "trunc_normal_", "orthogonal_", "xavier_uniform_", "xavier_normal_")
 DRAWS += ("kaiming_uniform_", "kaiming_normal_")
 counts = {"steps": 0, "nudged": 0}
+MARK = "other_process"
+alone = False
+"""Whether the running test is marked so."""
 
 
 def pytest_addoption(parser):
@@ -42,7 +46,8 @@ def nudged(draw, seeds):
     @functools.wraps(draw)
     def wrapped(*args, **kwargs):
         drawn = draw(*args, **kwargs)
-        if drawn.is_floating_point() and drawn.device.type == "cpu" and not torch.compiler.is_compiling():
+        movable = drawn.is_floating_point() and drawn.device.type == "cpu"
+        if movable and not alone and not torch.compiler.is_compiling():
             counted("nudged")
             generator = torch.Generator().manual_seed(next(seeds))
             up = torch.randint(0, 2, drawn.shape, generator=generator, device="cpu").to(drawn.dtype)
@@ -55,7 +60,9 @@ def nudged(draw, seeds):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
+    global alone
     counts.update(steps=0, nudged=0)
+    alone = item.get_closest_marker(MARK) is not None
     return (yield)
 
 

@@ -180,6 +180,7 @@ driver.carry_out(study, sys.argv[2], Settings(checkpoint_seconds=0.0), Killer())
 """
 
 
+@pytest.mark.other_process
 def test_kill_9_in_the_middle_and_the_same_bits(folder, tmp_path):
     one = tinier(folder, TINY.rows[3:4], epochs=3, batch_size=9).complete()
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}

@@ -284,6 +284,7 @@ def test_one_command_from_nothing_to_a_table(folder, tmp_path, capsys):
     assert reproduce.main([*words, "--per-stack", "0"]) == 2
 
 
+@pytest.mark.other_process
 def test_the_command_is_killed_and_resumes(folder, tmp_path):
     """SIGTERM after the first checkpoint of a process of its own; torch and numpy are all that it needs."""
     code = (

@@ -63,6 +63,7 @@ def distance(one, other):
     return max((a - b).abs().max().item() for a, b in zip(one, other, strict=True))
 
 
+@pytest.mark.other_process
 def test_two_processes_are_one_with_the_whole_batch(tmp_path, monkeypatch):
     images = small(tmp_path / "set")
     worker = HERE / "torchrun_worker.py"
