@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from adaxopt import AdaXW, create, rule, step_in_backward
-from adaxopt.torch import fused_cuda
 from adaxopt.zoo import METHODS
 
 pytestmark = [
@@ -56,32 +55,21 @@ def same(a, b):
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-@pytest.fixture
-def launches(request, monkeypatch):
-    """One launch for every bucket, however large, or two for every one."""
-    monkeypatch.setattr(fused_cuda, "ALONE", {"one": 1 << 30, "two": 0}[request.param])
-
-
-BOTH = pytest.mark.parametrize("launches", ["one", "two"], indirect=True)
-TWO = pytest.mark.parametrize("launches", ["two"], indirect=True)
 SHAPES = [(16, 3, 3, 3), (16,), (300, 200), (7,), (5_000_003,), (1, 1)]
 
 
-@BOTH
 @pytest.mark.parametrize("case", table.TABLE, ids=str)
-def test_one_step_is_the_rule(case, launches):
+def test_one_step_is_the_rule(case):
     table.check(case, "cuda")
 
 
-@BOTH
 @pytest.mark.parametrize("dtype", [BF16, F16])
-def test_chance_draws_the_bits_of_rounding_py(dtype, launches):
+def test_chance_draws_the_bits_of_rounding_py(dtype):
     table.check_bits(dtype, "cuda")
 
 
-@TWO
 @pytest.mark.parametrize("method", table.ALL)
-def test_numbers_from_1_to_a_billion_steps(method, launches):
+def test_numbers_from_1_to_a_billion_steps(method):
     table.check_numbers(method, "cuda")
 
 
@@ -98,8 +86,7 @@ def test_the_optimizer_takes_the_kernel_and_agrees_with_foreach(name):
         assert torch.allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-@BOTH
-def test_fresh_gradients_fixed_gradients_and_a_host_far_ahead_give_the_same_bits(launches):
+def test_fresh_gradients_fixed_gradients_and_a_host_far_ahead_give_the_same_bits():
     """While the device sleeps the host goes several times around the ring of slots, with another lr every step."""
     results = []
     for kind in ("fixed", "fresh", "ahead"):
@@ -119,8 +106,7 @@ def test_fresh_gradients_fixed_gradients_and_a_host_far_ahead_give_the_same_bits
     assert same(results[0], results[2])
 
 
-@BOTH
-def test_no_step_waits_for_the_device(launches):
+def test_no_step_waits_for_the_device():
     params = parameters(SHAPES)
     optimizer = AdaXW(params, fused=True)
     gradients(params, 0)
@@ -131,8 +117,7 @@ def test_no_step_waits_for_the_device(launches):
             optimizer.step()
 
 
-@BOTH
-def test_a_graph_replays_with_another_lr_between_eager_steps(launches):
+def test_a_graph_replays_with_another_lr_between_eager_steps():
     eager, captured = parameters(SHAPES), parameters(SHAPES)
     rates = [torch.tensor(1e-3, device="cuda") for _ in range(2)]
     optimizers = [AdaXW(p, lr=lr, capturable=True) for p, lr in zip((eager, captured), rates, strict=True)]
@@ -190,8 +175,7 @@ def test_capture_without_a_step_before_says_what_to_do():
         optimizer.step()
 
 
-@BOTH
-def test_grad_scaler_skips_what_overflowed(launches):
+def test_grad_scaler_skips_what_overflowed():
     params, twin = parameters(SHAPES), parameters(SHAPES)
     optimizer, plain = AdaXW(params, fused=True), AdaXW(twin, fused=True)
     scaler = torch.amp.GradScaler("cuda", init_scale=2.0**16, growth_interval=1000)
@@ -241,8 +225,7 @@ def test_a_captured_step_does_not_keep_the_model():
     assert [r() for r in model] == [None] * len(model)
 
 
-@BOTH
-def test_a_changed_launch_goes_the_plain_way(launches):
+def test_a_changed_launch_goes_the_plain_way():
     """As if Triton took other arguments: the first use says so, and the step is taken all the same."""
 
     def refuse(*arguments):
@@ -253,7 +236,7 @@ def test_a_changed_launch_goes_the_plain_way(launches):
         plan, params, states, hyper = table.build(table.Case("adaxw"), "cuda")
         grads = [torch.ones_like(p) for p in params]
         plan.step(hyper, grads=grads)
-        for one in filter(None, next(iter(plan.buckets[0].launches.values())) if broken else ()):
+        for one in next(iter(plan.buckets[0].launches.values())) if broken else ():
             one.run, one.proven = refuse, False
         plan.step(hyper, grads=grads)
         assert [s["step"].item() for s in states] == [2] * len(states)
@@ -261,16 +244,14 @@ def test_a_changed_launch_goes_the_plain_way(launches):
     assert same(*results)
 
 
-@TWO
 @pytest.mark.parametrize(
     "check", [table.check_changed_power, table.check_no_power, table.check_replaced_square]
 )
-def test_powers_and_gains(check, launches):
+def test_powers_and_gains(check):
     check("cuda")
 
 
-@BOTH
-def test_channels_last_and_gradients_of_another_layout(launches):
+def test_channels_last_and_gradients_of_another_layout():
     shapes = [(8, 4, 3, 3), (16, 8, 1, 1), (5,), (6, 5, 7, 7)]
     last, plain = parameters(shapes, channels_last=True), parameters(shapes)
     optimizers = [AdaXW(last), AdaXW(plain)]
@@ -305,9 +286,8 @@ def test_dtypes_devices_and_late_gradients_in_one_group():
     assert len(kernels(fused)) >= 4
 
 
-@BOTH
 @pytest.mark.parametrize("mode", ["nearest", "stochastic", "kahan"])
-def test_two_runs_give_the_same_bits(mode, launches):
+def test_two_runs_give_the_same_bits(mode):
     runs = []
     for _ in range(2):
         params = parameters(SHAPES, dtype=BF16)
@@ -319,8 +299,7 @@ def test_two_runs_give_the_same_bits(mode, launches):
     assert same(*runs)
 
 
-@BOTH
-def test_stochastic_rounding_is_the_foreach_path_s(launches):
+def test_stochastic_rounding_is_the_foreach_path_s():
     """The same chance in both spellings: nearly all elements the same bits (float32 arithmetic differs in its last)."""
     ours, theirs = parameters(SHAPES, dtype=BF16), parameters(SHAPES, dtype=BF16)
     optimizers = [AdaXW(ours, rounding="stochastic"), AdaXW(theirs, rounding="stochastic", foreach=True)]
@@ -412,8 +391,7 @@ def test_after_1000_steps_no_further_from_float64_than_torch():
     assert ours <= 1.5 * torchs, (ours, torchs)
 
 
-@BOTH
-def test_10_000_steps_of_drift(launches):
+def test_10_000_steps_of_drift():
     ours, torchs, moment = drift(10_000)
     assert ours <= 1.5 * torchs, (ours, torchs)
     assert moment < 1e-4

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,43 +79,10 @@ else:
     from adaxopt.torch import fused_cuda
     from adaxopt.zoo import METHODS
 
-    @pytest.fixture(autouse=True)
-    def launches(request, monkeypatch):
-        """Small buckets take one launch; `two` takes the way of the large ones. Two, where a test does not say."""
-        how = getattr(request, "param", "two")
-        monkeypatch.setattr(fused_cuda, "ALONE", {"one": 1024, "two": 0}[how])
-        return how
-
-    BOTH = pytest.mark.parametrize("launches", ["one", "two"], indirect=True)
-
     @pytest.mark.parametrize("case", table.TABLE, ids=str)
     def test_one_step_is_the_rule(case):
         table.check(case)
 
-    @pytest.mark.parametrize(
-        "case", [c for c in table.TABLE if c.x != F64 and "cautious" not in c.options], ids=str
-    )
-    def test_one_launch_and_two_give_the_same_bits(case, monkeypatch):
-        """Over steps in which lr moves, a gradient is missing, and (with a scale) one overflows."""
-        ends = []
-        for alone in (1024, 0):
-            monkeypatch.setattr(fused_cuda, "ALONE", alone)
-            plan, params, states, hyper = table.build(replace(case, sizes=((3,), (40,))))
-            scale = None if case.scale is None else torch.tensor(case.scale)
-            for t in range(3):
-                if not case.tensor_lr:
-                    hyper["lr"] = hyper["lr"] / (1 + t)
-                grads = [torch.full_like(p, 0.5 + t, dtype=case.g or case.x) for p in params]
-                if t == 1:
-                    grads[0] = None
-                plan.step(hyper, scale, None if scale is None else torch.tensor(float(t == 2)), grads=grads)
-            assert [(pair[1] is None) for pair in plan.buckets[0].launches.values()] == [alone > 0]
-            assert plan.buckets[0].done.item() == (3 * plan.buckets[0].programs if alone else 0)
-            assert [s["step"].item() for s in states] == ([1, 2] if case.scale else [2, 3])
-            ends.append([*params, *(t for s in states for t in s.values())])
-        assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
-
-    @BOTH
     @pytest.mark.parametrize("dtype", [BF16, F16])
     def test_chance_draws_the_bits_of_rounding_py(dtype):
         table.check_bits(dtype)
@@ -125,7 +91,6 @@ else:
     def test_numbers_from_1_to_a_billion_steps(method):
         table.check_numbers(method)
 
-    @BOTH
     def test_found_inf_stops_everything_and_time():
         plan, params, states, hyper = simple([(50,), (3,)])
         grads = [torch.full_like(p, float("inf")) for p in params]
@@ -138,7 +103,6 @@ else:
         plan.step(hyper, torch.tensor(2.0), torch.tensor(0.0), grads=[torch.ones_like(p) for p in params])
         assert all(s["step"] == 1 and s["exp_avg"].allclose(torch.tensor(0.05)) for s in states)
 
-    @BOTH
     def test_a_parameter_without_gradient_keeps_its_own_time():
         plan, params, states, hyper = simple([(5,), (2000,), (3,)])
         for present in ([1, 1, 1], [1, 0, 1], [0, 1, 0], [0, 0, 0], [1, 1, 1]):
@@ -152,14 +116,12 @@ else:
             alone.step(hyper, grads=[torch.ones_like(p) for p in others])
         assert all(torch.equal(a, b) for a, b in zip(params, others, strict=True))
 
-    @BOTH
     def test_gradients_are_taken_from_the_parameters():
         plan, params, states, hyper = simple([(5,), (7,)])
         params[0].grad = torch.ones(5)
         assert plan.step(hyper) == []
         assert [s["step"].item() for s in states] == [1, 0]
 
-    @BOTH
     def test_lr_and_decay_may_change_every_step():
         plan, params, _, hyper = simple([(40,)])
         x = params[0].double()
@@ -183,7 +145,6 @@ else:
         plan.step(hyper, grads=[torch.full((5,), 2.0)])
         assert torch.equal(states[0]["exp_avg"], torch.full((5,), 2.0))
 
-    @BOTH
     def test_channels_last_is_flat_memory_and_other_layouts_come_back():
         shapes = [(4, 3, 5, 5), (6,), (8, 4, 1, 1), (2, 3, 4, 4)]
         last, params, states, hyper = simple(shapes, layout=torch.channels_last)
@@ -235,7 +196,6 @@ else:
             assert plan.step(hyper, grads=[torch.ones(3)] * 2) == []
         assert [s["step"].item() for s in states] == [3, 3]
 
-    @BOTH
     def test_a_gradient_of_another_dtype_moves_to_another_bucket():
         plan, _, states, hyper = simple([(40,), (50,)])
         assert plan.step(hyper, grads=[torch.ones(40, dtype=BF16), torch.ones(50)]) == []
@@ -243,7 +203,6 @@ else:
         assert torch.equal(states[0]["exp_avg"], torch.full((40,), 0.1))
         assert len(plan.buckets) == 2
 
-    @BOTH
     def test_views_at_odd_addresses():
         base = torch.randn(5000, generator=torch.Generator().manual_seed(0))
         x = base.clone()[3:4500]
@@ -261,7 +220,6 @@ else:
         want.step(hyper, grads=[base[3:4500] * 2])
         assert torch.equal(x, params[0])
 
-    @BOTH
     def test_more_tensors_than_lanes(monkeypatch):
         monkeypatch.setattr(fused_cuda, "LANES", 64)
         plan, _, states, hyper = simple([(2,)] * 130)

@@ -1,4 +1,4 @@
-"""The kernel's host side: one or two launches for all tensors of a share, from tables that stay on the device.
+"""The kernel's host side: two launches for all tensors of a share, from tables that stay on the device.
 
 A share is tensors of one device and the same dtypes. Its tables hold the addresses of parameters and state, written
 once; a step looks at gradient addresses and hyper-parameters only, and tells the device what is new (`launch.py`).
@@ -25,9 +25,9 @@ from adaxopt.torch.rounding import seeds
 from adaxopt.torch.state import LOW, STATE, read_by_a_step
 
 try:
-    from adaxopt.torch import kernel, kernel_cautious, kernel_numbers, kernel_single
+    from adaxopt.torch import kernel, kernel_cautious, kernel_numbers
 except ImportError:
-    kernel = kernel_cautious = kernel_numbers = kernel_single = None  # type: ignore[assignment]
+    kernel = kernel_cautious = kernel_numbers = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -42,12 +42,6 @@ PROGRAMS = 400_000
 
 ROOTS = {0.5: 1, 0.25: 2, 0.125: 3, 0.0625: 4}
 """How many square roots make v**p; for any other p it is computed by exponent."""
-ALONE = 1024
-"""Shares of at most so many programs take one launch instead of two (`kernel_single.py`).
-
-On an H200, ResNet-20 (307 programs) takes 97 us a step instead of 108, and ResNet-50 (25,021), replayed from a graph,
-201 instead of 183 (`records/gpu_step_host.json`).
-"""
 
 _captured: dict[tuple[int, int], tuple[Any, ...]] = {}
 """What a CUDA graph may still replay from: tables, slots, kernels, device scalars, for the life of the process."""
@@ -131,7 +125,7 @@ def tuning(widest: int) -> tuple[int, int, int, int]:
 
 
 class Share:
-    """Tensors of one device and the same dtypes: their tables, and their one or two compiled kernels."""
+    """Tensors of one device and the same dtypes: their tables, and their compiled kernels."""
 
     on_host, by_address = False, True
 
@@ -191,11 +185,9 @@ class Share:
         self.slots = Slots(kernel_numbers.HEAD.value, n, device)
         self.raw: tuple[Any, ...] = ()
         self.told: tuple[float, ...] = ()
-        self.done = torch.zeros(1, dtype=torch.int64, device=device)
         self.agreeing = torch.zeros(n, dtype=torch.int64, device=device)
         self.agree: Launch | None = None
-        self.alone = self.programs <= ALONE and not cautious
-        self.launches: dict[Any, tuple[Launch, Launch | None]] = {}
+        self.launches: dict[Any, tuple[Launch, Launch]] = {}
         self.stream = self._stream()
 
     def _fill_tables(self, states: Sequence[Mapping[str, Tensor]], keys: list[tuple[int, int, int]]) -> None:
@@ -293,7 +285,7 @@ class Share:
             )
         self.look = itemgetter(*(name for name in HYPER if name in hyper))
         self.raw, self.scalars = self.look(hyper), scalars
-        self.usual: tuple[Launch, Launch | None, list[Tensor | None], tuple[int, ...]] | None = None
+        self.usual: tuple[Launch, Launch, list[Tensor | None], tuple[int, ...]] | None = None
         """A step's launches where every number comes from the host and no GradScaler is at work."""
         # tensors and lists may change in place: what is not read on the device is read here at every step
         self.steady = isinstance(hyper["betas"], tuple) and not tensors
@@ -341,7 +333,7 @@ class Share:
                 self._launch_here(scale, found)
 
     def _launch_here(self, scale: Tensor | None, found: Tensor | None) -> None:
-        """`advance`, then what uses its numbers; or both as one."""
+        """`advance`, then what uses its numbers."""
         usual = scale is None and found is None
         if usual and self.usual is not None:
             first, second, scalars, bare = self.usual
@@ -358,15 +350,12 @@ class Share:
         stream = self._stream()
         if stream != self.stream:
             self._lend(stream)
-        programs = self.programs if second is None else 1
-        if not first(programs, stream, self.slots.address(slot), *ticket, *bare):
-            first.plainly(
-                programs, self.slots.tensor(slot), *ticket, *(self.rows if t is None else t for t in scalars)
-            )
+        if not first(1, stream, self.slots.address(slot), *ticket, *bare):
+            given = (self.rows if t is None else t for t in scalars)
+            first.plainly(1, self.slots.tensor(slot), *ticket, *given)
         if self.options["CAUTIOUS"]:
             self._count(stream)
-        if second is not None:
-            self._use(second, stream, scalars, bare)
+        self._use(second, stream, scalars, bare)
 
     def _count(self, stream: int) -> None:
         """How many coordinates of every tensor a cautious step leaves in."""
@@ -386,7 +375,7 @@ class Share:
         return 0 if at is None else private.raw_stream(at)
 
     def _tables(self) -> tuple[Tensor, ...]:
-        return self.rows, self.table, self.numbers, self.keys, self.owners, self.done, self.agreeing
+        return self.rows, self.table, self.numbers, self.keys, self.owners, self.agreeing
 
     def _lend(self, stream: int) -> None:
         """Tables that a launch on another stream reads by bare address are not to be given to anyone, once they are
@@ -396,15 +385,12 @@ class Share:
                 t.record_stream(torch.cuda.current_stream(self.device))
             self.stream = stream
 
-    def _compile(self, scalars: list[Tensor | None]) -> tuple[Launch, Launch | None]:
+    def _compile(self, scalars: list[Tensor | None]) -> tuple[Launch, Launch]:
         which = dict(zip(("LR_AT", "B1_AT", "B2_AT", "SCALE_AT", "FOUND_AT"), scalars, strict=True))
         options = {**self.options, **self.variant, **{k: t is not None for k, t in which.items()}}
         tables = (self.rows, self.table, self.numbers, self.keys)
         given = tuple(self.rows if t is None else t for t in scalars)
         example = (self.slots.tensor(0), len(self.params), 1, 1, *given)
-        if self.alone:
-            both = (*tables, self.owners, self.done)
-            return Launch(kernel_single.whole, both, example, options, self.warps, interpreted()), None
         lanes = max(2, self.options["LANES"] // 64)
         first = Launch(kernel.advance, tables, example, options, lanes, interpreted())
         return first, self._compile_use(tables, given, options)

@@ -118,7 +118,6 @@ class Share(fused_cuda.Share):
         super().__init__(part)
         width = self.params[0].shape[1:].numel()
         self.times = [entry["row_step"] for entry in part.entries]
-        self.alone = False
         block, self.warps = cut(width)
         flat = [t for entry in part.states for name, t in entry.items() if name in STATE]
         aligned = all(t.data_ptr() % 16 == 0 for t in (*self.params, *flat))

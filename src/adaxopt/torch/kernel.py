@@ -5,8 +5,6 @@
     update    one program per chunk of any tensor. Reads x, g, m, v once, writes x, m, v once; v only where its block
               changed, so that a memory that no longer moves costs no traffic, bit for bit.
 
-`kernel_single.py` has both in one launch, for shares so small that a launch costs more than the work.
-
 A tensor is flat memory here: addresses come from tables, layouts were checked by `fused_cuda.py`. Method
 names and betas do not reach `update`; kinds and numbers do. Importing this module needs Triton.
 """

@@ -1,6 +1,6 @@
 """How a step reaches the device cheaply: what is new goes through slots, kernels are launched with bare numbers.
 
-What the device must be told lies in a *slot* in pinned host memory, which a kernel (`advance` or `whole`) copies to the
+What the device must be told lies in a *slot* in pinned host memory, which the kernel `advance` copies to the
 device when the slot's mark is new to it: a step whose gradients lie where they lay and whose lr is the same
 tells nothing. A slot is written again only after the device has said that the last launch given it has read
 it; a slot that a CUDA graph was captured with is never written again. A ring that is dropped goes back to the
