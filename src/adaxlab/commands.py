@@ -5,11 +5,8 @@ Results go to standard output, progress and errors to standard error.
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,144 +14,18 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, arg, subcommand
 
-from adaxlab import as_data, cross_task, estimate, files, logs, options, progress, spec, store, table, workers
-from adaxlab import budget as time_budget
-from adaxlab.answer import answer
-from adaxlab.compare import compare, rows
+from adaxlab import compare, files, options, reproduce, store, table
 from adaxlab.errors import LabError, RunError, StoreError, unknown
-from adaxlab.messages import passing
-from adaxlab.reproduce import Request
-from adaxlab.settings import Settings, choose_device
+from adaxlab.messages import show, show_place
+from adaxlab.settings import Settings
 from adaxlab.stats import DecisionRule
 from adaxlab.study import Study, Tuning, with_base_seed
 from adaxlab.summary import Comparison
 from adaxopt.extras import LAB
 
 
-def show(what: Any) -> None:
-    """Print to standard output; as wide as the terminal, or wide enough for a table elsewhere. Text is shown as it is:
-    brackets in a name are no markup."""
-    from rich.console import Console
-
-    wide = None if sys.stdout.isatty() else 150
-    Console(width=wide, highlight=False, emoji=False, markup=False).print(what)
-
-
-def show_place(text: str, out: str) -> None:
-    """Say where something was written: on standard output, unless it was written there."""
-    if files.is_stdout(Path(out)):
-        print(text, file=sys.stderr)
-    else:
-        show(text)
-
-
 def complain(problem: StoreError) -> None:
     print(f"adax: {problem}", file=sys.stderr)
-
-
-def write_report(records: list[store.RunRecord], out: str, **how: Any) -> None:
-    """Write the page and say where it is."""
-    try:
-        from adaxlab.report import write_report as write
-    except ModuleNotFoundError as error:
-        raise LabError(f"the report needs {error.name}; {LAB}") from error
-    if not records:
-        raise LabError("no runs to report; create some with `adax compare` or `adax demo`")
-    with passing("drawing the report"):
-        write(records, out, **how)
-    show_place(f"report: {out}", out)
-
-
-def run_and_show(
-    studies: Sequence[Study],
-    out: str,
-    settings: Settings,
-    n_jobs: int,
-    quiet: bool,
-    report: str,
-    on: str = "",
-    log: str = "",
-    budget: str = "",
-    as_json: bool = False,
-) -> None:
-    """Run the studies with progress, here or on a cluster, print their answers and tables, write the report.
-
-    `log` names where curves are sent, `budget` the time that all studies together may take, `as_json` prints data
-    instead of tables. Optimizers that failed are an error, once the rest has been shown.
-    """
-    if report:
-        files.check_place(Path(report))
-    done = []
-    if budget:
-        if on:
-            raise LabError("--budget: is for this machine, not for --on ray; give --tune and --seeds")
-        choose_device(settings.device)
-        share = 1 / len(studies)
-        studies = [time_budget.settle(each, budget, out, settings, n_jobs, share) for each in studies]
-    for study in [each.complete() for each in studies]:
-        done.append(run_study(study, out, settings, n_jobs, quiet, on, log))
-        if not as_json:
-            present(done[-1], out)
-    if as_json:
-        found = [as_data.data(result) for result in done]
-        print(json.dumps(found[0] if len(found) == 1 else found, indent=1, allow_nan=False))
-    elif len(done) > 1:
-        for each in cross_task.tables(done):
-            show(each)
-    if report and any(record.done for result in done for record in result.records):
-        with redirect_stdout(sys.stderr if as_json else sys.stdout):
-            page(done, report)
-    failed = [(result, row) for result in done for row in result.rows if row.error]
-    if failed:
-        why = "; ".join(row.failure() for _, row in failed)
-        every = f"{len(failed)} of {sum(len(result.rows) for result in done)} optimizers failed"
-        lost = all(not record.done for result in done for record in result.records)
-        raise RunError(f"every optimizer failed; {failed[0][1].failure()}" if lost else f"{every}: {why}")
-
-
-def run_study(
-    study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, on: str = "", log: str = ""
-) -> Comparison:
-    """Run what is missing of a study, here or on a cluster; what it will cost is said first."""
-    logged = logs.beside(log)
-    if on:
-        from adaxlab.execute import cluster
-
-        with progress.watcher(quiet) as watcher, cluster.executor(cluster.parse(on)) as execute:
-            return compare(study, out, settings, logs.Several(watcher, *logged), execute=execute)
-    choose_device(settings.device)
-    if n_jobs < 1:
-        raise LabError(f"jobs={n_jobs!r}: must be >= 1")
-    if not quiet:
-        print(f"estimate: {estimate.measure(study, out, settings).sentence(n_jobs)}", file=sys.stderr)
-    study.write(out)
-    with progress.watcher(quiet) as watcher, workers.helpers(study, out, settings, n_jobs):
-        return compare(study, out, settings, logs.Several(watcher, *logged))
-
-
-def present(result: Comparison, out: str) -> None:
-    """The answer, the tables, and where the runs are."""
-    if not any(record.done for record in result.records):
-        return
-    found = answer(result)
-    print(*filter(None, (found.text, found.code)), sep="\n")  # a line of code is not to be broken
-    show(table.comparison(result))
-    show(table.details(result))
-    show_runs(result, out)
-
-
-def page(results: Sequence[Comparison], report: str) -> None:
-    """One page about all results; each says its own answer."""
-    first = results[0].study
-    title = (
-        f"{', '.join(result.study.task for result in results)}: {', '.join(row.name for row in first.rows)}"
-    )
-    records = [record for result in results for record in result.records]
-    write_report(records, report, title=title)
-
-
-def show_runs(result: Comparison, out: str) -> None:
-    show(f"runs: {Path(out) / spec.folder(result.study.name)}")
 
 
 @dataclass
@@ -232,7 +103,7 @@ class Compare:
             raise LabError(f"{', '.join(tasks)}: name each task once")
         settings = Settings(self.device, self.threads, self.checkpoint_seconds)
         studies = [self.of(task, len(tasks) > 1) for task in tasks]
-        run_and_show(
+        compare.run_and_show(
             studies,
             self.out,
             settings,
@@ -253,7 +124,7 @@ class Compare:
             raise LabError("--tune-over, --sampler: there is nothing to tune with --tune 0")
         study = Study(
             task=task,
-            rows=rows(self.optimizers, options.per_optimizer(self.set)),
+            rows=compare.rows(self.optimizers, options.per_optimizer(self.set)),
             seeds=options.positive("seeds", self.seeds),
             tuning=tuning,
             name=f"{self.study}-{short}" if self.study and several else self.study or "",
@@ -288,13 +159,13 @@ class Demo:
     def run(self) -> None:
         study = Study(
             task="digits",
-            rows=rows(("sgdm", "adamw", "amsgradw", "adaxw")),
+            rows=compare.rows(("sgdm", "adamw", "amsgradw", "adaxw")),
             seeds=self.seeds,
             tuning=Tuning(self.tune) if self.tune else None,
             epochs=15,
             name="demo" if self.tune == Demo.tune else f"demo-tune{self.tune}",
         )
-        run_and_show([study], self.out, Settings(), self.jobs, self.quiet, self.report)
+        compare.run_and_show([study], self.out, Settings(), self.jobs, self.quiet, self.report)
 
 
 @dataclass
@@ -399,14 +270,13 @@ class Report:
 
     def run(self) -> None:
         path = Path(self.path)
-        own = {"cifar10": "adaxlab.paper.cifar10_page"}
-        if path.name in own and not (path / "study.json").exists() and any(path.glob("*.jsonl")):
-            page = importlib.import_module(own[path.name])
-            files.check_place(Path(self.out))
-            show_place(f"report: {page.write(path.parent, Path(self.out))}", self.out)
-            return
         files.check_place(Path(self.out))
-        write_report(store.load_runs(self.path, complain), self.out)
+        if path.name == "cifar10" and not (path / "study.json").exists() and any(path.glob("*.jsonl")):
+            from adaxlab.paper import cifar10_page
+
+            show_place(f"report: {cifar10_page.write(path.parent, Path(self.out))}", self.out)
+        else:
+            compare.write_report(store.load_runs(self.path, complain), self.out)
 
 
 @dataclass
@@ -418,12 +288,11 @@ class Reproduce:
 
     name: Positional[str] = ""
     """theory, cifar10/table2, language/ptb, gpt, ..."""
-    request: Annotated[Request, arg(name="")] = field(default_factory=Request)
+    request: Annotated[reproduce.Request, arg(name="")] = field(default_factory=reproduce.Request)
     set: tuple[str, ...] = ()
     """options of the study's task: steps=1000"""
 
     def run(self) -> None:
-        from adaxlab import reproduce
         from adaxlab.paper import catalogue
 
         if not self.name:
@@ -434,7 +303,7 @@ class Reproduce:
             raise RunError(f"study {self.name}: not complete yet; the same command resumes")
         if isinstance(result, Comparison):
             show(table.comparison(result))
-            show_runs(result, self.request.out)
+            compare.show_runs(result, self.request.out)
         elif isinstance(result, Path):
             show(f"record: {result}")
         if not isinstance(result, bool):

@@ -1,22 +1,41 @@
-"""`adax compare` as a function: complete the study, run what is missing, judge."""
+"""`adax compare`: `compare` completes a study, runs what is missing and judges; `run_and_show` is the command."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from adaxlab import optimizers, spec
+from adaxlab import (
+    as_data,
+    cross_task,
+    estimate,
+    files,
+    logs,
+    optimizers,
+    progress,
+    spec,
+    store,
+    table,
+    workers,
+)
+from adaxlab import budget as time_budget
 from adaxlab import task as tasks
+from adaxlab.answer import answer
 from adaxlab.driver import Executor, Watcher, carry_out
-from adaxlab.errors import RunError, unknown
+from adaxlab.errors import LabError, RunError, unknown
 from adaxlab.failures import guarded
-from adaxlab.settings import Settings
+from adaxlab.messages import passing, show, show_place
+from adaxlab.settings import Settings, choose_device
 from adaxlab.signals import Stop
 from adaxlab.study import B2_STEPS, Row, Study
 from adaxlab.summary import Comparison, summarise
+from adaxopt.extras import LAB
 
 __all__ = ["Comparison", "compare", "rows"]
 
@@ -70,11 +89,110 @@ def compare(
     watcher: Watcher | None = None,
     stop: Stop | None = None,
     execute: Executor | None = None,
-    first: int = 0,
 ) -> Comparison:
-    """Run what is missing of the study and summarise it; `first` is the row to begin with (for workers)."""
+    """Run what is missing of the study and summarise it."""
     study = study.complete()
     check(study)
-    records = carry_out(study, root, settings, watcher, stop, execute=execute, first=first)
+    records = carry_out(study, root, settings, watcher, stop, execute=execute)
     assert records is not None, "only a limit in seconds ends without records"
     return summarise(study, records, study.history(root))
+
+
+# -- the command ----------------------------------------------------------------------------------------------------
+
+
+def run_and_show(
+    studies: Sequence[Study],
+    out: str,
+    settings: Settings,
+    n_jobs: int,
+    quiet: bool,
+    report: str,
+    on: str = "",
+    log: str = "",
+    budget: str = "",
+    as_json: bool = False,
+) -> None:
+    """Run the studies with progress, here or on a cluster, print their answers and tables, write the report.
+
+    `log` names where curves are sent, `budget` the time that all studies together may take, `as_json` prints data
+    instead of tables. Optimizers that failed are an error, once the rest has been shown.
+    """
+    if report:
+        files.check_place(Path(report))
+    done = []
+    if budget:
+        if on:
+            raise LabError("--budget: is for this machine, not for --on ray; give --tune and --seeds")
+        choose_device(settings.device)
+        share = 1 / len(studies)
+        studies = [time_budget.settle(each, budget, out, settings, n_jobs, share) for each in studies]
+    for study in [each.complete() for each in studies]:
+        done.append(run_study(study, out, settings, n_jobs, quiet, on, log))
+        if not as_json:
+            present(done[-1], out)
+    if as_json:
+        found = [as_data.data(result) for result in done]
+        print(json.dumps(found[0] if len(found) == 1 else found, indent=1, allow_nan=False))
+    elif len(done) > 1:
+        for each in cross_task.tables(done):
+            show(each)
+    if report and any(record.done for result in done for record in result.records):
+        with redirect_stdout(sys.stderr if as_json else sys.stdout):
+            title = f"{', '.join(each.task for each in studies)}: {', '.join(row.name for row in studies[0].rows)}"
+            write_report([record for result in done for record in result.records], report, title=title)
+    failed = [(result, row) for result in done for row in result.rows if row.error]
+    if failed:
+        why = "; ".join(row.failure() for _, row in failed)
+        every = f"{len(failed)} of {sum(len(result.rows) for result in done)} optimizers failed"
+        lost = all(not record.done for result in done for record in result.records)
+        raise RunError(f"every optimizer failed; {failed[0][1].failure()}" if lost else f"{every}: {why}")
+
+
+def run_study(
+    study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, on: str = "", log: str = ""
+) -> Comparison:
+    """Run what is missing of a study, here or on a cluster; what it will cost is said first."""
+    logged = logs.beside(log)
+    if on:
+        from adaxlab.execute import cluster
+
+        with progress.watcher(quiet) as watcher, cluster.executor(cluster.parse(on)) as execute:
+            return compare(study, out, settings, logs.Several(watcher, *logged), execute=execute)
+    choose_device(settings.device)
+    if n_jobs < 1:
+        raise LabError(f"jobs={n_jobs!r}: must be >= 1")
+    if not quiet:
+        print(f"estimate: {estimate.measure(study, out, settings).sentence(n_jobs)}", file=sys.stderr)
+    study.write(out)
+    with progress.watcher(quiet) as watcher, workers.helpers(study, out, settings, n_jobs):
+        return compare(study, out, settings, logs.Several(watcher, *logged))
+
+
+def present(result: Comparison, out: str) -> None:
+    """The answer, the tables, and where the runs are."""
+    if not any(record.done for record in result.records):
+        return
+    found = answer(result)
+    print(*filter(None, (found.text, found.code)), sep="\n")  # a line of code is not to be broken
+    show(table.comparison(result))
+    show(table.details(result))
+    show_runs(result, out)
+
+
+def show_runs(result: Comparison, out: str) -> None:
+    show(f"runs: {Path(out) / spec.folder(result.study.name)}")
+
+
+def write_report(records: list[store.RunRecord], out: str, **how: Any) -> None:
+    """Write the page and say where it is."""
+    from adaxlab import report
+
+    if not records:
+        raise LabError("no runs to report; create some with `adax compare` or `adax demo`")
+    try:
+        with passing("drawing the report"):
+            report.write_report(records, out, **how)
+    except ModuleNotFoundError as error:
+        raise LabError(f"the report needs {error.name}; {LAB}") from error
+    show_place(f"report: {out}", out)

@@ -1,10 +1,14 @@
-"""Progress messages on standard error; results go to standard output."""
+"""What a person reads: progress on standard error, results on standard output."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from adaxlab import files
 
 Say = Callable[[str], None]
 
@@ -25,3 +29,20 @@ def passing(text: str) -> Iterator[None]:
     finally:
         if shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def show(what: Any) -> None:
+    """Print to standard output; as wide as the terminal, or wide enough for a table elsewhere. Text is shown as it is:
+    brackets in a name are no markup."""
+    from rich.console import Console
+
+    wide = None if sys.stdout.isatty() else 150
+    Console(width=wide, highlight=False, emoji=False, markup=False).print(what)
+
+
+def show_place(text: str, out: str) -> None:
+    """Say where something was written: on standard output, unless it was written there."""
+    if files.is_stdout(Path(out)):
+        print(text, file=sys.stderr)
+    else:
+        show(text)
