@@ -173,6 +173,10 @@ def test_capture_without_a_step_before_says_what_to_do():
     graph = torch.cuda.CUDAGraph()
     with pytest.raises(RuntimeError, match="take a few steps before capturing"), torch.cuda.graph(graph):
         optimizer.step()
+    assert not optimizer.state  # it would lie in the graph's memory, which others may get
+    del graph
+    optimizer.step()
+    assert optimizer.state[params[0]]["step"] == 1
 
 
 def test_grad_scaler_skips_what_overflowed():

@@ -191,6 +191,21 @@ else:
             gc.set_threshold(*thresholds)
             gc.enable()
 
+    def test_a_capture_that_was_refused_leaves_no_state(monkeypatch):
+        """Made under capture, it would lie in the graph's memory; what was there before stays."""
+        params = [torch.nn.Parameter(torch.ones(n)) for n in (3, 40)]
+        optimizer = create("adaxw", params, fused=True)
+        params[0].grad = torch.ones(3)
+        optimizer.step()
+        params[1].grad = torch.ones(40)
+        monkeypatch.setattr(fused_cuda, "_capturing", lambda device: True)
+        with pytest.raises(RuntimeError, match="take a few steps before capturing"):
+            optimizer.step()
+        assert set(optimizer.state) == {params[0]}
+        monkeypatch.undo()
+        optimizer.step()
+        assert [optimizer.state[p]["step"].item() for p in params] == [2, 1]
+
     def test_the_allocator_is_told_of_every_stream_that_reads_the_tables(monkeypatch):
         """When a step's stream is another than the last one's, and not of a graph's, which keeps them anyway."""
         plan, params, _, hyper = simple([(40,), (3,)], capturable=True)

@@ -115,6 +115,7 @@ class Plan:
         """Parameters that no backend serves."""
         self.waiting: list[Tensor] = []
         """Parameters that have had no gradient yet, and no state."""
+        fresh = [p for p in self.params if not optimizer.state.get(p)]
         chosen: dict[tuple[Any, ...], list[Tensor]] = {}
         possible: dict[Any, bool] = {}
         for p in self.params:
@@ -147,7 +148,12 @@ class Plan:
                 [_offset(p, group, entry) for p, entry in zip(owners, entries, strict=True)],
                 optimizer._inactive,
             )
-            self.shares.append((backend.Share(part), owners, plain))
+            try:
+                self.shares.append((backend.Share(part), owners, plain))
+            except BaseException:
+                for p in fresh:  # under capture it lies in the graph's memory, which goes with the graph
+                    optimizer.state.pop(p, None)
+                raise
         self._remember()
 
     def _choose(
