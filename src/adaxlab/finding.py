@@ -72,6 +72,8 @@ class Finding:
     gap: float = math.nan
     """From the mean to the nearest edge of the statement."""
     sd: float = math.nan
+    seen: stats.Estimate | None = None
+    """The mean with its plain 95% interval; None where nothing was tested."""
 
 
 def _tested(
@@ -85,7 +87,7 @@ def _tested(
         side = (seen.mean > limits[0]) == above
     tests = [stats.p_value(values, edge) for edge in limits]
     p = max(tests) if side else tests[gaps.index(min(gaps))]
-    return Finding(text, seen.n, None, p, side, min(gaps), seen.sd)
+    return Finding(text, seen.n, None, p, side, min(gaps), seen.sd, seen)
 
 
 # -- what is measured -----------------------------------------------------------------------------------------------

@@ -111,6 +111,11 @@ def _together(found: Sequence[Finding]) -> tuple[bool | None, float | None]:
 def judge(claims: Iterable[Claim], records: Iterable[RunRecord]) -> list[dict[str, Any]]:
     """The claims as rows of records/claims/*.json. The claims of one study are given together: they share Holm's
     adjustment."""
+    return [row for _, row in examined(claims, records)]
+
+
+def examined(claims: Iterable[Claim], records: Iterable[RunRecord]) -> list[tuple[Judged, dict[str, Any]]]:
+    """The same rows, each after what its runs show."""
     records = list(records)
     found = [_examine(claim, records) for claim in claims]
     studies: dict[str, list[Judged]] = {}
@@ -122,14 +127,19 @@ def judge(claims: Iterable[Claim], records: Iterable[RunRecord]) -> list[dict[st
         for part in (family, [each for each in family if not each.post_hoc]):  # the planned ones last
             values = stats.holm([each.p for each in part if each.p is not None])
             adjusted |= {id(each): (p, len(part)) for each, p in zip(part, values, strict=True)}
-    return [_row(each, *adjusted.get(id(each), (None, 0))) for each in found]
+    return [(each, _row(each, *adjusted.get(id(each), (None, 0)))) for each in found]
 
 
 def judge_files(claims: Iterable[Claim], root: Path) -> list[dict[str, Any]]:
     """The claims, judged from the committed records under `root`."""
     claims = list(claims)
+    return judge(claims, runs_under(root, claims))
+
+
+def runs_under(root: Path, claims: Iterable[Claim]) -> list[RunRecord]:
+    """The committed runs under `root` that the claims need."""
     studies = dict.fromkeys(study for claim in claims for study in claim.studies)
-    return judge(claims, [run for study in studies for run in load(root, study)])
+    return [run for study in studies for run in load(root, study)]
 
 
 def _row(judged: Judged, p: float | None, family: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@
     records/gpu_step.json    gpu-step.svg
     records/theory/*.json    theory-*.svg
     records/language/*.json  late-activation.svg
+    records/claims/*.json    claims-forest.svg, from the runs that these claims rest on
 
 Each figure has a twin for dark pages, `<name>-dark.svg`. Nothing is computed here but what the charts need, so the
 same records give the same bytes, on any machine; `--check` says which figures are not those of the records.
@@ -54,6 +55,12 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
         for study in studies:
             if "second-moment" in study.figures:
                 out += _trace(study.name.partition("/")[2], records, folder, formats)
+    if (records / "claims").is_dir():
+        from adaxlab.paper import forest
+
+        lines = forest.lines(records)
+        stem = folder / "claims-forest"
+        out += save_chart(forest.chart(lines), stem, forest.words(lines), formats, known=forest.MARKS)
     record = gpu_step.read(records)
     if record is not None:
         from adaxlab.report import speed

@@ -144,6 +144,14 @@ HEADLINES = {
 """Claims that docs/reproduction.md shows once they have been run, and what they are about."""
 
 
+FOREST = (
+    "The forest plot shows every claim about a final score (test accuracy, IoU or test loss) that at least three "
+    "seeds judge, the paper's own data first. Claims about training speed, run time, second moments and learning "
+    "rates are only in the tables. *Equal tuning* and b2·T = 50 are comparisons of ours; *the paper's learning "
+    "rates* are those of its text."
+)
+
+
 def claims(root: Path) -> str:
     found = committed(root / "records")
     if not found:
@@ -153,6 +161,7 @@ def claims(root: Path) -> str:
     heads = ("", "claim", "found here", "verdict")
     return (
         f"Claims of the paper by what judges them ([all claims](claims.md), with rules):\n\n{by_source(theirs)}\n\n"
+        f"{FOREST}\n\n{picture('claims-forest', 'Forest plot of the claims about final scores', 'images')}\n\n"
         f"By section, table or figure of the paper:\n\n{by_exhibit(theirs)}\n\n"
         f"A selection, with comparisons of our own:\n\n{table(heads, _headlines(by_id))}"
     )
