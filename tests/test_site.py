@@ -178,6 +178,14 @@ def test_pages_fit_and_ask_no_network(built, browser, width, scheme):
 
 
 @browsers
+def test_no_table_is_cut_off_on_a_desktop(built, browser):
+    wide = "[...document.querySelectorAll('.md-typeset__scrollwrap')].filter(t => t.scrollWidth > t.clientWidth + 1)"
+    for name in ("index", "reproduction", "should-i-use-adax", "cifar10", "speed", "claims"):
+        with Opened(browser, built / f"{name}.html") as page:
+            assert page.evaluate(f"{wide}.map(t => t.innerText.slice(0, 80))") == [], name
+
+
+@browsers
 def test_the_memory_explorer_runs_and_has_a_static_form(built, browser):
     path = built / "memory-explorer.html"
     with Opened(browser, path, ready="document.getElementById('memory-explorer').dataset.ready") as page:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -134,8 +135,19 @@ def by_source(rows: list[Row]) -> str:
 
 
 def by_exhibit(rows: list[Row]) -> str:
-    """How many claims have each verdict, by the section, table or figure of the paper."""
-    return counts(rows, "exhibit", lambda row: row["section"])
+    """How many claims have each verdict, by the section, table or figure of the paper, in its order."""
+    ordered = sorted(rows, key=lambda row: _place(row["section"]))
+    return counts(ordered, "exhibit", lambda row: row["section"])
+
+
+def _place(section: str) -> tuple[str, bool]:
+    """Where the paper has a section: by number, what is not numbered last; stand-ins after the paper's own data.
+
+    >>> sorted(["Appendix, b1", "Section 5.1 (stand-in: x)", "Section 5.1, Table 2", "Section 4"], key=_place)
+    ['Section 4', 'Section 5.1, Table 2', 'Section 5.1 (stand-in: x)', 'Appendix, b1']
+    """
+    number = re.match(r"Section ([\d.]+)", section)
+    return number[1] if number else "9", "stand-in" in section
 
 
 def counts(rows: list[Row], head: str, key: Callable[[Row], str]) -> str:
