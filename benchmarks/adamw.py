@@ -98,15 +98,16 @@ def _version(name: str) -> str:
 
 
 def state_bytes(optimizer: Any) -> int:
-    """Bytes of all tensors in the state, those inside tensor subclasses too."""
+    """Bytes of all tensors in the state, those inside tensor subclasses and a library's own objects too."""
 
-    def size(t: Tensor) -> int:
+    def size(t: Any) -> int:
         if hasattr(t, "__tensor_flatten__"):
             return sum(size(getattr(t, name)) for name in t.__tensor_flatten__()[0])
-        return t.numel() * t.element_size()
+        if isinstance(t, Tensor):
+            return t.numel() * t.element_size()
+        return sum(map(size, vars(t).values())) if hasattr(t, "__dict__") else 0
 
-    entries = [v for entry in optimizer.state.values() for v in entry.values()]
-    return sum(size(t) for t in entries if isinstance(t, Tensor))
+    return sum(size(t) for entry in optimizer.state.values() for t in entry.values())
 
 
 def measure(model: str, makes: dict[str, Make], rounds: int) -> list[dict[str, Any]]:
@@ -215,15 +216,24 @@ def main() -> None:
     parser.add_argument(
         "--training", nargs="*", choices=["GPT-2 small", "ViT-S"], default=["GPT-2 small", "ViT-S"]
     )
-    parser.add_argument("--out", type=Path, default=Path("records/adamw_step.json"))
+    parser.add_argument("--without", nargs="*", choices=sorted({n for n, _ in ROWS.values()}), default=[])
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("records/adamw_step.json"),
+        help="models that are not measured now stay as they are in it",
+    )
     arguments = parser.parse_args()
     if arguments.rounds < 2:
         parser.error(f"--rounds {arguments.rounds}: must be at least 2, for quartiles")
     if not torch.cuda.is_available():
         parser.error("no CUDA device: this measures one")
     makes, versions, missing = installed()
+    makes = {row: make for row, make in makes.items() if ROWS[row][0] not in arguments.without}
     record: dict[str, Any] = {"environment": environment(), "versions": versions, "not_importable": missing}
-    record |= {"rows": [], "training": []}
+    before = json.loads(arguments.out.read_text()) if arguments.out.is_file() else {}
+    for part, now in (("rows", arguments.models), ("training", arguments.training)):
+        record[part] = [row for row in before.get(part, []) if row["model"] not in now]
     for name, part, call in (
         *((m, "rows", lambda m: measure(m, makes, arguments.rounds)) for m in arguments.models),
         *((m, "training", lambda m: train(m, max(5, arguments.rounds // 2))) for m in arguments.training),

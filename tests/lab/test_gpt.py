@@ -56,6 +56,7 @@ def small(**more):
     [
         ({}, 21_242_368),  # 2*256*512 + 8*(4*512^2 + 3*512*1024 + 2*512) + 512
         (SIZES, 2 * 256 * 32 + 2 * (4 * 32**2 + 3 * 32 * 48 + 2 * 32) + 32),
+        ({"smear": True}, 21_242_368 + 8 * 8),
         ({**SIZES, "vocabulary": 10, "layers": 1}, 2 * 10 * 32 + 4 * 32**2 + 3 * 32 * 48 + 2 * 32 + 32),
     ],
 )
@@ -63,8 +64,34 @@ def test_the_number_of_parameters(sizes, expected):
     assert sum(p.numel() for p in Decoder(**sizes).parameters()) == expected
 
 
-def test_a_position_does_not_see_what_comes_after_it():
-    model = small().double()
+def test_a_smeared_key_is_a_mixture_with_the_previous_position():
+    """With a = 1 the model is the plain one; with a = 0 every key is the previous position's, and 0 at the first."""
+    plain, smeared = small().double(), small(smear=True).double()
+    smeared.load_state_dict(plain.state_dict(), strict=False)
+    tokens = torch.randint(0, 256, (3, 20))
+    mixtures = [layer.attention.smear for layer in smeared.layers]
+    assert all(torch.equal(a, torch.zeros_like(a)) for a in mixtures)
+    with torch.no_grad():
+        for a in mixtures:
+            a.fill_(50.0)
+    torch.testing.assert_close(smeared(tokens), plain(tokens), rtol=1e-12, atol=1e-12)
+    attention, cos, sin = smeared.layers[0].attention, smeared.cos[:2], smeared.sin[:2]
+    with torch.no_grad():
+        attention.smear.fill_(-50.0)
+        attention.qkv.weight[:32] = attention.qkv.weight[32:64]  # q = k: a position would prefer itself
+    x = torch.randn(1, 2, 32, dtype=torch.float64)
+    before = attention(x, cos.double(), sin.double())
+    q, k, v = attention.qkv(x).view(1, 2, 3, attention.heads, -1).permute(2, 0, 3, 1, 4)
+    q, k = (
+        rotate(t, cos.double(), sin.double()) for t in (q, torch.stack([0 * k[..., 0, :], k[..., 0, :]], -2))
+    )
+    seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.testing.assert_close(before, attention.out(seen.transpose(1, 2).reshape(1, 2, 32)))
+
+
+@pytest.mark.parametrize("smear", [False, True])
+def test_a_position_does_not_see_what_comes_after_it(smear):
+    model = small(smear=smear).double()
     tokens = torch.randint(0, 256, (3, 20))
     scores = model(tokens)
     for place in (0, 7, 19):

@@ -3,6 +3,10 @@
     x <- x + attention(norm(x)),  x <- x + swiglu(norm(x))        for each layer;  scores = head(norm(x))
 
 Weights are initialised as N(0, 0.02^2), output projections of residual branches with std 0.02/sqrt(2*layers).
+
+With `smear` each key is mixed with the previous position's, k_t <- a*k_t + (1 - a)*k_{t-1}, with one learned a per head
+(1/2 at the start). A layer can then look for what followed an earlier copy of the present byte, which otherwise takes
+two layers and is learned suddenly, at a time that depends on the seed (smeared keys: Olsson et al. 2022).
 """
 
 from __future__ import annotations
@@ -26,15 +30,19 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class Attention(nn.Module):
     """Causal self-attention with several heads."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, smear: bool = False) -> None:
         super().__init__()
         self.heads = heads
+        self.smear = nn.Parameter(torch.zeros(heads, 1, 1)) if smear else None
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         n, length, width = x.shape
         q, k, v = self.qkv(x).view(n, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        if self.smear is not None:
+            own = self.smear.sigmoid()
+            k = own * k + (1 - own) * F.pad(k, (0, 0, 1, -1))
         q, k = rotate(q, cos, sin).to(v.dtype), rotate(k, cos, sin).to(v.dtype)
         seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.out(seen.transpose(1, 2).reshape(n, length, width))
@@ -56,10 +64,10 @@ class Swiglu(nn.Module):
 class Layer(nn.Module):
     """One layer of the decoder."""
 
-    def __init__(self, width: int, heads: int, inner: int) -> None:
+    def __init__(self, width: int, heads: int, inner: int, smear: bool = False) -> None:
         super().__init__()
         self.norm1, self.norm2 = nn.RMSNorm(width), nn.RMSNorm(width)
-        self.attention, self.swiglu = Attention(width, heads), Swiglu(width, inner)
+        self.attention, self.swiglu = Attention(width, heads, smear), Swiglu(width, inner)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         x = x + self.attention(self.norm1(x), cos, sin)
@@ -69,7 +77,7 @@ class Layer(nn.Module):
 class Decoder(nn.Module):
     """The decoder; it returns logits of the next token. The defaults have 21.2 million parameters.
 
-    vocabulary*width*2 + layers*(4*width^2 + 3*width*inner + 2*width) + width
+    vocabulary*width*2 + layers*(4*width^2 + 3*width*inner + 2*width) + width, and with `smear` layers*heads more
     """
 
     cos: Tensor
@@ -83,12 +91,13 @@ class Decoder(nn.Module):
         width: int = 512,
         heads: int = 8,
         inner: int = 1024,
+        smear: bool = False,
     ) -> None:
         super().__init__()
         if width % (2 * heads):
             raise LabError(f"width={width}, heads={heads}: width must be a multiple of 2*heads")
         self.embedding = nn.Embedding(vocabulary, width)
-        self.layers = nn.ModuleList(Layer(width, heads, inner) for _ in range(layers))
+        self.layers = nn.ModuleList(Layer(width, heads, inner, smear) for _ in range(layers))
         self.norm = nn.RMSNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
         for name, p in self.named_parameters():

@@ -102,5 +102,50 @@ NOISE = Study(
     "`tools/seed_noise.py` shows the standard deviation of each, and of the difference between AdamW and AdaX-W.",
 )
 
+QUIET_SIZES: dict[str, dict[str, Any]] = {
+    "smeared": {"smear": True},
+    "smeared, batch 64": {"smear": True, "batch": 64},
+    "context 128": {"context": 128, "batch": 128},
+    "small, smeared": {
+        "smear": True,
+        "layers": 6,
+        "width": 256,
+        "heads": 4,
+        "inner": 512,
+        "batch": 64,
+        "steps": 200,
+    },
+}
+QUIET = Study(
+    name="gpt-quiet",
+    task="gpt",
+    rows=tuple(
+        Row(
+            f"{method} {size}",
+            method,
+            {"lr": NOISE_LR, **({} if method == "adaxw" else {"betas": [0.9, 0.95]})},
+            task_options=options,
+            b2_steps=3.0 if method == "adaxw" else None,
+            lr_decay=LR_DECAY,
+        )
+        for size, options in QUIET_SIZES.items()
+        for method in ("adamw", "adaxw")
+    ),
+    baseline="adamw smeared",
+    seeds=5,
+    first_seed=210,
+    epochs=8,
+    batch_size=32,
+    task_options={"batch": 32, "eval_bytes": 2**22, "compile": True},
+    schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
+    where="ours",
+    asks="which setting of the transformer has little noise",
+    title="Bytes of enwik8: settings whose seeds agree",
+    note="Written after `gpt-noise`, before its own runs. A setting is quiet if the standard deviation of the paired "
+    "difference between AdamW and AdaX-W is below 0.003 nats and the seeds of AdamW lie within 0.005 of each other, in "
+    "at most a minute a run; of several quiet ones the memory study takes the one with the smallest standard deviation "
+    "times the root of its time.",
+)
+
 TITLE = "A transformer (adax data get enwik8), a GPU"
-STUDIES = (GPT, NOISE)
+STUDIES = (GPT, NOISE, QUIET)

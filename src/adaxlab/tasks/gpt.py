@@ -79,6 +79,7 @@ class Gpt:
         width: int = 512,
         heads: int = 8,
         inner: int = 1024,
+        smear: bool = False,
         clip: float = 1.0,
         eval_bytes: int = 2**20,
         precision: str = "bf16",
@@ -98,7 +99,8 @@ class Gpt:
                 raise LabError(f"{key}={value!r}: must be > 0")
         if precision not in ("bf16", "fp32"):
             raise LabError(f"precision={precision!r}: must be bf16 or fp32")
-        self.place, self.sizes, self.steps, self.batch_size = str(data), sizes, steps, batch
+        self.place, self.sizes = str(data), {**sizes, "smear": smear}
+        self.steps, self.batch_size = steps, batch
         self.context, self.clip, self.eval_bytes = context, clip, eval_bytes
         self.precision, self.compile = precision, compile
         self.init_seed, self.order_seed = init_seed, order_seed
