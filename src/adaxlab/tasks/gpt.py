@@ -99,7 +99,7 @@ class Gpt:
                 raise LabError(f"{key}={value!r}: must be > 0")
         if precision not in ("bf16", "fp32"):
             raise LabError(f"precision={precision!r}: must be bf16 or fp32")
-        self.place, self.sizes = str(data), {**sizes, "smear": smear}
+        self.place, self.sizes, self.smear = str(data), sizes, smear
         self.steps, self.batch_size = steps, batch
         self.context, self.clip, self.eval_bytes = context, clip, eval_bytes
         self.precision, self.compile = precision, compile
@@ -140,7 +140,7 @@ class Gpt:
         with torch.random.fork_rng(devices=[], enabled=self.init_seed >= 0):
             if self.init_seed >= 0:
                 torch.manual_seed(self.init_seed)
-            model = Decoder(**self.sizes)
+            model = Decoder(**self.sizes, smear=self.smear)
         if self.compile:
             model.compile()
         return model
