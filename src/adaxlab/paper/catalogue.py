@@ -17,7 +17,7 @@ MODULES = ("theory", "cifar10", "imagenet", "voc", "language", "gpt")
 NOTE = """\
 adax reproduce STUDY --out runs
 The same command resumes a study that was stopped; --seconds 3000 stops it
-* on other data than the paper's, which cannot be had freely"""
+* on a stand-in for the paper's data, which is not freely available"""
 
 
 def modules() -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,104 @@
+"""The paper's comparisons of final scores in one table: its value, here at its settings, here after equal tuning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adaxlab import markdown
+from adaxlab.claim import NOT_RUN, anchor, words
+from adaxlab.paper import claims
+
+
+class Exhibit(NamedTuple):
+    """A comparison of the paper on one data set, and the claims that judge it."""
+
+    where: str
+    data: str
+    compared: str
+    settings: str = ""
+    """The claim at the paper's settings; empty where no run used them."""
+    tuned: str = ""
+    """The claim after equal tuning."""
+
+
+CIFAR = ("Table 2", "CIFAR-10, the paper's own data (points)")
+TINY = ("Table 2", "Tiny-ImageNet, a stand-in for ImageNet (points)")
+CAMVID = ("Section 5.1, VOC2012", "CamVid, a stand-in for VOC2012 (points of IoU)")
+LANGUAGE = "Section 5.1, One Billion Word"
+EXHIBITS = (
+    Exhibit(*CIFAR, "AdaX-W better than AdamW", "cifar10.adaxw-over-adamw", "cifar10.fresh-over-adamw"),
+    Exhibit(
+        *CIFAR, "AdaX-W better than AMSGrad(W)", "cifar10.adaxw-over-amsgradw", "cifar10.fresh-over-amsgradw"
+    ),
+    Exhibit(
+        *CIFAR,
+        "AdaX-W within 0.3 points of SGDM (L2 5e-4)",
+        "cifar10.adaxw-like-sgdm",
+        "cifar10.fresh-like-sgdm",
+    ),
+    Exhibit(
+        *CIFAR, "SGDM (L2 5e-4) better than AdamW", "cifar10.adam-not-sgdm", "cifar10.fresh-adamw-not-sgdm"
+    ),
+    Exhibit(
+        *TINY, "AdaX-W better than AdamW", "imagenet.adaxw-over-adamw", "imagenet.tuned.adaxw-over-adamw"
+    ),
+    Exhibit(
+        *TINY,
+        "AdaX-W better than AMSGrad(W)",
+        "imagenet.adaxw-over-amsgradw",
+        "imagenet.tuned.adaxw-over-amsgradw",
+    ),
+    Exhibit(
+        *TINY,
+        "AdaX-W not more than 0.5 points below SGDM",
+        "imagenet.adaxw-no-loss",
+        "imagenet.tuned.adaxw-no-loss",
+    ),
+    Exhibit(*CAMVID, "AdaX-W better than AdamW", "voc.adaxw-over-adamw", "voc.adaxw-over-adamw-tuned"),
+    Exhibit(
+        *CAMVID, "AdaX-W better than AMSGrad(W)", "voc.adaxw-over-amsgradw", "voc.adaxw-over-amsgradw-tuned"
+    ),
+    Exhibit(*CAMVID, "AdaX-W better than SGDM", "voc.adaxw-over-sgdm", "voc.adaxw-over-sgdm-tuned"),
+    Exhibit(
+        LANGUAGE,
+        "Penn Treebank, a stand-in for One Billion Word (nats per word)",
+        "AdaX better than Adam, b2·T = 35",
+        tuned="language.ptb.adax-over-adam",
+    ),
+    Exhibit(
+        LANGUAGE,
+        "words of enwik8, a stand-in for One Billion Word (nats per word)",
+        "AdaX better than Adam, b2·T = 35",
+        tuned="language.enwik8.adax-over-adam",
+    ),
+)
+HEAD = ("exhibit", "data", "claim", "the paper", "here, at the paper's settings", "here, after equal tuning")
+
+
+def section(root: Path) -> str:
+    """A row a comparison; a difference is positive where the first method is better."""
+    judged = {row["id"]: row for row in claims.committed(root / "records")}
+    return markdown.table(HEAD, [_line(each, judged) for each in EXHIBITS])
+
+
+def _line(each: Exhibit, judged: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    paper = judged[each.settings or each.tuned]["paper"].replace("+-", "±")
+    found = (_cell(judged[id]) if id else "not run" for id in (each.settings, each.tuned))
+    return (each.where, each.data, each.compared, paper, *found)
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    """The difference with its interval, the verdict and n.
+
+    >>> _cell({"id": "x", "ours": "5 - 4 = +1.00 [+0.50, +1.50]; more", "verdict": "supported", "n": 5,
+    ...     "provisional": False, "post_hoc": False})
+    '+1.00 [+0.50, +1.50], n = 5: [supported](claims.md#claim-x)'
+    """
+    if row["verdict"] == NOT_RUN:
+        return NOT_RUN
+    seen = re.search(r"[-+][\d.]+ \[[^]]+\]", row["ours"])
+    text = words(row).replace(f", n = {row['n']}", "")
+    return f"{seen[0] if seen else row['ours']}, n = {row['n']}: [{text}](claims.md#{anchor(row['id'])})"
