@@ -131,7 +131,11 @@ def test_a_study_that_follows_takes_the_best_rates(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(catalogue, "studies", lambda: {"fam/tuning": before, "fam/tuned": after})
     found = reproduce.run("fam/tuned", reproduce.Request(out=str(tmp_path), device="cpu", quiet=True), {})
-    assert {r.spec["options"]["lr"] for r in found.records} == {0.1}
+    scores = {
+        r.spec["options"]["lr"]: r.done["metric"] for r in runs
+    }  # accuracies: which is best depends on the machine
+    (lr,) = {r.spec["options"]["lr"] for r in found.records}
+    assert scores[lr] == max(scores.values())
     with pytest.raises(
         LabError, match=r"sgdm was not tuned at lr 0\.1; run `adax reproduce fam/tuning` first"
     ):
@@ -148,11 +152,11 @@ def test_a_study_that_follows_takes_the_best_of_a_rows_variants(tmp_path):
     runs = driver.carry_out(before, tmp_path)
     scores = {(r.row, r.spec["options"]["lr"]): r.done["metric"] for r in runs}
     sign = 1 if runs[0].done["higher_is_better"] else -1
-    best = max(scores, key=lambda key: sign * scores[key])
+    best = max(sign * score for score in scores.values())
     after = Study(f"{TINY}:Tiny", (Row("sgdm"),), "fam/eight", epochs=2, seeds=2, follows="fam/grid")
     made, rates = driver.follow(after, before, runs)
-    assert rates == {"sgdm": best[1]}
-    assert made.row("sgdm").options == before.row(best[0]).options
+    (name,) = (row.name for row in variants if row.options == made.row("sgdm").options)
+    assert sign * scores[name, rates["sgdm"]] == best
     with pytest.raises(LabError, match="adamw"):
         driver.follow(dataclasses.replace(after, rows=(Row("adamw"),)), before, runs)
 

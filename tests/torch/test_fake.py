@@ -34,7 +34,8 @@ PLACES["real"] = ("cpu", contextlib.nullcontext)
 
 
 def drawn(**options):
-    """Stochastic rounding slices tensors, which a torch without CUDA cannot do with those that claim to be on a GPU."""
+    """Stochastic rounding slices tensors. torch 2.6, and a torch without CUDA, cannot slice those that claim to be on a
+    GPU that is not there."""
     return options.get("state_dtype") is torch.bfloat16 or options.get("rounding") == "stochastic"
 
 
@@ -68,8 +69,8 @@ def test_every_method_on_every_path(name, way, place):
     def make(params):
         return create(name, params, **WAYS[way])
 
-    if place == "fake on a GPU" and drawn(**WAYS[way]) and not torch.backends.cuda.is_built():
-        pytest.skip("torch without CUDA")
+    if place == "fake on a GPU" and drawn(**WAYS[way]) and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
     assert steps(make, place) == real(make)
 
 
@@ -80,8 +81,8 @@ def test_every_dtype_and_rounding(dtype, rounding, place):
     def make(params):
         return AdaXW(params, rounding=rounding)
 
-    if place == "fake on a GPU" and drawn(rounding=rounding) and not torch.backends.cuda.is_built():
-        pytest.skip("torch without CUDA")
+    if place == "fake on a GPU" and drawn(rounding=rounding) and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
     assert steps(make, place, dtype) == real(make, dtype=dtype)
 
 
