@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -93,6 +94,26 @@ def test_a_killed_worker_costs_nothing_but_the_steps_since_the_last_checkpoint(t
     assert expected.keys() == found.keys()
     for name in expected:
         assert torch.equal(expected[name], found[name]), name
+
+
+@feature("PyTorch distributed", "FSDP2 with MixedPrecisionPolicy; resuming on another number of processes")
+def test_mixed_precision_resumes_on_another_number_of_processes(tmp_path):
+    write_files(PAGE, tmp_path)
+    assert finish(start(tmp_path, "mixed")).count("of 2 begins at step 0") == 2
+    for late in (80, 100, 120):
+        shutil.rmtree(tmp_path / "checkpoints" / str(late))
+    (tmp_path / "checkpoints" / "final.pt").unlink()
+    assert "rank 0 of 1 begins at step 60" in finish(start(tmp_path, "resize"))
+    final = torch.load(tmp_path / "checkpoints" / "final.pt")
+    assert all(p.dtype == torch.float32 and p.isfinite().all() for p in final.values())
+
+
+@feature("PyTorch distributed", "FSDP2 with bf16 parameters and stochastic rounding")
+def test_parameters_in_bf16(tmp_path):
+    write_files(PAGE, tmp_path)
+    finish(start(tmp_path, "bf16"))
+    final = torch.load(tmp_path / "checkpoints" / "final.pt")
+    assert all(p.dtype == torch.bfloat16 and p.isfinite().all() for p in final.values())
 
 
 @feature("PyTorch distributed", "two launchers that meet (torchrun --nnodes=2)")

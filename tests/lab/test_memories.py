@@ -30,8 +30,8 @@ def run(study, row, seed, metric, purpose="final", lr=1e-3):
 @pytest.mark.parametrize(
     ("long", "said"),
     [
-        ((51.0, 61.1, 70.9), "+1.00 (+0.75 to +1.25) points | longer |"),
-        ((49.0, 59.1, 68.9), "-1.00 (-1.25 to -0.75) points | shorter |"),
+        ((51.0, 61.1, 70.9), "+1.00 (+0.75 to +1.25) points | larger b2·T |"),
+        ((49.0, 59.1, 68.9), "-1.00 (-1.25 to -0.75) points | smaller b2·T |"),
         ((49.0, 61.0, 70.0), "+0.00 (-2.48 to +2.48) points | no significant difference |"),
     ],
 )
@@ -63,7 +63,7 @@ def test_of_losses_the_lower_is_better(tmp_path):
         for seed, end in enumerate(ends)
     ]
     store.export(runs, tmp_path / "records" / "language" / "ptb.jsonl")
-    assert "| 3 | 35 | 3 | -0.200 (-0.225 to -0.175) nats | shorter |" in memories.table(tmp_path)
+    assert "| 3 | 35 | 3 | -0.200 (-0.225 to -0.175) nats | smaller b2·T |" in memories.table(tmp_path)
 
 
 def b2_steps():
@@ -86,6 +86,6 @@ def test_the_products_are_those_of_the_runs():
     assert len(pairs) == 10
     for pair in pairs:
         assert len(pair.a) == len(pair.b) == 3, pair.task
-    named = {float(word) for pair in pairs for word in (pair.short, pair.long)}
+    named = {float(word) for pair in pairs for word in (pair.small, pair.large)}
     assert all(any(word == pytest.approx(one, rel=0.02) for one in ran) for word in named)
     assert all(any(word == pytest.approx(one, rel=0.02) for word in named) for one in ran)

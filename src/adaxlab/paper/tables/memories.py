@@ -18,22 +18,22 @@ from adaxlab.summary import summarise
 
 Scores = Mapping[int, float | None]
 """Of a seed; None for a run that diverged."""
-WORDS = {True: "longer", False: "shorter", None: "no significant difference"}
+WORDS = {True: "larger b2·T", False: "smaller b2·T", None: "no significant difference"}
 
 
 class Pair(NamedTuple):
     """Two memories of one task, by b2*T."""
 
     task: str
-    short: str
-    long: str
+    small: str
+    large: str
     higher: bool
     a: Scores
     b: Scores
 
 
 def table(root: Path) -> str:
-    """A row a pair: how much better the longer memory was, with its interval."""
+    """A row a pair: how much better the larger b2*T was, with its interval."""
     rows = []
     for pair in _all(root):
         found = list(stats.paired(pair.b, pair.a, pair.higher).values())
@@ -42,15 +42,15 @@ def table(root: Path) -> str:
             unit, digits = ("points", 2) if pair.higher else ("nats", 3)
             mean, low, high = (f"{x:+.{digits}f}" for x in (seen.mean, seen.low, seen.high))
             told = WORDS[outcome("better", 0.0, seen.low, seen.high)]
-            rows.append((pair.task, pair.short, pair.long, seen.n, f"{mean} ({low} to {high}) {unit}", told))
+            rows.append((pair.task, pair.small, pair.large, seen.n, f"{mean} ({low} to {high}) {unit}", told))
     if not rows:
         return "*Not run yet (`adax reproduce` lists the studies).*"
     head = (
         "task",
-        "b2·T, shorter",
-        "b2·T, longer",
+        "smaller b2·T",
+        "larger b2·T",
         "n",
-        "improvement with the longer memory (95%, paired by seed)",
+        "improvement with the larger b2·T (95%, paired by seed)",
         "better",
     )
     return markdown.table(head, rows)
