@@ -210,7 +210,7 @@ def executor(name: str) -> Executor:
     """The executor that a study names; `cluster` is given to `carry_out` instead."""
     known: dict[str, Executor] = {
         "process": process.execute,
-        "stack": stack.execute,
+        "stack": stack.Executor(),
         "torchrun": torchrun.execute,
     }
     if name not in known:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -84,3 +85,14 @@ def choose_device(name: str) -> torch.device:
             f"device={name!r}: this machine has {torch.cuda.device_count()} CUDA devices; try --device cpu"
         )
     return device
+
+
+@contextmanager
+def use_threads(count: int) -> Iterator[None]:
+    """Use `count` CPU threads inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from image_sets import OPTIONS, make, small, tiny
+from tiny import failing
 
 from adaxlab import driver, records, reproduce, search, signals, spec, store, study, workers
 from adaxlab.errors import Interrupted, LabError, StoreError
@@ -22,6 +23,7 @@ from adaxlab.paper.imagenet import RATES, STEPS, STUDIES, TINY, TUNED, TUNING
 from adaxlab.schedule import factor
 from adaxlab.settings import Settings
 from adaxlab.store import RunFolder
+from adaxlab.study import Row
 from adaxlab.tasks.imagenet import ImageNet
 
 ROOT = Path(__file__).parents[2]
@@ -221,6 +223,13 @@ def test_a_run_that_another_process_holds_is_left_to_it(folder, tmp_path):
     with RunFolder(tmp_path, asked[0]).lock():
         made = list(torchrun.execute(asked, tmp_path, Settings(), driver.Silent(), signals.Stop()))
     assert [run.row for run in made] == ["adamw"]
+
+
+def test_a_run_that_fails_stops_no_other(folder, tmp_path):
+    rows = (Row("bad", f"{failing(tmp_path / 'mine.py')}:Bad", {"lr": 0.1}), TINY.rows[0])
+    bad, good = driver.carry_out(tinier(folder, rows, epochs=1), tmp_path / "runs")
+    assert (bad.row, bad.status, good.status) == ("bad", "failed", "finished")
+    assert "ArithmeticError: the third step (at mine.py:" in bad.error
 
 
 def test_a_damaged_checkpoint_is_named(folder, tmp_path):

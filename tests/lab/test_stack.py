@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from cifar_sets import Float64, binary, make
+from tiny import failing
 
 from adaxlab import driver, reproduce, store
 from adaxlab.errors import Busy, Interrupted, LabError, StoreError
@@ -129,6 +130,22 @@ def test_a_run_that_diverges_has_no_metric_and_stops_no_other(folder, tmp_path):
     assert (found["wild"].status, found["wild"].done["metric"]) == ("diverged", None)
     assert found["wild"].metrics[-1]["train_loss"] is None
     assert found["adaxw"].status == "finished"
+
+
+def test_an_optimizer_that_fails_stops_no_other_and_the_next_command_resumes_it(folder, tmp_path):
+    """The stack fails in its third epoch, with a checkpoint; its optimizers then train apart."""
+    file, place = failing(tmp_path / "mine.py"), tmp_path / "runs"
+    given = small(TABLE2, folder, (adaxw(), Row("bad", f"{file}:Bad", {"lr": 0.1}), sgdm()), seeds=2)
+    how = Settings(checkpoint_seconds=0)
+    made = driver.carry_out(given, place, how)
+    found = {row: [r for r in made if r.row == row] for row in ("adaxw", "bad", "sgdm")}
+    assert [r.status for row in ("adaxw", "sgdm") for r in found[row]] == ["finished"] * 4
+    assert [r.done["together"] for r in found["adaxw"]] == [2, 2]
+    assert {r.status for r in found["bad"]} == {"failed"}
+    assert "ArithmeticError: the third step (at mine.py:" in found["bad"][0].error
+    again = driver.carry_out(given, place, how)  # from the checkpoint, where the count of steps begins anew
+    assert [r.status for r in again] == ["finished"] * 6
+    assert not list(place.rglob("stack-*.pt"))
 
 
 def test_tuning_is_judged_on_what_is_kept_from_training(folder, tmp_path):
@@ -249,10 +266,10 @@ def test_runs_that_another_process_holds_are_left_to_it(folder, tmp_path):
     given = small(TABLE2, folder, epochs=1)
     runs = [s for row in given.rows for s in given.finals(row, row.lr())]
     with RunFolder(tmp_path, runs[1]).lock():
-        assert list(stack.execute(runs, tmp_path, Settings(), driver.Silent(), Stop())) == []
+        assert list(stack.Executor()(runs, tmp_path, Settings(), driver.Silent(), Stop())) == []
         with pytest.raises(Busy):
             stack.train(runs, tmp_path, Settings(), driver.Silent(), Stop())
-    assert len(list(stack.execute(runs, tmp_path, Settings(), driver.Silent(), Stop()))) == 2
+    assert len(list(stack.Executor()(runs, tmp_path, Settings(), driver.Silent(), Stop()))) == 2
 
 
 @pytest.mark.parametrize(

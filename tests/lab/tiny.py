@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -253,3 +254,18 @@ class PlainSGD(torch.optim.Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 p.add_(p.grad, alpha=-group["lr"] * (0.5 if group["half"] else 1.0))
+
+
+def failing(path: Path) -> Path:
+    """A file with the optimizer `Bad`, SGD whose third step raises."""
+    path.write_text(
+        "import torch\n\n\n"
+        "class Bad(torch.optim.SGD):\n"
+        "    steps = 0\n\n"
+        "    def step(self, closure=None):\n"
+        "        self.steps += 1\n"
+        "        if self.steps == 3:\n"
+        "            raise ArithmeticError('the third step')\n"
+        "        return super().step(closure)\n"
+    )
+    return path

@@ -18,17 +18,17 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from adaxlab import batches, environment, files, schedule, signals
+from adaxlab import batches, environment, failures, files, schedule, signals
 from adaxlab import task as tasks
 from adaxlab.errors import Busy, Interrupted, LabError, StoreError
-from adaxlab.settings import Settings, choose_device
+from adaxlab.settings import Settings, choose_device, use_threads
 from adaxlab.spec import SCHEMA, canonical, digest
 from adaxlab.stacked.loader import Images
 from adaxlab.stacked.stack import Run, Stack, StackRecipe, make_stack
@@ -39,36 +39,76 @@ SHARED = ("task", "task_options", "schedule", "epochs", "batch_size", "purpose",
 """Keys of the specification that are equal in all runs of a stack."""
 
 
-def execute(
-    specs: Sequence[Spec], root: Path, settings: Settings, watcher: Any, stop: signals.Stop
-) -> Iterator[RunRecord]:
-    """Yield the records in the store, then the others stack by stack; runs locked by another process are skipped."""
-    left: dict[str, Spec] = {}
-    for spec in specs:
-        folder = RunFolder(root, spec)
-        if folder.finished() or (not settings.alone and folder.borrow()):
-            yield folder.record()
-        else:
-            left.setdefault(digest(spec), spec)
-    for members in plan(left, root, settings):
-        if stop.signum:
-            raise Interrupted("stopped between two stacks", stop.signum)
+class Executor:
+    """Trains runs in stacks. A stack that fails is trained again optimizer by optimizer, so that the runs of the others
+    are made; the runs of one that fails by itself are failed, and not tried again by this executor."""
+
+    def __init__(self) -> None:
+        self.failed: set[str] = set()
+        """Names of the runs that failed."""
+        self.divided: set[Path] = set()
+        """Checkpoints of the stacks that failed; they serve the next command, whose device may be a sound one."""
+
+    def __call__(
+        self, specs: Sequence[Spec], root: Path, settings: Settings, watcher: Any, stop: signals.Stop
+    ) -> Iterator[RunRecord]:
+        """Yield the records in the store, then the others stack by stack; runs locked by another process are
+        skipped."""
+        left: dict[str, Spec] = {}
+        for spec in specs:
+            folder = RunFolder(root, spec)
+            if folder.finished() or (not settings.alone and folder.borrow()) or digest(spec) in self.failed:
+                yield folder.record()
+            else:
+                left.setdefault(digest(spec), spec)
+        for members in plan(left, root, settings, self.divided):
+            if stop.signum:
+                raise Interrupted("stopped between two stacks", stop.signum)
+            try:
+                self._train(members, root, settings, watcher, stop)
+            except Busy:
+                continue
+            folders = [RunFolder(root, spec) for spec in members if digest(spec) in left]
+            yield from [f.record() for f in folders if f.finished() or digest(f.spec) in self.failed]
+
+    def _train(
+        self, members: list[Spec], root: Path, settings: Settings, watcher: Any, stop: signals.Stop
+    ) -> None:
         try:
             train(members, root, settings, watcher, stop)
-        except Busy:
-            continue
-        folders = [RunFolder(root, spec) for spec in members if digest(spec) in left]
-        yield from [folder.record() for folder in folders if folder.finished()]
+        except LabError:
+            raise
+        except Exception as error:
+            parts = [list(part) for _, part in itertools.groupby(members, _method)]
+            if len(parts) == 1:
+                self._fail(members, root, error)
+                return
+            path = checkpoint(members, root)
+            self.divided.add(path)
+            for part in parts:
+                self._train(part, root, settings, watcher, stop)
+                checkpoint(part, root).unlink(missing_ok=True)  # that of all is kept
+            if all(RunFolder(root, spec).finished() for spec in members):
+                path.unlink(missing_ok=True)
+
+    def _fail(self, members: Sequence[Spec], root: Path, error: Exception) -> None:
+        for folder in (RunFolder(root, spec) for spec in members):
+            with folder.lock():
+                if not folder.finished():
+                    folder.fail(failures.describe(error), failures.text(error))
+                    self.failed.add(digest(folder.spec))
 
 
 # -- which runs train together ----------------------------------------------------------------------------------------
 
 
-def plan(left: Mapping[str, Spec], root: Path, settings: Settings) -> list[list[Spec]]:
-    """Return the members of each stack to train: started stacks first, then new ones."""
+def plan(
+    left: Mapping[str, Spec], root: Path, settings: Settings, without: Collection[Path] = ()
+) -> list[list[Spec]]:
+    """Return the members of each stack to train: started stacks first (`without` these checkpoints), then new ones."""
     started: list[list[Spec]] = []
     for place in dict.fromkeys(RunFolder(root, spec).path.parent for spec in left.values()):
-        for path in sorted(place.glob("stack-*.pt")):
+        for path in sorted(set(place.glob("stack-*.pt")) - set(without)):
             members = [left.get(digest(spec), spec) for spec in read(path)["specs"]]
             if any(digest(spec) in left for spec in members):
                 started.append(members)
@@ -231,7 +271,7 @@ def train(members: Sequence[Spec], root: Path, settings: Settings, watcher: Any,
         )  # plain data, which a checkpoint may hold
         if env["device"].partition(":")[0] != device.type:
             raise LabError(f"{path} was started on {env['device']}; resume it with --device {env['device']}")
-        with _threads(env["threads"]):
+        with use_threads(env["threads"]):
             work = Work(make(members, data, precision), members, path, env)
             if saved:
                 work.resume(saved)
@@ -240,16 +280,6 @@ def train(members: Sequence[Spec], root: Path, settings: Settings, watcher: Any,
             if not folder.finished():
                 folder.fill(env, work.metrics(i), work.done(i, data))
         path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Work:

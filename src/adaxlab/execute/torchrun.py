@@ -16,7 +16,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ import torch
 from adaxlab import distributed, environment, files, signals
 from adaxlab import task as tasks
 from adaxlab.distributed import Ranks
-from adaxlab.errors import Busy, Interrupted, LabError, StoreError
+from adaxlab.errors import Busy, Interrupted, LabError, RunError, StoreError
 from adaxlab.execute import process
-from adaxlab.settings import Settings
+from adaxlab.settings import Settings, use_threads
 from adaxlab.store import RunFolder, RunRecord
 
 TO_RUN, FINISHED, BUSY = range(3)
@@ -36,13 +36,22 @@ TO_RUN, FINISHED, BUSY = range(3)
 def execute(
     specs: Sequence[dict[str, Any]], root: Path, settings: Settings, watcher: Any, stop: signals.Stop
 ) -> Iterator[RunRecord]:
-    """Yield the records of the runs in order, in every process; runs locked by another command are skipped."""
+    """Yield the records of the runs in order, in every process; runs locked by another command are skipped.
+
+    In one process a run that fails is yielded as such. Of several processes the others may be waiting for the one that
+    failed, so the error ends the command, and torchrun ends them.
+    """
     if distributed.world_size() > 1 and not torch.distributed.is_initialized():
         raise LabError("torchrun started several processes; call this inside adaxlab.distributed.joined")
     ranks = distributed.current(settings.device)
     for spec in specs:
         _raise_if_stopped(ranks, stop, "stopped between two runs")
-        record = run(spec, root, settings, ranks, watcher, stop)
+        try:
+            record = run(spec, root, settings, ranks, watcher, stop)
+        except RunError:
+            if ranks.world > 1:
+                raise
+            record = RunFolder(root, spec).record()
         if record is not None:
             yield record
 
@@ -86,7 +95,7 @@ def _carry_out(folder: RunFolder, settings: Settings, ranks: Ranks, watcher: Any
     threads = ranks.first_does(
         lambda: process.begin(folder, ranks.device, env).get("threads", settings.threads)
     )
-    with process.traceback_kept(folder), _threads(threads):
+    with process.traceback_kept(folder), use_threads(threads):
         training = task.training(spec, ranks, settings.execution)
         if ranks.agree(folder.checkpoint.exists()):
             training.load(_read(folder.checkpoint))
@@ -146,14 +155,3 @@ def _read(path: Path) -> dict[str, Any]:
             f"{path}: cannot resume from it ({type(error).__name__}); left untouched, move it away to start this run "
             "again"
         ) from error
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Use `count` CPU threads inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
