@@ -8,10 +8,8 @@ import html
 import json
 import math
 import re
-import shlex
 import statistics
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +24,6 @@ from adaxlab.answer import answer
 from adaxlab.errors import LabError
 from adaxlab.report import (
     charts,
-    command,
     embed,
     palette,
     save_static,
@@ -477,55 +474,3 @@ def test_unfinished_and_bare_records(tmp_path):
     text = render([bare])
     assert "No final run has finished yet" in text
     assert "1 unfinished" in render([bare, record("adamw", 2)])
-
-
-@pytest.mark.parametrize("tune", [0, 3])
-def test_the_command_on_the_page_makes_the_same_runs(tune):
-    """Parsed by the real command line, it gives the specifications that the records hold."""
-    tyro = pytest.importorskip("tyro")
-    from adaxlab import compare, options
-    from adaxlab.commands import Compare
-    from adaxlab.study import Study, Tuning
-
-    given = {"adaxw": {"weight_decay": 0.1, "betas": [0.8, 1e-3]}, "sgdm": {} if tune else {"lr": 0.05}}
-    asked = Study(
-        task="digits",
-        rows=compare.rows(("sgdm", "adaxw"), given),
-        seeds=2,
-        tuning=Tuning(tune) if tune else None,
-        name="s",
-        epochs=7,
-        batch_size=32,
-        schedule={"name": "step", "milestones": [0.4, 0.9], "gamma": 0.2},
-    ).complete()
-
-    def finals(study):
-        return [s for row in study.rows for s in study.finals(row, 0.0123 if tune else row.lr())]
-
-    specs = finals(asked)
-    rates = (0.1, 0.2, 0.3)[:tune]
-    specs += [s for row in asked.rows for i, lr in enumerate(rates) for s in asked.trials(row, lr, i)]
-    runs = [RunRecord(spec, {}, [], None, Path("x")) for spec in specs]
-    [line] = command.commands(series.studies(runs)[0])
-    words = shlex.split(line)
-    assert words[:2] == ["adax", "compare"]
-    parsed = tyro.cli(Compare, args=words[2:])
-    again = Study(
-        task=parsed.task,
-        rows=compare.rows(parsed.optimizers, options.per_optimizer(parsed.set)),
-        seeds=parsed.seeds,
-        tuning=Tuning(parsed.tune) if parsed.tune else None,
-        name="s",
-        task_options=options.pairs(parsed.task_option),
-        epochs=parsed.epochs,
-        batch_size=parsed.batch_size,
-        schedule=options.schedule(parsed.schedule),
-    ).complete()
-    assert finals(again) == specs[:4]
-    assert (again.seeds, again.tuning) == (2, asked.tuning)
-
-
-def test_variants_have_a_command_each():
-    runs = [record(seed=s, options={"b2": b2}.items()) for s in range(3) for b2 in (1e-3, 1e-4)]
-    lines = command.commands(series.studies(runs)[0])
-    assert [line.rpartition("adaxw.b2=")[2] for line in lines] == ["0.001", "0.0001"]

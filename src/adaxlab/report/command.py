@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from adaxlab.report.series import Series, StudyRuns
+from adaxlab.report.series import Series, StudyRuns, flat
+from adaxlab.space import BETAS, NAMED
+from adaxlab.study import SEEDS_APART, Study, Tuning
 from adaxopt.zoo import METHODS
 
 
-def commands(study: StudyRuns) -> list[str]:
-    """The command that the runs recorded; else one `adax compare`, or one a variant where an optimizer has several."""
-    return _given(study) or [_compare(chosen) for chosen in _groups(study)]
+def commands(study: StudyRuns, planned: Study | None = None) -> list[str]:
+    """The command that the runs recorded; else one `adax compare`, or one a variant where an optimizer has several.
+
+    `planned` is the study as it was asked for, where it is known: it has the ranges that were tuned over.
+    """
+    tuning = planned.tuning if planned else None
+    return _given(study) or [_compare(chosen, tuning) for chosen in _groups(study)]
 
 
 def differing(study: StudyRuns) -> list[str]:
@@ -42,21 +48,27 @@ def _groups(study: StudyRuns) -> list[Sequence[Series]]:
     return [[s] for s in study.series]
 
 
-def _compare(chosen: Sequence[Series]) -> str:
+def _compare(chosen: Sequence[Series], tuning: Tuning | None) -> str:
     runs = [r for s in chosen for r in (s.final or s.tune)]
     first = runs[0].spec
     words = ["adax", "compare", str(first.get("task")), "--optimizers", *(s.optimizer for s in chosen)]
     seeds = {r.spec.get("seed") for s in chosen for r in s.final}
     words += ["--seeds", str(max(1, len(seeds)))]
-    trials = max(len({(r.spec.get("options") or {}).get("lr") for r in s.tune}) for s in chosen)
+    first_seed = min((seed for seed in seeds if isinstance(seed, int)), default=0)
+    words += ["--base-seed", str(first_seed // SEEDS_APART)] if first_seed >= SEEDS_APART else []
+    trials = max(len({_trial(r.spec) for r in s.tune}) for s in chosen)
+    over = tuning.over if tuning else _tuned(chosen)
     words += ["--tune", str(trials)]
+    words += ["--tune-over", *over] if over != ("lr",) else []
+    words += ["--sampler", tuning.sampler] if tuning and tuning.sampler else []
     words += ["--epochs", str(first.get("epochs")), "--batch-size", str(first.get("batch_size"))]
     words += (
         ["--schedule", _schedule(first["schedule"])] if isinstance(first.get("schedule"), Mapping) else []
     )
     task_options = first.get("task_options") or {}
     words += ["--task-option", *(f"{k}={_value(v)}" for k, v in task_options.items())] if task_options else []
-    changed = [word for s in chosen for word in _changed(s, tuned=bool(trials))]
+    found = {word.partition("=")[0] for word in over} if trials else set()
+    changed = [word for s in chosen for word in _changed(s, found)]
     words += ["--set", *changed] if changed else []
     return " ".join(shlex.quote(w) for w in words)
 
@@ -72,15 +84,35 @@ def _schedule(given: Mapping[str, Any]) -> str:
     return ",".join([str(given.get("name")), *rest])
 
 
-def _changed(series: Series, tuned: bool) -> list[str]:
-    """Options that differ from the documented defaults; the learning rate only when tuning did not find it."""
+def _trial(spec: Mapping[str, Any]) -> Any:
+    lr = (spec.get("options") or {}).get("lr")
+    return lr if spec.get("trial") is None else spec["trial"]
+
+
+def _tuned(chosen: Sequence[Series]) -> tuple[str, ...]:
+    """The settings that the trials of some optimizer differ in, as `--tune-over` has them; lr where none does. Of one
+    without a range of its own, the range is that of its trials."""
+    found: dict[str, list[float]] = {}
+    for s in chosen:
+        trials = [flat({"options": r.spec.get("options")}) for r in s.tune]
+        for name in dict.fromkeys(name for trial in trials for name in trial):
+            values = {trial.get(name) for trial in trials if isinstance(trial.get(name), int | float)}
+            if len(values) > 1:
+                found[name] = [*found.get(name, ()), *values]
+    return tuple(n if n in NAMED else f"{n}={min(v):g}:{max(v):g}" for n, v in found.items()) or ("lr",)
+
+
+def _changed(series: Series, tuned: Collection[str]) -> list[str]:
+    """Options that differ from the documented defaults; what tuning chose is left out."""
     spec = (series.final or series.tune)[0].spec
     defaults = METHODS[series.optimizer].defaults if series.optimizer in METHODS else {}
-    options = {k: v for k, v in (spec.get("options") or {}).items() if not (tuned and k == "lr")}
+    chosen = {name.replace(beta, "betas") for name in tuned for beta in BETAS if name.endswith(beta)} | set(
+        tuned
+    )
     return [
         f"{series.optimizer}.{k}={_value(v)}"
-        for k, v in options.items()
-        if _plain(v) != _plain(defaults.get(k, ...))
+        for k, v in (spec.get("options") or {}).items()
+        if k not in chosen and _plain(v) != _plain(defaults.get(k, ...))
     ]
 
 

@@ -14,7 +14,7 @@ from adaxlab.report import html, tables
 from adaxlab.report.charts import pictures
 from adaxlab.report.command import commands, differing
 from adaxlab.report.html import esc
-from adaxlab.report.judged import Judged, judged
+from adaxlab.report.judged import Judged, judged, stored
 from adaxlab.report.palette import Look
 from adaxlab.report.series import StudyRuns, show
 
@@ -159,7 +159,8 @@ def _how(study: StudyRuns, rows: Sequence[tables.SummaryRow], single: bool) -> s
 
 def _again(study: StudyRuns) -> list[str]:
     """The commands of the study; where `adax compare` has no such study, that they are only near to it."""
-    text = f"<pre>{esc(chr(10).join(commands(study)))}</pre>"
+    planned = stored(study)
+    text = f"<pre>{esc(chr(10).join(commands(study, planned.study if planned else None)))}</pre>"
     other = [key.replace("_", " ") for key in differing(study)]
     if not other:
         return ["<h4>Run it again</h4>", text]

@@ -1,0 +1,97 @@
+"""The command on the page of a report: parsed by the real command line, it asks for the runs that the records hold."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from report_records import record
+
+from adaxlab import compare, options
+from adaxlab.report import command, series
+from adaxlab.store import RunRecord
+from adaxlab.study import Study, Tuning, with_base_seed
+
+
+@pytest.mark.parametrize("tune", [0, 3])
+def test_the_command_on_the_page_makes_the_same_runs(tune):
+    """Parsed by the real command line, it gives the specifications that the records hold."""
+    tyro = pytest.importorskip("tyro")
+    from adaxlab.commands import Compare
+
+    given = {"adaxw": {"weight_decay": 0.1, "betas": [0.8, 1e-3]}, "sgdm": {} if tune else {"lr": 0.05}}
+    asked = Study(
+        task="digits",
+        rows=compare.rows(("sgdm", "adaxw"), given),
+        seeds=2,
+        tuning=Tuning(tune) if tune else None,
+        name="s",
+        epochs=7,
+        batch_size=32,
+        schedule={"name": "step", "milestones": [0.4, 0.9], "gamma": 0.2},
+    ).complete()
+
+    def finals(study):
+        return [s for row in study.rows for s in study.finals(row, 0.0123 if tune else row.lr())]
+
+    specs = finals(asked)
+    rates = (0.1, 0.2, 0.3)[:tune]
+    specs += [s for row in asked.rows for i, lr in enumerate(rates) for s in asked.trials(row, lr, i)]
+    runs = [RunRecord(spec, {}, [], None, Path("x")) for spec in specs]
+    [line] = command.commands(series.studies(runs)[0])
+    words = shlex.split(line)
+    assert words[:2] == ["adax", "compare"]
+    parsed = tyro.cli(Compare, args=words[2:])
+    again = Study(
+        task=parsed.task,
+        rows=compare.rows(parsed.optimizers, options.per_optimizer(parsed.set)),
+        seeds=parsed.seeds,
+        tuning=Tuning(parsed.tune) if parsed.tune else None,
+        name="s",
+        task_options=options.pairs(parsed.task_option),
+        epochs=parsed.epochs,
+        batch_size=parsed.batch_size,
+        schedule=options.schedule(parsed.schedule),
+    ).complete()
+    assert finals(again) == specs[:4]
+    assert (again.seeds, again.tuning) == (2, asked.tuning)
+
+
+def test_the_command_on_the_page_says_what_was_tuned_and_the_seeds():
+    asked = with_base_seed(
+        Study(
+            task="digits",
+            rows=compare.rows(("adamw", "adaxw"), {"adamw": {"eps": 1e-7}}),
+            seeds=2,
+            tuning=Tuning(2, over=("lr", "weight_decay", "b2", "clip_update=1:4"), sampler="random"),
+            epochs=7,
+        ),
+        3,
+    ).complete()
+    points = [
+        {"lr": 0.1, "weight_decay": 0.3, "b2": 0.9, "clip_update": 2.0},
+        {"lr": 0.2, "weight_decay": 0.4, "b2": 0.99, "clip_update": 3.0},
+    ]
+    specs = [
+        s
+        for row in asked.rows
+        for i, point in enumerate(points)
+        for s in asked.trials(row.tuned(point), point["lr"], i)
+    ]
+    specs += [s for row in asked.rows for s in asked.finals(row.tuned(points[1]), 0.2)]
+    runs = series.studies([RunRecord(spec, {}, [], None, Path("x")) for spec in specs])[0]
+    start = "adax compare digits --optimizers adamw adaxw --seeds 2 --base-seed 3 --tune 2 --tune-over"
+    end = "--set adamw.eps=1e-07"
+    [line] = command.commands(runs, asked)
+    assert line.startswith(f"{start} lr weight_decay b2 clip_update=1:4 --sampler random --epochs 7")
+    assert line.endswith(end)
+    [line] = command.commands(runs)  # from the records alone: the range of the trials
+    assert line.startswith(f"{start} b2 clip_update=2:3 lr weight_decay --epochs 7")
+    assert line.endswith(end)
+
+
+def test_variants_have_a_command_each():
+    runs = [record(seed=s, options={"b2": b2}.items()) for s in range(3) for b2 in (1e-3, 1e-4)]
+    lines = command.commands(series.studies(runs)[0])
+    assert [line.rpartition("adaxw.b2=")[2] for line in lines] == ["0.001", "0.0001"]
