@@ -195,6 +195,21 @@ METHODS: dict[str, Callable[..., Direction]] = {
     "padax": lambda **o: adax(**{"p": 1 / 8, **o}),
 }
 
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "adax": dict(lr=1.5e-3, betas=(0.9, 1e-4), eps=1e-12, weight_decay=0.0, decay="l2", p=0.5, wake=True),
+    "adaxw": dict(
+        lr=5e-3, betas=(0.9, 1e-4), eps=1e-12, weight_decay=5e-2, decay="decoupled", p=0.5, wake=True
+    ),
+    "padax": dict(lr=0.1, betas=(0.9, 1e-4), eps=1e-12, weight_decay=5e-4, decay="l2", p=0.125, wake=True),
+    "padam": dict(lr=0.1, betas=(0.9, 0.999), eps=1e-8, weight_decay=5e-4, decay="l2", p=0.125, wake=False),
+    "nosadam": dict(lr=1e-3, betas=(0.9, 0.1), eps=1e-8, weight_decay=0.0, p=0.5, wake=False),
+    "adashift": dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, window=10, wake=False),
+    "adamnx": dict(
+        lr=1e-3, betas=(0.9, 0.99**-0.01 - 1), eps=1e-8, weight_decay=0.01, decay="decoupled", wake=False
+    ),
+}
+"""Defaults as their sources have them, of the methods that torch does not have."""
+
 
 def run(
     direction: Direction,

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from adaxopt.zoo import METHODS
+
 BACKENDS: dict[str, dict[str, Any]] = {
     "default": {},
     "foreach": {"foreach": True},
@@ -18,7 +20,11 @@ BACKENDS: dict[str, dict[str, Any]] = {
 }
 """Ways of asking for a backend on a CPU."""
 
-FUSES = ("adam", "adamw", "amsgrad", "amsgradw", "nosadam", "adamnx", "adax", "adaxw")
+FUSES = tuple(
+    name
+    for name, row in METHODS.items()
+    if row.rule.mean == "average" and row.rule.memory and row.defaults["p"] == 0.5
+)
 """Methods whose step torch's fused CPU kernel can compute: an averaged m over sqrt(v) + eps."""
 
 SHAPES = ((3, 4), (5,), ())

@@ -1,4 +1,4 @@
-"""Fourteen rows of data: their names, their defaults, and what each default is taken from."""
+"""The rows of data: their names, their defaults, and what each default is taken from."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ import pytest
 import torch
 
 import adaxopt
+import oracles
 from adaxopt.zoo import METHODS, method
 
-NAMES = (
-    *("sgdm", "adagrad", "rmsprop", "adam", "adamw", "amsgrad", "amsgradw"),
-    *("adashift", "nosadam", "adamnx", "padam", "adax", "adaxw", "padax"),
-)
 
-
-def test_fourteen_names():
-    assert sorted(METHODS) == sorted(NAMES)
-    assert all(method(name) is METHODS[name] and METHODS[name].name == name for name in NAMES)
-    assert all(METHODS[name].source for name in NAMES)
+def test_every_row_has_an_oracle_a_source_and_a_title():
+    assert sorted(METHODS) == sorted(oracles.METHODS)
+    for name, row in METHODS.items():
+        assert method(name) is row
+        assert row.name == name
+        assert row.source
+        assert "".join(letter for letter in row.title.lower() if letter.isalnum()) == name
 
 
 @pytest.mark.parametrize(
@@ -47,26 +46,11 @@ def test_defaults_are_torchs(name, kind):
         assert ours["betas"][1] == theirs["alpha"]
 
 
-PAPER = {
-    "adax": dict(lr=1.5e-3, betas=(0.9, 1e-4), eps=1e-12, weight_decay=0.0, decay="l2", p=0.5, wake=True),
-    "adaxw": dict(
-        lr=5e-3, betas=(0.9, 1e-4), eps=1e-12, weight_decay=5e-2, decay="decoupled", p=0.5, wake=True
-    ),
-    "padax": dict(lr=0.1, betas=(0.9, 1e-4), eps=1e-12, weight_decay=5e-4, decay="l2", p=0.125, wake=True),
-    "padam": dict(lr=0.1, betas=(0.9, 0.999), eps=1e-8, weight_decay=5e-4, decay="l2", p=0.125, wake=False),
-    "nosadam": dict(lr=1e-3, betas=(0.9, 0.1), eps=1e-8, weight_decay=0.0, p=0.5, wake=False),
-    "adashift": dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, window=10, wake=False),
-    "adamnx": dict(
-        lr=1e-3, betas=(0.9, 0.99**-0.01 - 1), eps=1e-8, weight_decay=0.01, decay="decoupled", wake=False
-    ),
-}
-
-
-@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize("name", oracles.PUBLISHED)
 def test_defaults_of_the_papers(name):
-    found = {k: METHODS[name].defaults[k] for k in PAPER[name]}
-    assert found.pop("betas") == pytest.approx(PAPER[name]["betas"], rel=1e-11)
-    assert found == {k: value for k, value in PAPER[name].items() if k != "betas"}
+    found = {k: METHODS[name].defaults[k] for k in oracles.PUBLISHED[name]}
+    assert found.pop("betas") == pytest.approx(oracles.PUBLISHED[name]["betas"], rel=1e-11)
+    assert found == {k: value for k, value in oracles.PUBLISHED[name].items() if k != "betas"}
 
 
 @pytest.mark.parametrize(("name", "public"), [("adax", "AdaX"), ("adaxw", "AdaXW"), ("padax", "Padax")])
@@ -85,7 +69,7 @@ def test_the_public_signatures_repeat_the_rows(name, public):
     assert isinstance(adaxopt.create(name, [torch.nn.Parameter(torch.ones(1))]), kind)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", METHODS)
 def test_created_by_name(name):
     optimizer = adaxopt.create(name, [torch.nn.Parameter(torch.ones(1))])
     group = optimizer.param_groups[0]

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import adaxopt
 from adaxlab import optimizers
-from adaxopt.zoo import METHODS
-
-CLASSES = {"adam": "Adam", "adamw": "AdamW", "adax": "AdaX", "adaxw": "AdaXW", "padax": "Padax"}
+from adaxopt.torch.optimizers import CLASSES
 
 
 def line(name: str, options: Mapping[str, Any]) -> str:
@@ -24,9 +23,9 @@ def line(name: str, options: Mapping[str, Any]) -> str:
     words = "".join(f", {key}={value!r}" for key, value in given.items())
     place, _, attribute = kind.rpartition(":")
     if kind in CLASSES:
-        return f"import adaxopt; optimizer = adaxopt.{CLASSES[kind]}(model.parameters(){words})"
-    if kind in METHODS:
-        return f'import adaxopt; optimizer = adaxopt.create("{kind}", model.parameters(){words})'
+        public = CLASSES[kind].__name__
+        call = f"{public}(" if public in adaxopt.__all__ else f'create("{kind}", '
+        return f"import adaxopt; optimizer = adaxopt.{call}model.parameters(){words})"
     if len(optimizers.parts(kind)) > 1 or optimizers.is_factory(kind):
         built = f"optimizers.build({kind!r}, model.parameters(), {dict(given)!r}, model)"
         return f"from adaxlab import optimizers; optimizer = {built}"

@@ -1,6 +1,6 @@
-"""Fourteen methods as rows of data: a rule, and default values with the place they come from.
+"""The methods as rows of data: a rule, and default values with the place they come from.
 
-Adding a method is a row here; CONTRIBUTING.md lists what else names every method.
+A row here gives a method its class, its name in `create`, its title in reports and its line in docs/method.md.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class Method:
     defaults: Mapping[str, Any]
     source: str
     names: Mapping[str, int] = field(default_factory=dict)
+    title: str = ""
+    """As people write the name, in tables and legends."""
 
     def numbers(
         self, t: Number, options: Mapping[str, Any] | None = None, xp: Any = scalars
@@ -72,7 +74,7 @@ class Method:
 
 
 def _row(
-    name: str, rule: Rule, source: str, names: Mapping[str, int] | None = None, **defaults: Any
+    name: str, title: str, rule: Rule, source: str, names: Mapping[str, int] | None = None, **defaults: Any
 ) -> Method:
     common: dict[str, Any] = dict(
         eps=0.0, weight_decay=0.0, decay="l2", p=0.5, eps_placement="paper", wake=False, clip_update=None
@@ -83,7 +85,7 @@ def _row(
         common["cautious"] = False
     if rule.memory is Growing:
         common["total_steps"] = None
-    return Method(name, rule, {**common, **defaults}, source, names or {})
+    return Method(name, rule, {**common, **defaults}, source, names or {}, title)
 
 
 _ADAX = Rule(Growing, tau="-p", floor=True)
@@ -95,6 +97,7 @@ METHODS: dict[str, Method] = {
     for row in (
         _row(
             "sgdm",
+            "SGDM",
             Rule(None, mean="sum"),
             "Polyak 1964; lr of torch.optim.SGD, momentum of the paper",
             {"momentum": 0},
@@ -103,6 +106,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "adagrad",
+            "AdaGrad",
             Rule(Equal, mean="none", sigma=-0.5, tau=-0.5),
             "Duchi et al. 2011; defaults of torch.optim.Adagrad",
             lr=1e-2,
@@ -111,6 +115,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "rmsprop",
+            "RMSProp",
             Rule(Unnormalised, mean="none"),
             "Tieleman and Hinton 2012; defaults of torch.optim.RMSprop",
             {"alpha": 1},
@@ -120,6 +125,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "adam",
+            "Adam",
             _ADAM,
             "Kingma and Ba 2015; defaults of torch.optim.Adam",
             lr=1e-3,
@@ -128,6 +134,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "adamw",
+            "AdamW",
             _ADAM,
             "Loshchilov and Hutter 2019; defaults of torch.optim.AdamW",
             lr=1e-3,
@@ -138,6 +145,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "amsgrad",
+            "AMSGrad",
             _AMSGRAD,
             "Reddi et al. 2018; torch.optim.Adam(amsgrad=True)",
             lr=1e-3,
@@ -147,6 +155,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "amsgradw",
+            "AMSGrad(W)",
             _AMSGRAD,
             "Reddi et al. 2018; torch.optim.AdamW(amsgrad=True)",
             lr=1e-3,
@@ -158,6 +167,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "adashift",
+            "AdaShift",
             Rule(Fading, mean="window"),
             "Zhou et al. 2019, element-wise; its n = 10, Adam's rest",
             lr=1e-3,
@@ -167,6 +177,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "nosadam",
+            "NosAdam",
             Rule(Power, debias=True),
             "Huang et al. 2019; its c = 0.1, Adam's rest",
             {"c": 1},
@@ -176,6 +187,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "adamnx",
+            "AdamNX",
             Rule(Growing, debias=True),
             "Zhu et al. 2025 (arXiv 2511.13465); its 0.99^0.01 is 1/(1+b2)",
             lr=1e-3,
@@ -186,6 +198,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "padam",
+            "Padam",
             Rule(Unnormalised, debias=True, sigma=0.5, maximum=True, eps_inside=True),
             "Chen et al. 2018; p, lr and L2 of its own code",
             lr=0.1,
@@ -197,6 +210,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "adax",
+            "AdaX",
             _ADAX,
             "Li et al. 2020, Algorithm 3 with L2; lr of the released class (its weight decay was 5e-4)",
             lr=1.5e-3,
@@ -206,6 +220,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "adaxw",
+            "AdaX-W",
             _ADAX,
             "Li et al. 2020, Algorithm 3 with decoupled decay",
             lr=5e-3,
@@ -217,6 +232,7 @@ METHODS: dict[str, Method] = {
         ),
         _row(
             "padax",
+            "Padax",
             _ADAX,
             "Li et al. 2020, section 5.3; lr unstated there, Padam's here",
             lr=0.1,

@@ -21,6 +21,7 @@ from torch.testing._internal.common_optimizers import OptimizerInfo, OptimizerIn
 
 import adaxopt
 from adaxopt.torch.optimizers import CLASSES
+from runner import FUSES
 
 PUBLIC = ("adax", "adaxw", "padax")
 TORCH = {
@@ -33,9 +34,6 @@ TORCH = {
     "amsgradw": functools.partial(torch.optim.AdamW, amsgrad=True),
 }
 """Methods that torch has too: oracles by another hand."""
-
-FUSED = ("adax", "adaxw", "adam", "adamw", "amsgrad", "amsgradw", "nosadam", "adamnx")
-"""An averaged m over sqrt(v): what torch's fused CPU kernel can compute."""
 
 OWN: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "adashift": [("window", {"window": 3})],
@@ -77,7 +75,7 @@ def _inputs(name: str, device: Any = "cpu", dtype: Any = None) -> list[Optimizer
 
 
 def _info(name: str) -> OptimizerInfo:
-    fused = name in FUSED
+    fused = name in FUSES
     return OptimizerInfo(
         CLASSES[name],
         optim_inputs_func=functools.partial(_inputs, name),

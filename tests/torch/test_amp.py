@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from infos import (
-    FUSED,
     TORCH,
     assert_near,
     assert_same,
@@ -17,6 +16,7 @@ from infos import (
 )
 
 import adaxopt
+from runner import FUSES
 
 INF, NAN = float("inf"), float("nan")
 WAYS = {
@@ -77,7 +77,7 @@ def test_a_scaled_run_is_the_unscaled_run(name, way):
     assert_near(everything(params, optimizer), everything(*plain_run(name, **way)))
 
 
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", FUSES)
 def test_a_scaled_fused_run_is_the_unscaled_run(name):
     params, optimizer, _ = scaled_run(name, fused=True)
     assert_near(everything(params, optimizer), everything(*plain_run(name, fused=True)))
@@ -93,7 +93,7 @@ def test_infinite_gradients_skip_the_step_and_halve_the_scale(name, way, bad):
     assert amp.get_scale() == 1024.0 / 4
 
 
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", FUSES)
 @pytest.mark.parametrize("bad", [INF, NAN])
 @pytest.mark.parametrize("unscale", [False, True], ids=["by the step", "unscale_"])
 def test_infinite_gradients_skip_the_fused_step(name, bad, unscale):
@@ -106,7 +106,7 @@ def test_infinite_gradients_skip_the_fused_step(name, bad, unscale):
 @each_method
 @pytest.mark.parametrize("fused", [None, True])
 def test_unscaling_then_clipping(name, fused):
-    way = {"fused": fused} if name in FUSED else {}
+    way = {"fused": fused} if name in FUSES else {}
     params, optimizer, _ = scaled_run(name, unscale=True, clip=0.5, **way)
     assert_near(everything(params, optimizer), everything(*plain_run(name, clip=0.5, **way)))
     loose, _, _ = scaled_run(name, unscale=True, **way)
@@ -116,7 +116,7 @@ def test_unscaling_then_clipping(name, fused):
     )
 
 
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", FUSES)
 def test_the_scaler_hands_its_scale_to_a_step_that_was_asked_to_be_fused(name):
     """As with torch's optimizers; the step then unscales into a copy."""
     params = parameters(torch.float32)
@@ -139,7 +139,7 @@ def test_the_scaler_hands_its_scale_to_a_step_that_was_asked_to_be_fused(name):
     assert_near(everything(params, optimizer), everything(twin, other), 1e-6)
 
 
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", FUSES)
 @pytest.mark.parametrize("way", [{"fused": True}, {"foreach": True}, {"capturable": True}])
 @pytest.mark.parametrize("found", [0.0, 1.0])
 @pytest.mark.parametrize("scale", [None, 4.0])

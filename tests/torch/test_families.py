@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from infos import (
-    FUSED,
     INFOS,
     NAMES,
     PUBLIC,
@@ -25,9 +24,10 @@ from infos import (
 from torch.testing._internal.common_optimizers import OptimizerInfo
 
 import adaxopt
+from runner import FUSES
 
 captures = lambda kwargs: bool(kwargs.get("capturable"))  # noqa: E731
-fused_inputs = each_input(FUSED, unless=lambda k: captures(k) or "clip_update" in k)
+fused_inputs = each_input(FUSES, unless=lambda k: captures(k) or "clip_update" in k)
 
 
 def test_every_public_class_has_an_info_in_torchs_own_shape():

@@ -19,6 +19,8 @@ from infos import (
 )
 from torch.optim import lr_scheduler as schedules
 
+from adaxopt.zoo import METHODS
+
 WAYS = {
     "default": {},
     "foreach": {"foreach": True},
@@ -44,16 +46,13 @@ def test_tensor_lr_is_the_float(name, way, shape):
     assert optimizer.param_groups[0]["lr"].shape == shape
 
 
-BETAS = dict.fromkeys(TORCH, (0.8, 0.99)) | {
-    "adashift": (0.8, 0.99),
-    "nosadam": (0.8, 0.1),
-    "adamnx": (0.8, 1e-3),
-    "padam": (0.8, 0.99),
-}
-BETAS |= dict.fromkeys(PUBLIC, (0.8, 1e-3)) | {
-    "adagrad": (0.0, 0.0),
-    "rmsprop": (0.0, 0.9),
-    "sgdm": (0.8, 0.0),
+B2 = {"growing": 1e-3, "fading": 0.99, "unnormalised": 0.99, "power": 0.1}
+BETAS = {
+    name: (
+        0.8 if row.defaults["betas"][0] else 0.0,
+        B2.get(row.rule.memory.kind if row.rule.memory else "", 0.0),
+    )
+    for name, row in METHODS.items()
 }
 
 

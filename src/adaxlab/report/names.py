@@ -11,23 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from adaxlab.optimizers import base
+from adaxopt.zoo import METHODS
 
-TITLES = {
-    "sgdm": "SGDM",
-    "adagrad": "AdaGrad",
-    "rmsprop": "RMSProp",
-    "adam": "Adam",
-    "adamw": "AdamW",
-    "amsgrad": "AMSGrad",
-    "amsgradw": "AMSGrad(W)",
-    "adashift": "AdaShift",
-    "nosadam": "NosAdam",
-    "adamnx": "AdamNX",
-    "padam": "Padam",
-    "adax": "AdaX",
-    "adaxw": "AdaX-W",
-    "padax": "Padax",
-}
+TITLES = {name: row.title for name, row in METHODS.items()}
 TORCH = {
     "torch:SGD": "sgdm",
     "torch:Adagrad": "adagrad",

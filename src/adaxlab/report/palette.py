@@ -2,8 +2,9 @@
 
 The colours were found by a search (maximise the smallest OKLab distance of any pair under normal vision and simulated
 protanopia, deuteranopia and tritanopia, Machado et al. 2009), starting from Okabe and Ito's hues. Every colour has a
-contrast of at least 3:1 to its paper (WCAG 1.4.11). Fourteen colours cannot all be far apart, so dash and shape
-say the same a second time. `tests/lab/test_report.py` measures all of this.
+contrast of at least 3:1 to its paper (WCAG 1.4.11). So many colours cannot all be far apart, so dash and shape
+say the same a second time. A method without a look here gets one as a user's own optimizer does.
+`tests/lab/test_report_palette.py` measures all of this.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from typing import Any
 
 from adaxlab import optimizers, task
 from adaxlab.report.names import parts, titles
-from adaxlab.report.palette import LOOKS, Look, looks
+from adaxlab.report.palette import Look, looks
+from adaxopt.zoo import METHODS
 
 MAX_POINTS = 200
 _SETTINGS = ("options", "schedule", "epochs", "batch_size", "task_options")
@@ -217,9 +218,9 @@ def _place(optimizer: str) -> tuple[int, list[Any]]:
     ['torch:SGD', 'adaxw', 'adaxw@b2T=3', 'adaxw@b2T=10', 'mine.py:A']
     """
     method, rest = parts(optimizer)
-    if method not in LOOKS:
-        return len(LOOKS), []
-    return list(LOOKS).index(method), [int(w) if w.isdecimal() else w for w in re.split(r"(\d+)", rest)]
+    if method not in METHODS:
+        return len(METHODS), []
+    return list(METHODS).index(method), [int(w) if w.isdecimal() else w for w in re.split(r"(\d+)", rest)]
 
 
 def flat(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -207,9 +207,8 @@ def create(
     nu_dtype: Any = None,
     seed: int | None = None,
 ) -> optax.GradientTransformationExtraArgs:
-    """A method of the zoo by its name: sgdm, adagrad, rmsprop, adam, adamw, amsgrad, amsgradw, adashift, nosadam,
-    adamnx, padam, adax, adaxw, padax. Options are those of `adaxopt.create`; None is the method's default, and an
-    option that the method does not have is refused.
+    """A method by its name in the zoo (docs/method.md lists the names). Options are those of `adaxopt.create`; None is
+    the method's default, and an option that the method does not have is refused.
 
     >>> optimizer = create("nosadam", 1e-3, c=0.1, weight_decay=1e-4)
     """

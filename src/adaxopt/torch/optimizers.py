@@ -233,8 +233,7 @@ for _name, _row in METHODS.items():
 
 
 def create(name: str, params: ParamsT, **given: Any) -> Engine:
-    """An optimizer of the zoo by its name: sgdm, adagrad, rmsprop, adam, adamw, amsgrad, amsgradw, adashift, nosadam,
-    adamnx, padam, adax, adaxw, padax.
+    """An optimizer by its name in the zoo, such as nosadam or amsgradw; docs/method.md lists the names.
 
     >>> opt = create("nosadam", [torch.nn.Parameter(torch.ones(2))], lr=1e-3, c=0.1)
     >>> opt.param_groups[0]["betas"]
