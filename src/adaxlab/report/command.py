@@ -96,7 +96,7 @@ def _tuned(chosen: Sequence[Series]) -> tuple[str, ...]:
     for s in chosen:
         trials = [flat({"options": r.spec.get("options")}) for r in s.tune]
         for name in dict.fromkeys(name for trial in trials for name in trial):
-            values = {trial.get(name) for trial in trials if isinstance(trial.get(name), int | float)}
+            values = {float(x) for trial in trials if isinstance(x := trial.get(name), int | float)}
             if len(values) > 1:
                 found[name] = [*found.get(name, ()), *values]
     return tuple(n if n in NAMED else f"{n}={min(v):g}:{max(v):g}" for n, v in found.items()) or ("lr",)
