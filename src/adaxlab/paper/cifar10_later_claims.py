@@ -28,6 +28,7 @@ from adaxlab.paper.cifar10_claims import (
 )
 
 CONTROL = "Beyond the paper: float32 on CIFAR-10"
+OTHERS = "Beyond the paper: AdamNX (arXiv 2511.13465) on CIFAR-10"
 
 LATER = (
     *(
@@ -114,6 +115,16 @@ LATER = (
     ),
     on("table2-fp32", CONTROL, ours=True)(
         "fp32-adaxw-over-adamw", "In float32, AdaX-W ends above AdamW", "adaxw", "adamw"
+    ),
+    *(
+        on("adamnx", OTHERS, ours=True, note="each at its best lr; written before the runs")(id, text, a, b)
+        for id, text, a, b in (
+            ("adamnx-over-adam", "AdamNX ends above AdamW", "adamnx", "adamw"),
+            ("adamnx-over-adax", "AdamNX ends above AdaX-W", "adamnx", "adaxw"),
+            ("adamnx-mean", "A debiased mean improves AdaX-W", "adaxw, debiased mean", "adaxw"),
+            ("adamnx-eps", "A plain eps of 1e-8 improves AdaX-W", "adaxw, eps 1e-8", "adaxw"),
+            ("adamnx-decay", "A weight decay of 0.01 improves AdaX-W", "adaxw, decay 0.01", "adaxw"),
+        )
     ),
 )
 RETESTS = {

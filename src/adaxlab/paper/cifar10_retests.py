@@ -9,15 +9,17 @@ standard deviation to stay (docs/claims.md has it with each open claim), and at 
     beta1-new     n = 6    beta1 4
     beta2-new     n = 17   beta2-larger 6, beta2-smaller 17
     epsilon-new   n = 13   eps-adax-default 8, eps-adax 13; eps-adam needs more than 1,000 and is left out
-    lr-new, padax-new, sgdm-lr   n = 5: one seed, or none, says nothing about a standard deviation
+    lr-new, padax-new, sgdm-lr, adamnx   n = 5: one seed, or none, says nothing about a standard deviation
 
 Rows with the same settings and seed are one run, whichever study asks for it.
 """
 
 from __future__ import annotations
 
-from adaxlab.paper.cifar10_rows import adamw, adaxw, make, ours, sgdm
-from adaxlab.study import Row
+from dataclasses import replace
+
+from adaxlab.paper.cifar10_rows import HOLDOUT, adamw, adaxw, make, ours, sgdm
+from adaxlab.study import Row, Tuning
 
 FIRST = 200
 NEW = "On new seeds, written before the runs."
@@ -143,6 +145,40 @@ FLOAT32 = make(
     first_seed=FIRST,
 )
 
+_ADAMNX = (
+    adamw(),
+    adaxw(),
+    ours("adamnx", "adamnx"),
+    ours("adaxw, debiased mean", "adamnx", eps=1e-12, weight_decay=5e-2),
+    adaxw("adaxw, eps 1e-8", eps=1e-8, eps_placement="plain"),
+    adaxw("adaxw, decay 0.01", weight_decay=1e-2),
+)
+ADAMNX_TUNING = make(
+    "adamnx-tuning",
+    "ours",
+    "five learning rates for AdamNX and its parts",
+    tuple(replace(row, rates=(5e-4, 1e-3, 2e-3, 4e-3, 8e-3)) for row in _ADAMNX),
+    "Which learning rate is best for AdamNX, Adam, AdaX-W and what lies between them?",
+    f"The same five learning rates for every row, judged on the held-out images. {NEW}",
+    seeds=0,
+    tuning=Tuning(5, first_seed=20_000),
+    task_options={"holdout": HOLDOUT},
+    figures=("lr",),
+)
+ADAMNX = make(
+    "adamnx",
+    "ours",
+    "AdamNX, Adam and AdaX at equal tuning",
+    _ADAMNX,
+    "Does AdamNX beat Adam and AdaX, and which of its differences to AdaX matters?",
+    "AdamNX (arXiv 2511.13465) is AdaX-W with b2 = 1.005e-4, a debiased mean, eps 1e-8 added plainly and weight decay "
+    f"0.01. The last three rows are AdaX-W with one of these each. Each row at the best of five learning rates. {NEW}",
+    seeds=5,
+    first_seed=FIRST,
+    follows="cifar10/adamnx-tuning",
+    figures=("seeds", "difference"),
+)
+
 STUDIES = (
     TABLE2_NEW,
     CATCH_UP,
@@ -154,4 +190,6 @@ STUDIES = (
     SGDM_LR,
     DECAY_30,
     FLOAT32,
+    ADAMNX_TUNING,
+    ADAMNX,
 )

@@ -58,6 +58,8 @@ JOBS = (
     Job("voc/eight", 23),
     Job("language/ptb-gap", 87),
     Job("language/ptb-sgdm", 29),
+    Job("cifar10/adamnx-tuning", 10, "the learning rates of cifar10/adamnx"),
+    Job("cifar10/adamnx", 10),
     Job("imagenet/tiny-new", 43),
     Job("cifar10/decay-30", 40),
     Job("imagenet/tuned-new", 64),
