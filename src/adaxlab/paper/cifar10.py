@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from adaxlab.paper import cifar10_retests
+from adaxlab.paper import cifar10_retests, memory
 from adaxlab.paper.cifar10_later_claims import CLAIMS
 from adaxlab.paper.cifar10_rows import HOLDOUT, adamw, adaxw, make, ours, sgdm
 from adaxlab.study import Row, Tuning
@@ -252,4 +252,5 @@ STUDIES = (
     RUNTIME,
     ZOO,
     *cifar10_retests.STUDIES,
+    *memory.STUDIES,
 )

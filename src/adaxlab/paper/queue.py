@@ -60,6 +60,11 @@ JOBS = (
     Job("language/ptb-sgdm", 29),
     Job("cifar10/adamnx-tuning", 10, "the learning rates of cifar10/adamnx"),
     Job("cifar10/adamnx", 10),
+    Job(
+        "cifar10/memory-screen",
+        31,
+        "the memories and learning rates of the memory study on CIFAR-10 (`adaxlab/paper/memory.py`)",
+    ),
     Job("imagenet/tiny-new", 43),
     Job("cifar10/decay-30", 40),
     Job("imagenet/tuned-new", 64),
