@@ -19,6 +19,15 @@ def table(head: Sequence[Any], rows: Iterable[Iterable[Any]]) -> str:
     return "\n".join([f"| {lines[0]} |", "|" + "---|" * len(head), *(f"| {line} |" for line in lines[1:])])
 
 
+def spelled(text: str) -> str:
+    """Text of records and claims as pages spell it: b2·T, which Markdown does not take for emphasis.
+
+    >>> spelled("b2*T = 3, 0.1 +- 0.2")
+    'b2·T = 3, 0.1 ± 0.2'
+    """
+    return text.replace("b2*T", "b2·T").replace(" +- ", " ± ")
+
+
 def read(root: Path, name: str) -> Any:
     """A record, or None where it was not made yet."""
     path = root / "records" / name

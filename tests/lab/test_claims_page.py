@@ -35,7 +35,14 @@ def test_the_order_of_the_page():
 
 def a_claim(**changes):
     made = row(
-        "X1", "CIFAR-10", "AdaX | wins.", paper="92.3", ours="92.1 [91.9, 92.3]", rule="b2*T", holds=None, n=5
+        "X1",
+        "CIFAR-10",
+        "AdaX | wins.",
+        paper="92.3",
+        ours="92.1 [91.9, 92.3]",
+        rule="b2*T, c*x",
+        holds=None,
+        n=5,
     )
     return {**made, **changes}
 
@@ -44,7 +51,7 @@ def test_experiments_get_their_own_sections(tmp_path):
     text = page(tmp_path, [a_claim()])
     assert "## CIFAR-10" in text
     assert "| [X1](#claim-x1) | AdaX \\| wins. | **inconclusive** |" in text
-    assert "- Rule: b2\\*T" in text
+    assert "- Rule: b2·T, c\\*x" in text
     assert "- Computed (n = 5): 92.1 [91.9, 92.3]" in text
     assert "1 claims of the paper:" in text
     assert "| theory, computed | 0 | 0 | 1 | 0 | 0 | 1 |" in text

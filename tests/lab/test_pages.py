@@ -23,7 +23,7 @@ def test_a_stale_table_is_named_and_mended(tmp_path: Path, capsys: pytest.Captur
     assert pages.main([], tmp_path) == 0
     text = page.read_text()
     assert "old" not in text
-    assert "| `adaxw` | b2/((1+b2)^t − 1) | 0.5 | 0.005 | (0.9, 0.0001) | decoupled 0.05 |" in text
+    assert "| `adaxw` | b2/((1+b2)^t − 1) | 0.5 | 0.005 | b1 0.9, b2 0.0001 | decoupled 0.05 |" in text
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
     assert pages.main(["--check"], tmp_path) == 0

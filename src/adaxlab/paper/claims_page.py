@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab.claim import NOT_RUN, OURS, VERDICTS, WORDS, anchor, check, words
-from adaxlab.markdown import table
+from adaxlab.markdown import spelled, table
 from adaxlab.paper.drawn import picture
 from adaxlab.paper.theory.record import order
 
@@ -73,7 +73,7 @@ def page(records: Path, experiments: list[Row]) -> str:
     ]
     for group in (ours, experiments):
         for section in dict.fromkeys(row["section"] for row in group):
-            lines += ["", f"## {section}", ""]
+            lines += ["", f"## {spelled(section)}", ""]
             for row in group:
                 lines += _entry(row) if row["section"] == section else []
     lines += _open(ours + experiments)
@@ -232,5 +232,5 @@ def _cell(text: str) -> str:
 
 
 def _words(text: str) -> str:
-    """One line in which a product such as b2*T is not taken for emphasis."""
-    return str(text).replace("\n", " ").replace("*", "\\*")
+    """One line in which a product such as alpha*x is not taken for emphasis."""
+    return spelled(str(text)).replace("\n", " ").replace("*", "\\*")

@@ -53,9 +53,9 @@ def late_activation(record: Mapping[str, Any]) -> Any:
 def words(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return title and subtitle of the figure."""
     return {
-        "text": "A word that comes late is thrown far by AdaX as published",
+        "text": "AdaX as published: large first updates of late words",
         "subtitle": [
-            record["title"] + "; b2*T = 35",
+            record["title"] + "; b2·T = 35",
             "Median over the words that are new in a span of steps",
         ],
     }

@@ -17,7 +17,7 @@ from typing import Any
 
 from adaxlab import records, spec, stats
 from adaxlab.claim import NOT_RUN, OURS, anchor, words
-from adaxlab.markdown import read, table
+from adaxlab.markdown import read, spelled, table
 from adaxlab.paper import catalogue
 from adaxlab.paper.cifar10 import STUDIES as CIFAR
 from adaxlab.paper.cifar10 import TABLE2
@@ -75,14 +75,24 @@ def _method(row: Method) -> Cells:
         gain,
         power,
         f"{o['lr']:g}",
-        f"({o['betas'][0]:g}, {o['betas'][1]:g})",
+        _rates(row),
         decay,
         row.source,
     )
 
 
+def _rates(row: Method) -> str:
+    """The rates of both moments, by the method's own names for them; those that are 0 are not used.
+
+    >>> _rates(METHODS["adax"]), _rates(METHODS["nosadam"]), _rates(METHODS["sgdm"]), _rates(METHODS["adagrad"])
+    ('b1 0.9, b2 0.0001', 'b1 0.9, c 0.1', 'momentum 0.9', '–')
+    """
+    words = {0: "b1", 1: "b2"} | {place: word for word, place in row.names.items()}
+    return ", ".join(f"{words[i]} {x:.6g}" for i, x in enumerate(row.defaults["betas"]) if x) or "–"
+
+
 def methods(root: Path) -> str:
-    head = ("name", "gain k_t", "p", "lr", "(b1, b2)", "decay", "source of the defaults")
+    head = ("name", "gain k_t", "p", "lr", "b1, b2 (or own names)", "decay", "source of the defaults")
     return table(head, map(_method, METHODS.values()))
 
 
@@ -367,7 +377,7 @@ def filled(text: str, root: Path) -> str:
         name = match["name"]
         if name not in SECTIONS:
             raise ValueError(f"mark {name!r}: unknown; known are {', '.join(SECTIONS)}")
-        return f"<!-- {name}: begin -->\n{SECTIONS[name](root)}\n<!-- {name}: end -->"
+        return f"<!-- {name}: begin -->\n{spelled(SECTIONS[name](root))}\n<!-- {name}: end -->"
 
     return re.sub(
         r"<!-- (?P<name>[a-z0-9-]+): begin -->.*?<!-- (?P=name): end -->", fill, text, flags=re.DOTALL

@@ -151,7 +151,7 @@ def late(record: Record) -> str:
         rows.append((row["row"], *sizes, f"{points[-1]['loss']:.2f}"))
     return (
         table(head, rows)
-        + f"\n\nMedian over words of max |change of the embedding|/lr. {record['title']}; b2*T = 35 for AdaX. "
+        + f"\n\nMedian over words of max |change of the embedding|/lr. {record['title']}; b2·T = 35 for AdaX. "
         "The last column is the training loss over the last span."
     )
 

@@ -56,7 +56,7 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
         claim(
             "T4.2a",
             SECTION_4,
-            "Assumption A2's bound on the update comes for free.",
+            "Assumption A2's bound on the update always holds.",
             paper="|alpha_t m_t/sqrt(v-hat_t)| <= alpha G/c",
             ours=f"largest quotient of the two sides {bound['largest']:.3f}",
             n=bound["sequences"] * bound["steps"],
@@ -84,8 +84,8 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
             n=floor["sequences"],
             rule="supported if no sequence, and not the worst one (a square followed by zeros), goes below (to 1e-9)",
             holds=min(floor["smallest_seen"], floor["worst_at_step_1e6"]) >= floor["bound"] * (1 - EXACT),
-            note="The proof goes through with constants larger by (1+b2)/b2, 10,001 at the default; the rate is "
-            "untouched.",
+            note="The proof holds with constants larger by (1+b2)/b2, 10,001 at the default; the rate does "
+            "not change.",
         ),
     ]
 

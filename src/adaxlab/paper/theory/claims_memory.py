@@ -114,7 +114,7 @@ def _moments(body: dict[str, Any]) -> list[dict[str, Any]]:
         claim(
             "S4.4",
             SECTION_4,
-            "The weight of the newest gradient falls all the time, so that late small ones change little.",
+            "The weight of the newest gradient falls at every step, so late small gradients change v little.",
             paper="adaptivity decreases gradually",
             ours=f"k_t falls from 1 to {g(adax['gain'][-1])} at step {steps:,} (Adam: {g(adam['gain'][-1])})",
             n=len(adax["gain"]),
@@ -142,8 +142,8 @@ def _moments(body: dict[str, Any]) -> list[dict[str, Any]]:
             f"{still['adam']['v_over_square_after_small_start']:.2f})",
             rule="supported if v-hat is at least half of E g^2 there",
             holds=still["adax"]["v_over_square_after_small_start"] >= 0.5,
-            note="v-hat is as large as the early squares. Gradients that grow later meet a small denominator and "
-            "take large steps: the reason for `wake` and `clip_update`.",
+            note="v-hat is as large as the early squares. If gradients grow later, the denominator is too small "
+            "and steps are large: the reason for `wake` and `clip_update`.",
         ),
     ]
 
@@ -199,7 +199,7 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
             f"{real['bf16_normalised']:.3f}",
             rule="supported if it is off by more than 2 and the normalised form by less than 1%",
             holds=real["bf16_raw"] < 0.5 and abs(real["bf16_normalised"] - 1) < 0.01,
-            note="1 + 1e-4 is 1 in bfloat16: the past does not grow.",
+            note="1 + 1e-4 is 1 in bfloat16, so the weights of the past do not grow.",
         ),
         claim(
             "D5",
@@ -214,7 +214,7 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
         claim(
             "D6",
             FACTS,
-            "A coordinate that wakes late takes a step of (1-b1)/sqrt(k_t) times lr without the guard.",
+            "Without the guard, a coordinate whose first gradient comes at step t takes a step of (1-b1)/sqrt(k_t) times lr.",
             paper="not in the paper",
             by=OURS,
             ours=", ".join(f"{g(v)} at step {int(t):,}" for t, v in wakes.items()),
@@ -245,7 +245,7 @@ def _errata(body: dict[str, Any]) -> list[dict[str, Any]]:
         claim(
             "E2",
             NUMBERS,
-            "Adding eps before the correction makes it matter early and vanish late.",
+            "Adding eps before the correction gives it a large effect early and none late.",
             by=OURS,
             paper="Algorithm 3",
             ours=f"eps_t/eps is {first:.0f} at step 1 and {g(math.exp(-0.5 * growing_log_norm(100_000, 1e-4)))} at "
@@ -270,7 +270,7 @@ def _errata(body: dict[str, Any]) -> list[dict[str, Any]]:
         claim(
             "E13",
             NUMBERS,
-            "What b2 = 1e-4 means depends on the length of the run: the natural knob is b2*T.",
+            "The effect of b2 = 1e-4 depends on the length of the run: b2*T determines it.",
             by=OURS,
             paper="b2 = 1e-4 for every task",
             ours="b2*T is 2 (VOC, 20k steps), 7 (CIFAR-10, 71k), 50 (ImageNet, 500k): the last tenth of the run holds "

@@ -14,7 +14,7 @@ ERRATA = [
     _row(
         2,
         "eps is added before the division by the correction.",
-        "Both placements; the released one is the default: eps_t is 100 eps at the first step and fades.",
+        "Both placements; the released one is the default: eps_t is 100 eps at the first step and falls towards 0.",
         "E2",
     ),
     _row(
@@ -68,17 +68,17 @@ ERRATA = [
     _row(
         11,
         "The One Billion Word experiment has sparse gradients.",
-        "The released AdaX raises on them; here every row lives in its own time.",
+        "The released AdaX raises an error on them; here each row keeps its own step count.",
     ),
     _row(
         12,
-        "The released AdaX with L2 changes the gradient; its CIFAR script builds AdaX-W whatever is asked.",
+        "The released AdaX with L2 changes the gradient; its CIFAR script builds AdaX-W whatever is selected.",
         "Gradients are never changed; both forms exist.",
     ),
     _row(
         13,
         "b2 = 1e-4 for every task.",
-        "The natural knob is b2*T: 2 on VOC, 7 on CIFAR-10, 50 on ImageNet; a study states its b2*T.",
+        "b2*T determines the behaviour: 2 on VOC, 7 on CIFAR-10, 50 on ImageNet; every study states its b2*T.",
         "E13",
     ),
     _row(

@@ -160,7 +160,7 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
         claim(
             "S3.2",
             SECTION_3,
-            "No algorithm comes back once it is below zero.",
+            "No algorithm returns once it is below zero.",
             paper="no gradient is left there",
             ours=f"{sum(r['came_back'] for r in crossed)} of the {len(crossed)} settings that crossed came back in "
             f"{steps:,} steps",
@@ -186,14 +186,14 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours=f"{t31['crossed']} of {t31['cells']} cells crossed, the latest at step {t31['latest_crossing']:,}",
             n=t31["cells"],
             rule="supported if every cell of a grid b2 x lambda x x0 x alpha x schedule crosses, eps = 0; cells that "
-            "need more steps than float64 lasts are counted apart",
+            "need more steps than float64 allows are counted separately",
             holds=t31["crossed"] == t31["cells"],
             note=f"{t31['beyond_horizon']} further cells need more steps than were run. It needs eps = 0: T3.1e.",
         ),
         claim(
             "T3.1m",
             SECTION_3,
-            "The same with momentum, as long as b1 < sqrt(b2).",
+            "Theorem 3.1 with momentum, for b1 < sqrt(b2).",
             paper="shown in the appendix",
             ours=f"{t31m['crossed']} of {t31m['cells']} cells crossed",
             n=t31m["cells"],
@@ -240,7 +240,7 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             paper="there is lambda such that for all x0, alpha",
             ours=f"b2 = .999, lambda = .9999, x0 = 1, alpha = 1e-5 stays at {t32['x_end_corrected']:+.2f} "
             f"({t32['x_end_uncorrected']:+.2f} without bias correction); "
-            f"AMSGrad's whole way at alpha = 1 is finite for each of {len(reaches)} pairs (b2, lambda): "
+            f"the sum of AMSGrad's updates at alpha = 1 is finite for each of {len(reaches)} pairs (b2, lambda): "
             f"{min(reaches):,.0f} to {max(reaches):,.0f}",
             n=len(reaches),
             rule="contradicted if for each lambda tried some x0 and alpha stay above zero for ever (the closed form's "
@@ -284,7 +284,7 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
         claim(
             "S3.8",
             SECTION_3,
-            "NosAdam, having a moving average, has it too.",
+            "NosAdam, which uses a moving average, has the same problem as Adam.",
             paper="'other Adam variants'; section 2 counts NosAdam among them",
             ours=f"NosAdam's update keeps {kept['nosadam']:.2f} of the gradient's decay, AdaGrad's "
             f"{kept['adagrad']:.2f}",
@@ -312,12 +312,12 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             f"at step {stop['rows'][1]['crossing']:,}",
             rule="supported if the step that the closed form names ends in [-1e-9, 1e-6]",
             holds=-1e-9 <= stop["rows"][0]["x_end"] <= 1e-6,
-            note="So it does for SGD, AMSGrad, AdaGrad and NosAdam: each has a finite sum of updates.",
+            note="The same holds for SGD, AMSGrad, AdaGrad and NosAdam: each has a finite sum of updates.",
         ),
         claim(
             "F5.1",
             SECTION_5,
-            "With the paper's values SGDM and AdaX stop at the optimum where Adam runs past it.",
+            "With the paper's values SGDM and AdaX stop at the optimum, and Adam runs past it.",
             paper="SGDM and AdaX converge, Adam is led to the wrong side",
             ours=f"first step below zero: AdaX {order[0]}, Adam {order[1]}, SGDM {order[2]}; SGD without momentum "
             f"stays above ({plain['x_end']:+.4f} at {steps:,})",
@@ -329,8 +329,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
         claim(
             "F5.2",
             SECTION_5,
-            "With the paper's values the updates of SGDM and AdaX become small where Adam's stay large.",
-            paper="Figure 3(a), fed with the decaying gradient whatever the sign of x",
+            "With the paper's values the updates of SGDM and AdaX become small, and Adam's stay large.",
+            paper="Figure 3(a), with the decaying gradient for either sign of x",
             ours=f"at step {steps:,}: SGDM {g(sizes['sgdm'], 2)}, AMSGrad {g(sizes['amsgrad'], 2)}, AdaX "
             f"{g(sizes['adax'], 2)}, Adam {g(sizes['adam'], 2)}",
             n=4,
