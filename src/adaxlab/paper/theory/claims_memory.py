@@ -214,7 +214,8 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
         claim(
             "D6",
             FACTS,
-            "Without the guard, a coordinate whose first gradient comes at step t takes a step of (1-b1)/sqrt(k_t) times lr.",
+            "Without the guard, a coordinate whose first gradient comes at step t takes a step of (1-b1)/sqrt(k_t) "
+            "times lr.",
             paper="not in the paper",
             by=OURS,
             ours=", ".join(f"{g(v)} at step {int(t):,}" for t, v in wakes.items()),
