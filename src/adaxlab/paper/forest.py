@@ -58,7 +58,7 @@ PANELS = {
     "language/ptb": (TEXT.format("Penn Treebank"), EQUAL),
     "language/enwik8": (TEXT.format("Words of enwik8"), EQUAL),
 }
-"""The panels in order, by study: the data, and the terms of the comparison."""
+"""The panels in order, by study: the data, and the terms of the comparison; others follow."""
 
 
 @dataclass(frozen=True)
@@ -270,12 +270,24 @@ def _plot(found: Sequence[Line]) -> alt.LayerChart:
     ]
     made = alt.LayerChart(layer=layers)
     made.width, made.height = WIDTH, ROW * len(found)
-    where, terms = PANELS.get(found[0].panel, (found[0].panel, ""))
+    where, terms = _title(found[0].panel)
     made.title = alt.TitleParams(
         text=where, subtitle=", ".join(filter(None, (terms, found[0].unit))), fontSize=12.5,
         subtitleFontSize=12, subtitlePadding=2, anchor="start", frame="group", dx=-LABELS, offset=5,
     )  # fmt: skip
     return made
+
+
+def _title(panel: str) -> tuple[str, str]:
+    """The data of a panel and its terms; a study that PANELS does not name has the data of its family.
+
+    >>> _title("voc/tuning"), _title("voc/eight")[1]
+    (('CamVid, a stand-in for PASCAL VOC2012', 'equal tuning'), 'study voc/eight')
+    """
+    family = panel.partition("/")[0]
+    return PANELS.get(panel) or next(
+        (where, f"study {panel}") for key, (where, _) in PANELS.items() if key.startswith(family)
+    )
 
 
 def _domain(found: Sequence[Line]) -> tuple[float, float]:
