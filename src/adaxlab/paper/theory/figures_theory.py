@@ -27,7 +27,7 @@ SETTINGS = {
     "adagrad": "",
     "adax": "b2 = 1e-4",
 }
-WIDTH, HEIGHT = 520, 54
+WIDTH, HEIGHT = 240, 52
 
 
 def memory(record: Record) -> Figure:
@@ -38,13 +38,13 @@ def memory(record: Record) -> Figure:
     strips = [_strip(row, steps, last=row is data["rows"][-1]) for row in data["rows"]]
     return Figure(
         "memory",
-        f"Which gradients does a method remember at step {steps:,}?",
+        f"Which past gradients determine v at step {steps:,}?",
         "Each shape is a method's whole memory, drawn to its own height, over a run as long as the paper's on "
         "CIFAR-10. "
         "AMSGrad keeps Adam's shape, taken when it was largest.",
         alt.vconcat(*strips, spacing=6).resolve_scale(color="independent"),
         labels,
-        "The weight of every past squared gradient in the second moment, oldest on the left.",
+        "Weight of each past squared gradient in v, oldest on the left.",
     )
 
 
@@ -56,7 +56,7 @@ def _strip(row: dict[str, Any], steps: int, last: bool) -> Any:
         {"optimizer": label, "t": a, "height": h / max(heights)} for h, a in zip(heights, edges, strict=False)
     ]
     points.append({**points[-1], "t": steps})
-    ticks = list(range(0, steps, 10_000))
+    ticks = list(range(0, steps, 20_000))
     form = "datum.value == 0 ? '0' : format(datum.value / 1000, ',') + 'k'"
     axis = alt.Axis(
         title="training step" if last else None, labels=last, ticks=last, labelExpr=form, values=ticks
@@ -73,25 +73,30 @@ def _strip(row: dict[str, Any], steps: int, last: bool) -> Any:
         words.mark_text(
             align="right", x=-12, y=HEIGHT / 2 - lift, fontSize=13, fontWeight="bold", color=INK
         ).encode(text="name:N"),
-        words.mark_text(align="right", x=-12, y=HEIGHT / 2 + 9, fontSize=10.5, color=SOFT).encode(
+        words.mark_text(align="right", x=-12, y=HEIGHT / 2 + 9, fontSize=11.5, color=SOFT).encode(
             text="setting:N"
         ),
         words.mark_text(
-            align="left", x=WIDTH + 12, y=HEIGHT / 2, fontSize=12, color=SOFT, lineBreak="/"
+            align="left", x=WIDTH + 12, y=HEIGHT / 2 - _lift(row, steps), fontSize=12.5, color=SOFT, lineBreak="/"
         ).encode(text="half:N"),
     ]
     ground = alt.Chart(rows([{"y": 0}])).mark_rule(color=AXIS).encode(y=alt.Y("y:Q", axis=None))
     return alt.layer(shape, ground, *texts).properties(width=WIDTH, height=HEIGHT)
 
 
+def _lift(row: dict[str, Any], steps: int) -> float:
+    """Half a line up for each further line of the label."""
+    return 7.5 * _half(row, steps).count("/")
+
+
 def _half(row: dict[str, Any], steps: int) -> str:
     """Return a label that says which steps hold half of the memory."""
     half = row["half_seen_at"]
     if abs(half / steps - 0.5) < 0.005:
-        return "every step counts alike"
+        return "equal weights"
     if half > 0.75 * steps:
-        return f"half of it is the last {steps - half + 1:,} steps"
-    return f"half of it is the first {half:,} steps"
+        return f"half on the last/{steps - half + 1:,} steps"
+    return f"half on the first/{half:,} steps"
 
 
 def gain(record: Record) -> Figure:
