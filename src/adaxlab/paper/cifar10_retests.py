@@ -156,7 +156,7 @@ _ADAMNX = (
 ADAMNX_TUNING = make(
     "adamnx-tuning",
     "ours",
-    "five learning rates for AdamNX and its parts",
+    "five lr for AdamNX and its parts",
     tuple(replace(row, rates=(5e-4, 1e-3, 2e-3, 4e-3, 8e-3)) for row in _ADAMNX),
     "Which learning rate is best for AdamNX, Adam, AdaX-W and what lies between them?",
     f"The same five learning rates for every row, judged on the held-out images. {NEW}",
@@ -168,7 +168,7 @@ ADAMNX_TUNING = make(
 ADAMNX = make(
     "adamnx",
     "ours",
-    "AdamNX, Adam and AdaX at equal tuning",
+    "AdamNX, Adam, AdaX at equal tuning",
     _ADAMNX,
     "Does AdamNX beat Adam and AdaX, and which of its differences to AdaX matters?",
     "AdamNX (arXiv 2511.13465) is AdaX-W with b2 = 1.005e-4, a debiased mean, eps 1e-8 added plainly and weight decay "

@@ -139,7 +139,7 @@ QUIET = Study(
     task_options={"batch": 32, "eval_bytes": 2**22, "compile": True},
     schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
     where="ours",
-    asks="which setting of the transformer has little noise",
+    asks="which transformer has little noise",
     title="Bytes of enwik8: settings whose seeds agree",
     note="Written after `gpt-noise`, before its own runs. A setting is quiet if the standard deviation of the paired "
     "difference between AdamW and AdaX-W is below 0.003 nats and the seeds of AdamW lie within 0.005 of each other, in "
