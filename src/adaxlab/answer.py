@@ -41,7 +41,10 @@ def answer(result: Comparison) -> Answer:
         return Answer(
             " ".join([f"Every run of {base.name} diverged and nothing is better.", *result.history])
         )
-    said = [_use(best, base), *(_other(row, best, base) for row in result.rows if row not in (best, base))]
+    said = [_use(best, base, len(judged))]
+    said += [_other(row, best, base, len(judged)) for row in result.rows if row not in (best, base)]
+    if any(row.verdict and row.verdict.difference for row in judged):
+        said.append(f"Differences are in {result.metric_name}; + is better.")
     if best is not base:
         said += [f"{other.name} is better than {base.name} as well." for other in better if other is not best]
     said += _extension(result, judged, best)
@@ -65,14 +68,15 @@ def _first(result: Comparison, rows: list[RowResult]) -> RowResult | None:
     return max(rows, key=lambda row: sign * row.estimate.mean if row.estimate else -math.inf, default=None)
 
 
-def _use(best: RowResult, base: RowResult) -> str:
+def _use(best: RowResult, base: RowResult, judged: int) -> str:
     text = f"Use {best.name} at lr {best.lr:.3g}"
     if best is base:
-        return f"{text}{_lost(best)}."
+        other = "nothing else that was tried" if judged > 1 else "the other"
+        return f"{text}: {other} is {'' if judged > 1 else 'not '}significantly better{_lost(best)}."
     return f"{text}: it is better than {base.name} (lr {base.lr:.3g}) by {_difference(best)}{_lost(best)}."
 
 
-def _other(row: RowResult, best: RowResult, base: RowResult) -> str:
+def _other(row: RowResult, best: RowResult, base: RowResult, judged: int) -> str:
     """What is known of a row that is not used; of rows that are better than the baseline, more is said elsewhere."""
     found = row.verdict
     if row.error:
@@ -85,7 +89,10 @@ def _other(row: RowResult, best: RowResult, base: RowResult) -> str:
     if found.outcome == "worse":
         how = f" ({_difference(row)})" if found.difference else ""
         return f"{row.name} (lr {row.lr:.3g}) is worse{than}{how}{_lost(row)}."
-    how = f" ({_difference(row)})" if found.difference else ""
+    seen = found.difference
+    apart = seen is not None and not seen.low <= 0 <= seen.high and judged > 1
+    only = f"; by itself it would be, but not as one of {judged} comparisons" if apart else ""
+    how = f" ({_difference(row)}{only})" if seen else ""
     return f"{row.name} (lr {row.lr:.3g}) is not significantly different{than}{how}{_lost(row)}."
 
 

@@ -56,7 +56,9 @@ def test_the_hugging_face_trainer_resumes_to_the_same_parameters(tmp_path):
     words = torch.arange(8) % 4
     rows = [{"input_ids": (words + i) % 16, "labels": (words + i) % 16} for i in range(32)]
 
-    def trainer(folder, steps):
+    def trainer(
+        folder, steps, chosen=(adaxopt.AdaXW, {"lr": 2e-3, "weight_decay": 0.7, "betas": (0.9, 1e-3)})
+    ):
         torch.manual_seed(0)
         config = GPT2Config(
             vocab_size=16,
@@ -88,10 +90,7 @@ def test_the_hugging_face_trainer_resumes_to_the_same_parameters(tmp_path):
             model=GPT2LMHeadModel(config),
             args=arguments,
             train_dataset=rows,
-            optimizer_cls_and_kwargs=(
-                adaxopt.AdaXW,
-                {"lr": 2e-3, "weight_decay": 0.7, "betas": (0.9, 1e-3)},
-            ),
+            optimizer_cls_and_kwargs=chosen,
         )
 
     straight = trainer(tmp_path / "a", 10)
@@ -108,6 +107,22 @@ def test_the_hugging_face_trainer_resumes_to_the_same_parameters(tmp_path):
     same(resumed.model.parameters(), list(straight.model.parameters()))
     losses = [row["loss"] for row in straight.state.log_history if "loss" in row]
     assert losses[-1] < losses[0]
+
+    # AdamW: from the Trainer's own, and back to it
+    torchs = trainer(tmp_path / "c", 10, None)
+    torchs.train()
+    ours = trainer(tmp_path / "d", 10, (adaxopt.AdamW, {"lr": 1e-3}))
+    ours.train(resume_from_checkpoint=str(tmp_path / "c" / "checkpoint-5"))
+    assert type(ours.optimizer.optimizer) is adaxopt.AdamW
+    same(ours.model.parameters(), list(torchs.model.parameters()))
+    file = ours.optimizer.optimizer.to_torch_state_dict()
+    torch.save(file, tmp_path / "d" / "checkpoint-10" / "optimizer.pt")
+    ends = []
+    for folder in "cd":
+        back = trainer(tmp_path / folder, 15, None)
+        back.train(resume_from_checkpoint=str(tmp_path / folder / "checkpoint-10"))
+        ends.append(list(back.model.parameters()))
+    same(*ends)
 
 
 @pytest.mark.needs("accelerate")

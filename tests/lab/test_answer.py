@@ -56,8 +56,9 @@ def test_a_tie_keeps_the_baseline_and_says_what_would_settle_it():
     found = answer(result(adamw=ADAMW, adaxw=LIKE, sgdm=WORSE))
     assert found.use == "adamw"
     assert found.text == (
-        "Use adamw at lr 0.003. adaxw (lr 0.003) is not significantly different (+0.008, 95% [-0.014, +0.030], n = 5). "
-        "sgdm (lr 0.003) is worse (-0.051, 95% [-0.060, -0.042], n = 5). To separate adamw and adaxw: about 17 more "
+        "Use adamw at lr 0.003: nothing else that was tried is significantly better. adaxw (lr 0.003) is not "
+        "significantly different (+0.008, 95% [-0.014, +0.030], n = 5). sgdm (lr 0.003) is worse (-0.051, 95% "
+        "[-0.060, -0.042], n = 5). Differences are in m; + is better. To separate adamw and adaxw: about 17 more "
         "seeds (--seeds 22), 68 minutes; it counts as a second look."
     )
     assert found.code == (
@@ -69,9 +70,27 @@ def test_what_is_better_is_used():
     found = answer(result(adamw=ADAMW, adaxw=BETTER, sgdm=LIKE))
     assert found.text == (
         "Use adaxw at lr 0.003: it is better than adamw (lr 0.003) by +0.051, 95% [+0.042, +0.060], n = 5. sgdm (lr "
-        "0.003) is not significantly different from adamw (+0.008, 95% [-0.014, +0.030], n = 5)."
+        "0.003) is not significantly different from adamw (+0.008, 95% [-0.014, +0.030], n = 5). Differences are in "
+        "m; + is better."
     )
     assert found.code.endswith("betas=(0.9, 0.006818181818181818))  # b2 = 3/T, T = 440 steps")
+
+
+def test_a_plain_interval_without_zero_that_the_correction_undoes_is_explained():
+    """p is 0.02 alone, and 0.06 as one of three."""
+    apart = moved(ADAMW, 0.02, 0.02, 0.01, 0.03, 0.0)
+    found = answer(result(adamw=ADAMW, adaxw=apart, sgdm=LIKE, adam=LIKE)).text
+    assert (
+        "adaxw (lr 0.003) is not significantly different (+0.016, 95% [+0.002, +0.030], n = 5; by itself it would "
+        in found
+    )
+    assert "but not as one of 3 comparisons)" in found
+    alone = answer(result(adamw=ADAMW, adaxw=apart))
+    assert alone.use == "adaxw"
+    assert "comparisons" not in alone.text
+    assert answer(result(adamw=ADAMW, adaxw=LIKE)).text.startswith(
+        "Use adamw at lr 0.003: the other is not significantly better."
+    )
 
 
 def test_of_two_that_are_better_the_best_mean_is_used():
