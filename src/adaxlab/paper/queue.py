@@ -92,10 +92,10 @@ HEAD = """# Studies that wait for a GPU
 
 <!-- Made from src/adaxlab/paper/queue.py by `adax claims`; edits here are lost. -->
 
-In the order in which they are to be run. Minutes are estimates for one H200, from the records; runs that an earlier
-study makes are not counted again. `--seconds 570` stops a command in time, and the same command resumes. A command that
-writes records needs a commit without changes; a copy of the code without its history names its commit in
-`ADAXOPT_COMMIT`.
+If you have a GPU, these studies would decide claims that are still open, in the order in which they are to be run.
+Minutes are estimates for one H200, from the records; runs that an earlier study makes are not counted again.
+`--seconds 570` stops a command in time, and the same command resumes. A command that writes records needs a checkout
+without uncommitted changes; for a copy of the code without its history, set `ADAXOPT_COMMIT` to the commit.
 
 """
 

@@ -77,7 +77,12 @@ def _strip(row: dict[str, Any], steps: int, last: bool) -> Any:
             text="setting:N"
         ),
         words.mark_text(
-            align="left", x=WIDTH + 12, y=HEIGHT / 2 - _lift(row, steps), fontSize=12.5, color=SOFT, lineBreak="/"
+            align="left",
+            x=WIDTH + 12,
+            y=HEIGHT / 2 - _lift(row, steps),
+            fontSize=12.5,
+            color=SOFT,
+            lineBreak="/",
         ).encode(text="half:N"),
     ]
     ground = alt.Chart(rows([{"y": 0}])).mark_rule(color=AXIS).encode(y=alt.Y("y:Q", axis=None))
