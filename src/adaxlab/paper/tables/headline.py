@@ -20,6 +20,8 @@ SHORT = {
     "language.ptb.adax-over-adam.b2T3": "an LSTM on Penn Treebank",
     "language.enwik8.adax-over-adam.b2T3": "an LSTM on words of enwik8",
 }
+MODELS = {"256M": "one tensor of 256M numbers"}
+"""Names of the benchmark's rows that say too little on their own."""
 WORDS = {
     "inconclusive": "no significant difference on",
     "supported": "better on",
@@ -36,7 +38,7 @@ def _speed(root: Path) -> str:
     if record is None:
         return "- **Speed**: not measured yet (`make bench-gpu`)."
     rows = [r for r in record["rows"] if r["row"] == "AdaXW fused" and r["gradients"] == "fixed"]
-    shown = ", ".join(f"{row['speedup']:.1f} ({row['model']})" for row in rows)
+    shown = ", ".join(f"{row['speedup']:.1f} ({MODELS.get(row['model'], row['model'])})" for row in rows)
     return (
         f"- **Speed**: a step of AdaXW on one {record['environment']['gpu']} is faster than torch's fused AdamW by "
         f"a factor of {shown} ([measurements](docs/speed.md){_old(record)})."
