@@ -8,7 +8,8 @@ from typing import Any
 from adaxlab.markdown import read, table
 from adaxlab.paper.tables import gpu_step
 
-REFERENCE = "torch AdamW, fused"
+REFERENCE, OURS = "torch AdamW, fused", "adaxopt AdamW"
+RECORD = "../records/adamw_step.json"
 
 
 def section(root: Path) -> str:
@@ -17,27 +18,24 @@ def section(root: Path) -> str:
 
 
 def measured(record: dict[str, Any]) -> str:
-    """Steps per model and library, then whole training steps."""
-    environment = record["environment"]
-    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    missing = record["not_importable"]
-    rows = []
-    for row in record["rows"]:
-        if "failed" in row:
-            rows.append((row["model"], row["row"], "", row["failed"], "", ""))
-        else:
-            speedup = "" if row["row"] == REFERENCE else f"{row['speedup']:.2f}"
-            state = f"{row['state_bytes']:.1f}"
-            rows.append((row["model"], row["row"], row["gradients"], gpu_step.spread(row), speedup, state))
-    n = {row["n"] for row in record["rows"] if "n" in row}
+    """A line per library and a column per model, then whole training steps."""
+    gpu = record["environment"]["gpu"]
+    versions = ", ".join(f"{name} {v}" for name, v in record["versions"].items() if name != "adaxopt")
     text = (
-        f"`optimizer.step()` on one {environment['gpu']}, float32 parameters; {versions}; medians of n = "
-        f"{', '.join(map(str, sorted(n)))} alternating rounds. Each library at its fastest setting; low-precision "
-        "state is marked, because it computes something else. Fresh gradients are other tensors at every step."
+        f"Milliseconds of `optimizer.step()` on one {gpu} for float32 parameters, medians of n alternating rounds, and "
+        f"in brackets how many times faster than torch's fused AdamW ({versions}). Each library at its fastest setting; "
+        "state of fewer bits is marked, because it computes something else. Gradients are other tensors at every step, "
+        "as after `zero_grad()`."
     )
+    missing = record["not_importable"]
     text += f" Not installed: {', '.join(missing)}.\n\n" if missing else "\n\n"
-    head = ("model", "optimizer", "gradients", "ms (quartiles)", "speedup", "bytes of state per parameter")
-    text += table(head, rows)
+    text += _steps([row for row in record["rows"] if row.get("gradients") == "fresh"])
+    ours = [r for r in record["rows"] if r["row"] == OURS and r.get("gradients") == "fixed"]
+    text += (
+        "\n\nWith gradients that stay at their addresses (CUDA graphs, `zero_grad(set_to_none=False)`): "
+        + ", ".join(f"{row['model']} {row['speedup']:.2f}" for row in ours)
+    )
+    text += f" times faster ([record]({RECORD}), with quartiles)."
     trained = [
         (
             f"{row['model']}, batch {row['batch']}",
@@ -49,9 +47,34 @@ def measured(record: dict[str, Any]) -> str:
         for row in record["training"]
     ]
     if trained:
-        text += "\n\nA whole training step (forward, backward, step, bf16 autocast):\n\n"
-        text += table(("model", "optimizer", "n", "ms (quartiles)", "speedup"), trained)
+        text += "\n\nA whole training step (forward, backward, step, `zero_grad`; bf16 autocast), in milliseconds:\n\n"
+        text += table(("model", "optimizer", "n", "median (quartiles)", "times faster"), trained)
+    else:
+        text += "\n\nWhole training steps have not been measured yet."
     return text
+
+
+def _steps(rows: list[dict[str, Any]]) -> str:
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    found = {(row["row"], row["model"]): row for row in rows}
+    size = {row["model"]: row for row in rows}
+    heads = []
+    for model in models:
+        numbers, tensors, n = (size[model][key] for key in ("numbers", "tensors", "n"))
+        heads.append(f"{model}: {numbers / 1e6:.0f}M in {tensors} tensor{'s' * (tensors > 1)}, n = {n}")
+
+    def cell(name: str, model: str) -> str:
+        row = found.get((name, model))
+        if row is None:
+            return ""
+        return f"{row['ms']:.3f}" + ("" if name == REFERENCE else f" ({row['speedup']:.2f})")
+
+    def state(name: str) -> str:
+        return f"{next(row['state_bytes'] for row in rows if row['row'] == name):.1f}"
+
+    names = list(dict.fromkeys(row["row"] for row in rows))
+    lines = [(name, state(name), *(cell(name, model) for model in models)) for name in names]
+    return table(("optimizer", "bytes of state per parameter", *heads), lines)
 
 
 def _of_adaxw(root: Path) -> str:
