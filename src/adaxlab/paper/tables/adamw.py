@@ -23,9 +23,9 @@ def measured(record: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {v}" for name, v in record["versions"].items() if name != "adaxopt")
     text = (
         f"Milliseconds of `optimizer.step()` on one {gpu} for float32 parameters, medians of n alternating rounds, and "
-        f"in brackets how many times faster than torch's fused AdamW ({versions}). Each library at its fastest setting; "
-        "state of fewer bits is marked, because it computes something else. Gradients are other tensors at every step, "
-        "as after `zero_grad()`."
+        f"in brackets how many times faster than torch's fused AdamW ({versions}). Each library at its fastest "
+        "setting; state of fewer bits is marked, because it computes something else. Gradients are other tensors at "
+        "every step, as after `zero_grad()`."
     )
     missing = record["not_importable"]
     text += f" Not installed: {', '.join(missing)}.\n\n" if missing else "\n\n"
