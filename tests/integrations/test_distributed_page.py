@@ -81,7 +81,7 @@ def test_a_killed_worker_costs_nothing_but_the_steps_since_the_last_checkpoint(t
     output = finish(start(calm, "kill"))
     assert output.count("begins at step 0") == 2
     process = start(disturbed, "kill")
-    while not (disturbed / "checkpoints" / "40" / ".metadata").exists():
+    while not (disturbed / "checkpoints-float32" / "40" / ".metadata").exists():
         assert process.poll() is None, process.communicate()[0][-4000:]
         time.sleep(0.001)
     os.kill(workers(process)[-1], signal.SIGKILL)
@@ -90,30 +90,46 @@ def test_a_killed_worker_costs_nothing_but_the_steps_since_the_last_checkpoint(t
     assert begun[:2] == [0, 0]
     assert len(begun) == 4
     assert 40 <= begun[2] < 120
-    expected, found = (torch.load(folder / "checkpoints" / "final.pt") for folder in (calm, disturbed))
+    expected, found = (torch.load(folder / "checkpoints-float32" / "final.pt") for folder in (calm, disturbed))
     assert expected.keys() == found.keys()
     for name in expected:
         assert torch.equal(expected[name], found[name]), name
 
 
+def rewind(checkpoints, step=60):
+    """Forget what was saved after a step, as if the run had been stopped there."""
+    for path in checkpoints.iterdir():
+        if path.is_dir() and int(path.name) > step:
+            shutil.rmtree(path)
+    (checkpoints / "final.pt").unlink()
+
+
 @feature("PyTorch distributed", "FSDP2 with MixedPrecisionPolicy; resuming on another number of processes")
 def test_mixed_precision_resumes_on_another_number_of_processes(tmp_path):
     write_files(PAGE, tmp_path)
+    checkpoints = tmp_path / "checkpoints-mixed"
     assert finish(start(tmp_path, "mixed")).count("of 2 begins at step 0") == 2
-    for late in (80, 100, 120):
-        shutil.rmtree(tmp_path / "checkpoints" / str(late))
-    (tmp_path / "checkpoints" / "final.pt").unlink()
+    rewind(checkpoints)
     assert "rank 0 of 1 begins at step 60" in finish(start(tmp_path, "resize"))
-    final = torch.load(tmp_path / "checkpoints" / "final.pt")
+    final = torch.load(checkpoints / "final.pt")
     assert all(p.dtype == torch.float32 and p.isfinite().all() for p in final.values())
 
 
 @feature("PyTorch distributed", "FSDP2 with bf16 parameters and stochastic rounding")
-def test_parameters_in_bf16(tmp_path):
+def test_parameters_in_bf16_resume_to_the_same_bits_or_on_another_number_of_processes(tmp_path):
     write_files(PAGE, tmp_path)
-    finish(start(tmp_path, "bf16"))
-    final = torch.load(tmp_path / "checkpoints" / "final.pt")
-    assert all(p.dtype == torch.bfloat16 and p.isfinite().all() for p in final.values())
+    checkpoints = tmp_path / "checkpoints-bf16"
+    finals = []
+    for name, begins in (("bf16", 0), ("bf16", 60), ("resize-bf16", 60)):
+        assert f"begins at step {begins}" in finish(start(tmp_path, name))
+        finals.append(torch.load(checkpoints / "final.pt"))
+        rewind(checkpoints)
+    whole, resumed, resized = finals
+    for name, p in whole.items():
+        assert p.dtype == torch.bfloat16
+        assert torch.equal(p, resumed[name]), name
+        assert resized[name].dtype == torch.bfloat16
+        assert resized[name].isfinite().all()
 
 
 @feature("PyTorch distributed", "two launchers that meet (torchrun --nnodes=2)")
@@ -126,7 +142,7 @@ def test_two_launchers_meet_and_resume_what_one_began(tmp_path):
         "rank 0 of 2 begins at step 0",
         "rank 1 of 2 begins at step 0",
     ]
-    assert (tmp_path / "checkpoints" / "final.pt").exists()
+    assert (tmp_path / "shared" / "checkpoints" / "final.pt").exists()
 
 
 @feature("PyTorch distributed", "DDP")
