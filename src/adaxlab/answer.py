@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from adaxlab import constructor
 from adaxlab.claim import ENOUGH
+from adaxlab.messages import duration
 from adaxlab.stats import Estimate
 from adaxlab.summary import UNTUNED, Comparison, RowResult
 
@@ -138,20 +139,6 @@ def _extension(result: Comparison, judged: list[RowResult], best: RowResult) -> 
     look = "another" if result.history else "a second"
     many = f"{more} more seed{'s' * (more != 1)}"
     return [f"To separate {pair}: about {many} (--seeds {int(needed)}), {cost}; it counts as {look} look."]
-
-
-def duration(seconds: float) -> str:
-    """A time as it is said.
-
-    >>> duration(40), duration(700), duration(9000)
-    ('40 seconds', '12 minutes', '2.5 hours')
-    """
-    if seconds < 90:
-        whole = max(1, round(seconds))
-        return f"{whole} second{'s' * (whole != 1)}"
-    if seconds < 5400:
-        return f"{round(seconds / 60)} minutes"
-    return f"{seconds / 3600:.1f} hours"
 
 
 def _terms(result: Comparison, judged: list[RowResult]) -> list[str]:

@@ -15,9 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from adaxlab import estimate, files, spec
-from adaxlab.answer import duration
 from adaxlab.errors import LabError
-from adaxlab.messages import say
+from adaxlab.messages import duration, say
 from adaxlab.settings import Settings
 from adaxlab.study import Study
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from adaxlab import optimizers, randomness, spec, splits, task
-from adaxlab.answer import duration
+from adaxlab.messages import duration
 from adaxlab.settings import Settings, choose_device
 from adaxlab.study import Study
 

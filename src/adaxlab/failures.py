@@ -10,10 +10,11 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
-from adaxlab.errors import LabError
+from adaxlab.errors import LabError, RunError
 
 
 def first_line(error: BaseException) -> str:
@@ -70,3 +71,28 @@ def guarded(what: str, kind: type[LabError] = LabError, hint: str = "") -> Itera
         raise
     except BaseException as error:
         raise kind(f"{what}: {describe(error)}{hint}") from error
+
+
+class Folder(Protocol):
+    """What keeps the reason of a failure (`adaxlab.store.RunFolder`)."""
+
+    path: Path
+
+    def fail(self, reason: str, trace: str) -> None: ...
+
+
+@contextmanager
+def kept(folder: Folder) -> Iterator[None]:
+    """Raise RunError for any exception of the task or the optimizer, and keep the traceback in the run's folder."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except LabError as error:
+        if isinstance(error, RunError):
+            folder.fail(str(error), text(error))
+        raise
+    except BaseException as error:
+        reason = describe(error)
+        folder.fail(reason, text(error))
+        raise RunError(f"run {folder.path} failed: {reason}") from error

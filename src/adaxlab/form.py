@@ -6,8 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adaxlab.spec import PURPOSES
-
+PURPOSES = ("tune", "final")
 ENDS = ("finished", "diverged")
 SPEC: dict[str, type] = {
     "study": str,

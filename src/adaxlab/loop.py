@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,7 +23,9 @@ from adaxlab.errors import Interrupted, LabError, RunError, StoreError
 from adaxlab.settings import Settings
 from adaxlab.spec import SCHEMA
 from adaxlab.splits import sources
-from adaxlab.store import RunFolder
+
+if TYPE_CHECKING:
+    from adaxlab.store import RunFolder
 
 FLUSH = 64  # steps between two looks at the losses: one wait for the device in so many
 SAMPLE = 16  # steps of which one is timed on a GPU, never the first, which compiles

@@ -46,3 +46,17 @@ def show_place(text: str, out: str) -> None:
         print(text, file=sys.stderr)
     else:
         show(text)
+
+
+def duration(seconds: float) -> str:
+    """A time as it is said.
+
+    >>> duration(40), duration(700), duration(9000)
+    ('40 seconds', '12 minutes', '2.5 hours')
+    """
+    if seconds < 90:
+        whole = max(1, round(seconds))
+        return f"{whole} second{'s' * (whole != 1)}"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} minutes"
+    return f"{seconds / 3600:.1f} hours"

@@ -12,11 +12,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from adaxlab import optimizers, schedule, task
+from adaxlab import optimizers
+from adaxlab import schedule as schedules
+from adaxlab import task as tasks
 from adaxlab.errors import LabError
+from adaxlab.form import PURPOSES
 
 SCHEMA = 2
-PURPOSES = ("tune", "final")
 LABELS = ("study", "row", "trial")
 """What a run is called by a study; the hash leaves it out."""
 PLACES = ("data", "weights", "cache")
@@ -61,7 +63,7 @@ def make(
         "task_options": dict(task_options or {}),
         "optimizer": optimizer,
         "options": optimizers.options(optimizer, options),
-        "schedule": _complete(schedule),
+        "schedule": schedules.complete(schedule),
         "epochs": epochs,
         "batch_size": batch_size,
         "seed": seed,
@@ -70,20 +72,12 @@ def make(
     }
     for key, source in (
         ("data", data),
-        ("task_source", _source(task)),
+        ("task_source", tasks.source_digest(task)),
         ("optimizer_source", optimizers.source_digest(optimizer)),
     ):
         if source is not None:
             result[key] = source
     return json.loads(canonical(result))
-
-
-def _complete(given: Mapping[str, Any] | str) -> dict[str, Any]:
-    return schedule.complete(given)
-
-
-def _source(name: str) -> str | None:
-    return task.source_digest(name)
 
 
 def check_study(name: str) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import files, form
-from adaxlab.errors import StoreError
+from adaxlab.errors import LabError, StoreError
 from adaxlab.spec import SCHEMA, digest, folder, identity, without_places
 
 EXPORT = "adaxopt-runs"
@@ -101,13 +101,19 @@ class RunFolder:
             )
 
     def begin(self, env: dict[str, Any]) -> dict[str, Any]:
-        """The environment that the run began in: what is on record when there is a checkpoint, else this one."""
+        """The environment that the run began in: what is on record when there is a checkpoint, else this one. The
+        kind of device must not change."""
         self.error.unlink(missing_ok=True)
         path = self.path / "env.json"
-        if path.exists() and self.checkpoint.exists():
-            return files.read_json(path)
-        files.write_json(path, env)
-        return env
+        if not (path.exists() and self.checkpoint.exists()):
+            files.write_json(path, env)
+            return env
+        found = files.read_json(path)
+        if found.get("device", env["device"]).partition(":")[0] != env["device"].partition(":")[0]:
+            raise LabError(
+                f"run {self.path} was started on {found['device']}; resume with --device {found['device']}"
+            )
+        return found
 
     def metrics(self, keep: int) -> files.Appender:
         """The metrics file, cut back to the first `keep` bytes."""

@@ -25,6 +25,7 @@ from adaxlab.errors import LabError
 from adaxlab.report import (
     charts,
     embed,
+    numbers,
     palette,
     save_static,
     series,
@@ -64,8 +65,8 @@ def test_summary_against_the_statistics_module():
 def test_intervals_are_those_of_the_statistics_of_the_lab():
     values = [0.91, 0.93, 0.92, 0.925]
     e = stats.t_interval(values)
-    assert tables.interval(values) == (e.mean, e.low, e.high)
-    assert tables.interval([0.5]) == (0.5, 0.5, 0.5)
+    assert numbers.interval(values) == (e.mean, e.low, e.high)
+    assert numbers.interval([0.5]) == (0.5, 0.5, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +254,7 @@ def test_a_method_that_diverged_is_never_called_better():
     ],
 )
 def test_numbers_have_the_digits_that_their_width_allows(width, value, text):
-    assert tables.Figures(width).number(value) == text
+    assert numbers.Figures(width).number(value) == text
 
 
 def test_variants_of_one_optimizer_are_not_averaged():

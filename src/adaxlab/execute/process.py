@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from adaxlab import environment, failures, optimizers, randomness, signals
 from adaxlab import task as tasks
-from adaxlab.errors import Busy, Interrupted, LabError, RunError
+from adaxlab.errors import Busy, Interrupted, RunError
 from adaxlab.loop import Loop, OnProgress
 from adaxlab.settings import Settings, choose_device
 from adaxlab.store import RunFolder, RunRecord
@@ -70,36 +67,9 @@ def run(
             return folder.record()
         where = environment.describe(device, settings.threads)
         precision = getattr(task, "precision", "fp32")
-        env = begin(folder, device, {**where, **tasks.data_digest(task), "precision": precision})
+        env = folder.begin({**where, **tasks.data_digest(task), "precision": precision})
         threads = env.get("threads", settings.threads)
-        with randomness.controlled(spec["seed"], device, threads), traceback_kept(folder):
+        with randomness.controlled(spec["seed"], device, threads), failures.kept(folder):
             loop = Loop(spec, task, folder, device, settings, on_progress, stop)
             folder.finish(loop.run())
     return folder.record()
-
-
-def begin(folder: RunFolder, device: torch.device, env: dict[str, Any]) -> dict[str, Any]:
-    """Return the environment in which the run was started, or `env` if it is new. The device type must not change."""
-    found = folder.begin(env)
-    if found.get("device", str(device)).partition(":")[0] != device.type:
-        raise LabError(
-            f"run {folder.path} was started on {found['device']}; resume with --device {found['device']}"
-        )
-    return found
-
-
-@contextmanager
-def traceback_kept(folder: RunFolder) -> Iterator[None]:
-    """Raise RunError for any exception of the task or the optimizer, and save the traceback in the run's folder."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise
-    except LabError as error:
-        if isinstance(error, RunError):
-            folder.fail(str(error), failures.text(error))
-        raise
-    except BaseException as error:
-        reason = failures.describe(error)
-        folder.fail(reason, failures.text(error))
-        raise RunError(f"run {folder.path} failed: {reason}") from error

@@ -22,11 +22,10 @@ from typing import Any
 
 import torch
 
-from adaxlab import distributed, environment, files, signals
+from adaxlab import distributed, environment, failures, files, signals
 from adaxlab import task as tasks
 from adaxlab.distributed import Ranks
 from adaxlab.errors import Busy, Interrupted, LabError, RunError, StoreError
-from adaxlab.execute import process
 from adaxlab.settings import Settings, use_threads
 from adaxlab.store import RunFolder, RunRecord
 
@@ -92,10 +91,8 @@ def _carry_out(folder: RunFolder, settings: Settings, ranks: Ranks, watcher: Any
         raise LabError(f"task {spec['task']}: has no `training`, which the executor torchrun needs")
     env = {**environment.describe(ranks.device, settings.threads), **tasks.data_digest(task)}
     env["precision"] = getattr(task, "precision", "fp32")
-    threads = ranks.first_does(
-        lambda: process.begin(folder, ranks.device, env).get("threads", settings.threads)
-    )
-    with process.traceback_kept(folder), use_threads(threads):
+    threads = ranks.first_does(lambda: folder.begin(env).get("threads", settings.threads))
+    with failures.kept(folder), use_threads(threads):
         training = task.training(spec, ranks, settings.execution)
         if ranks.agree(folder.checkpoint.exists()):
             training.load(_read(folder.checkpoint))

@@ -10,9 +10,9 @@ import altair as alt
 
 from adaxlab.paper.cifar10_report import method
 from adaxlab.report.encoding import Chart, colour, dash, data, layered, log_ticks, row
+from adaxlab.report.numbers import interval
 from adaxlab.report.palette import looks
 from adaxlab.report.series import thin
-from adaxlab.report.tables import interval
 from adaxlab.store import RunRecord
 
 

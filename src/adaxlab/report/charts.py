@@ -14,10 +14,10 @@ from adaxlab.report import curves, sweeps
 from adaxlab.report.curves import learning_curve
 from adaxlab.report.encoding import Chart
 from adaxlab.report.judged import Judged, judged
+from adaxlab.report.numbers import percent
 from adaxlab.report.rates import lr_sensitivity, tried
 from adaxlab.report.rows import differences, seed_dots, wall_clock
 from adaxlab.report.series import StudyRuns, axis_of, swept
-from adaxlab.report.tables import percent
 
 __all__ = [
     "Picture",

@@ -16,8 +16,8 @@ import altair as alt
 from adaxlab import stats
 from adaxlab.report.encoding import CROSS, Chart, colour, dash, data, layered, log_ticks, row
 from adaxlab.report.frames import Frame, Rows, frame
+from adaxlab.report.numbers import Figures, interval
 from adaxlab.report.series import MAX_POINTS, StudyRuns, curve
-from adaxlab.report.tables import Figures, interval
 
 FEW = 8
 """So many evaluations each have a tick."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adaxlab.report.tables import listed
+from adaxlab.report.numbers import listed
 
 Rows = Sequence[dict[str, Any]]
 FAR = 0.5

@@ -8,8 +8,8 @@ from typing import Any
 import altair as alt
 
 from adaxlab.report.encoding import CROSS, Chart, colour, dash, data, layered, log_ticks, row, shape
+from adaxlab.report.numbers import Figures
 from adaxlab.report.series import StudyRuns, show, status
-from adaxlab.report.tables import Figures
 
 Rows = list[dict[str, Any]]
 PILE = 11

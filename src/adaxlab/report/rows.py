@@ -20,8 +20,8 @@ from adaxlab.report.encoding import (
     shape,
 )
 from adaxlab.report.judged import Judged, note
+from adaxlab.report.numbers import Figures, duration, interval, published
 from adaxlab.report.series import StudyRuns
-from adaxlab.report.tables import Figures, duration, interval, published
 from adaxlab.report.theme import TOKENS
 
 

@@ -15,6 +15,7 @@ from adaxlab.report.charts import pictures
 from adaxlab.report.command import commands, differing
 from adaxlab.report.html import esc
 from adaxlab.report.judged import Judged, judged, stored
+from adaxlab.report.numbers import duration, listed, percent
 from adaxlab.report.palette import Look
 from adaxlab.report.series import StudyRuns, show
 
@@ -27,7 +28,7 @@ def _words(rule: stats.DecisionRule) -> str:
     return (
         "Brackets hold 95% t intervals of the mean over seeds. Differences are paired by seed, positive where the "
         f"method is better. A method is better{margin}, or worse, if a paired t test, "
-        f"corrected for the number of comparisons (Holm), says so at {tables.percent(rule.confidence)} confidence on "
+        f"corrected for the number of comparisons (Holm), says so at {percent(rule.confidence)} confidence on "
         f"at least {rule.least} pairs (fewer than {ENOUGH}: provisional); otherwise the comparison is inconclusive. "
         "A diverged run counts as worse than any finished one and is not part of a mean."
     )
@@ -124,7 +125,7 @@ def _summary(section: Section, looks: Mapping[str, Look]) -> str:
         "lr": [f'<span title="{esc(r.options)}">{esc(r.lr)}</span>' if r.lr else "" for r in rows],
         "b2*T": [esc(r.b2_steps) for r in rows],
         "runs": [_counts(r) for r in rows],
-        "time a run": [esc(tables.duration(r.seconds)) if r.seconds is not None else "" for r in rows],
+        "time a run": [esc(duration(r.seconds)) if r.seconds is not None else "" for r in rows],
     }
     optional = ("paper", "b2*T", "time a run")
     shown = {head: cells for head, cells in columns.items() if head not in optional or any(cells)}
@@ -165,7 +166,7 @@ def _again(study: StudyRuns) -> list[str]:
     if not other:
         return ["<h4>Run it again</h4>", text]
     words = (
-        f"The runs of this study differ in {tables.listed(other)}, which no adax compare can ask for. "
+        f"The runs of this study differ in {listed(other)}, which no adax compare can ask for. "
         "This is near to it, and does not repeat it."
     )
     return ["<h4>Run something near to it</h4>", f'<p class="note">{esc(words)}</p>', text]

@@ -7,9 +7,9 @@ from typing import Any
 import altair as alt
 
 from adaxlab.report.encoding import Chart, colour, dash, data, layered, log_ticks, row, shape
+from adaxlab.report.numbers import Figures, interval
 from adaxlab.report.rates import lr_frame, stretches
 from adaxlab.report.series import StudyRuns, flat, swept
-from adaxlab.report.tables import Figures, interval
 
 FEW = 5
 """So many settings each have a tick of their own on a logarithmic axis."""

@@ -2,93 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adaxlab import stats
 from adaxlab.report import judged
 from adaxlab.report.judged import Judged
+from adaxlab.report.numbers import Figures, interval, listed, published
 from adaxlab.report.series import Series, StudyRuns, flat, reason, show, status
 from adaxlab.store import ERROR
-from adaxlab.verdict import EQUAL
-
-_t_quantile = functools.cache(stats.t_quantile)
-
-
-def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and 95% t interval, `stats.t_interval` with its quantile remembered; one value is its own interval."""
-    mean = stats.mean(values)
-    if len(values) < 2:
-        return mean, mean, mean
-    half = _t_quantile(0.975, len(values) - 1) * stats.sd(values) / math.sqrt(len(values))
-    return mean, mean - half, mean + half
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them.
-
-    >>> duration(0.5), duration(75), duration(7500)
-    ('0.50 s', '1 min 15 s', '2 h 5 min')
-    """
-    if seconds < 60:
-        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, s = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {s} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
-def percent(share: float) -> str:
-    """A share as a percentage without idle digits.
-
-    >>> percent(0.95), percent(0.9875)
-    ('95%', '98.75%')
-    """
-    return f"{100 * share:.6g}%"
-
-
-def published(mean: float, margin: float) -> str:
-    """A published value with the digits of its margin.
-
-    >>> published(92.3, 0.09)
-    '92.30 ± 0.09'
-    """
-    digits = max(0, -math.floor(math.log10(margin))) if margin > 0 else 2
-    return f"{mean:.{digits}f} ± {margin:.{digits}f}"
-
-
-class Figures:
-    """Numbers with as many digits as their uncertainty allows: two digits of `width`.
-
-    >>> Figures(0.031).number(0.98765), Figures(0.0).number(0.98765)
-    ('0.988', '0.98765')
-    """
-
-    def __init__(self, width: float) -> None:
-        self.decimals = min(8, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else None
-
-    def number(self, value: float, signed: bool = False) -> str:
-        if self.decimals is None or abs(value) >= 1e7:
-            text = f"{value:+.5g}" if signed else f"{value:.5g}"
-        else:
-            value = round(value, self.decimals) + 0.0  # the sum turns -0 into 0
-            text = f"{value:{'+' if signed and value else ''}.{self.decimals}f}"
-        return text.replace("-", "\N{MINUS SIGN}")
-
-    def interval(self, mean: float, low: float, high: float, signed: bool = False) -> str:
-        """The mean with its interval, or alone where that is no wider than rounding.
-
-        >>> Figures(0.2).interval(0.5, 0.4, 0.6), Figures(1e-17).interval(-0.02, -0.02, -0.02 + 1e-17)
-        ('0.50 [0.40, 0.60]', '−0.02')
-        """
-        if low == high:
-            return self.number(mean, signed)
-        if high - low <= EQUAL * abs(mean):
-            return Figures(0.0).number(mean, signed)
-        return f"{self.number(mean, signed)} [{self.number(low, signed)}, {self.number(high, signed)}]"
 
 
 @dataclass(frozen=True)
@@ -209,14 +132,6 @@ def headline(study: StudyRuns, rows: Sequence[SummaryRow], found: Judged) -> str
     if not said:
         return f"{done[0].label}: {study.metric_name} {done[0].text} (n = {done[0].n})."
     return " ".join(said)
-
-
-def listed(names: Sequence[str]) -> str:
-    """
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def setup(study: StudyRuns) -> list[tuple[str, str]]:
