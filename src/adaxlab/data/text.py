@@ -21,10 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from adaxlab.errors import LabError, unknown
+from adaxlab.errors import LabError, check_on_error
 
 END, UNKNOWN = "</s>", "<unk>"
-ON_ERROR = ("raise", "skip")
 SPLITS = ("train", "valid", "test")
 TRAINING, HELDOUT = (f"{part}-monolingual.tokenized.shuffled" for part in ("training", "heldout"))
 Words = Callable[[str], list[str]]
@@ -55,17 +54,6 @@ class Corpus:
     def end(self) -> int:
         """The id of </s>."""
         return self.index[END]
-
-
-def load(
-    folder: str | Path, *, on_error: str = "raise", min_count: int = 1, words: Words = str.split
-) -> Corpus:
-    """Return the text in `folder`, in any of the layouts, as word ids.
-
-    Words that appear fewer than `min_count` times in training become <unk> (the benchmark uses 3). A file that is not
-    UTF-8 is an error that names it; with on_error="skip" it is left out and listed in `skipped`.
-    """
-    return encode(pieces(folder), on_error=on_error, min_count=min_count, words=words)
 
 
 def pieces(folder: str | Path) -> Pieces:
@@ -157,14 +145,15 @@ def encode(
 ) -> Corpus:
     """Return the corpus of the given pieces.
 
+    Words that appear fewer than `min_count` times in training become <unk> (the benchmark uses 3). A file that is not
+    UTF-8 is an error that names it; with on_error="skip" it is left out and listed in `skipped`.
+
     One pass numbers the words in order of appearance; then they are renumbered by frequency. `limit` (0: none) ends the
     training split with the line at which it reaches that many words.
     """
-    if on_error not in ON_ERROR:
-        raise unknown("on_error", on_error, ON_ERROR)
     if min_count < 1 or limit < 0:
         raise LabError(f"min_count={min_count}, limit={limit}: must be >= 1 and >= 0")
-    bad: list[str] | None = [] if on_error == "skip" else None
+    bad: list[str] | None = [] if check_on_error(on_error) == "skip" else None
     met = _Numbering({END: 0, UNKNOWN: 1})
     raw = {}
     for split in SPLITS:

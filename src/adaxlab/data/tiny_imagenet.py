@@ -7,12 +7,12 @@ unpacked; otherwise the set is downloaded with git from a public repository. The
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from adaxlab.data.fetch import git, move
 from adaxlab.errors import LabError
 
 FOLDER = "tiny-imagenet-200"
@@ -56,49 +56,21 @@ def digest(folder: Path, tell: Say = lambda text: None) -> str:
 
 def fetch(target: Path, tell: Say, repository: str = REPOSITORY) -> Path:
     """Clone the repository and return `target`/tiny-imagenet-200, which appears only when it is complete."""
-    if shutil.which("git") is None:
-        raise LabError(f"git is not installed, so {FOLDER} cannot be fetched; put {ARCHIVE} into {target}")
-    target.mkdir(parents=True, exist_ok=True)
-    fresh = target / "repository.partial"
-    shutil.rmtree(fresh, ignore_errors=True)
-    tell(f"fetching {FOLDER} with git from {repository}, 240 MB")
-    done = subprocess.run(
-        ["git", "clone", "--quiet", "--depth", "1", repository, str(fresh)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode or not (fresh / FOLDER).is_dir():
-        shutil.rmtree(fresh, ignore_errors=True)
-        lines = [s for s in done.stderr.splitlines() if s.strip()] or [f"it contains no {FOLDER}/"]
-        raise LabError(
-            f"git could not fetch {repository}: {lines[-1].strip()}; repeat the command when it can be reached, or put "
-            f"{ARCHIVE} into {target}"
-        )
-    shutil.rmtree(target / FOLDER, ignore_errors=True)
-    (fresh / FOLDER).rename(target / FOLDER)
-    shutil.rmtree(fresh, ignore_errors=True)
-    return target / FOLDER
+    return git(repository, FOLDER, target, "240 MB", f"put {ARCHIVE} into {target}", tell)
 
 
 def unpack(archive: Path, target: Path, tell: Say) -> Path:
     """Unpack the archive and return `target`/tiny-imagenet-200, which appears only when it is complete."""
     tell(f"unpacking {archive}")
-    fresh = target / "archive.partial"
-    shutil.rmtree(fresh, ignore_errors=True)
-    try:
-        with zipfile.ZipFile(archive) as packed:
-            packed.extractall(fresh)
-    except (zipfile.BadZipFile, OSError) as error:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise LabError(f"{archive}: cannot be unpacked ({error}); download it again") from error
-    if not (fresh / FOLDER).is_dir():
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise LabError(f"{archive}: contains no folder {FOLDER}/")
-    shutil.rmtree(target / FOLDER, ignore_errors=True)
-    (fresh / FOLDER).rename(target / FOLDER)
-    shutil.rmtree(fresh, ignore_errors=True)
-    return target / FOLDER
+    with tempfile.TemporaryDirectory(dir=target) as scratch:
+        try:
+            with zipfile.ZipFile(archive) as packed:
+                packed.extractall(scratch)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise LabError(f"{archive}: cannot be unpacked ({error}); download it again") from error
+        if not (Path(scratch) / FOLDER).is_dir():
+            raise LabError(f"{archive}: contains no folder {FOLDER}/")
+        return move(Path(scratch) / FOLDER, target / FOLDER)
 
 
 def obtain(base: Path, tell: Say) -> tuple[Path, str]:

@@ -1,16 +1,12 @@
-"""The CIFAR-10 page: `python -m adaxlab.paper.cifar10_page --out cifar10.html`, from the committed records alone."""
+"""The CIFAR-10 page: `adax report records/cifar10 --out cifar10.html`, from the committed records alone."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from adaxlab.claim import words
 from adaxlab.errors import LabError
 from adaxlab.judge import judge_files
-from adaxlab.messages import say
 from adaxlab.paper import cifar10_runs as committed
 from adaxlab.paper.cifar10_later_claims import CLAIMS
 
@@ -34,28 +30,3 @@ def write(records: Path, out: Path) -> Path:
     lead = LEAD + (f" Not run yet: {', '.join(missing)}." if missing else "")
     rows = [{**row, "text": row["claim"], "verdict": words(row)} for row in judge_files(CLAIMS, records)]
     return write_report(runs, out, title="CIFAR-10", claims=rows, lead=lead)
-
-
-def command(
-    what: str, out: Path, write: Callable[[Path, Path], Path], arguments: list[str] | None = None
-) -> int:
-    """`python -m MODULE [--records FOLDER] [--out FILE]`: write a page from records, or say why not."""
-    parser = argparse.ArgumentParser(description=f"Write {what} from the records.")
-    parser.add_argument("--records", type=Path, default=Path("records"))
-    parser.add_argument("--out", type=Path, default=out)
-    options = parser.parse_args(arguments)
-    try:
-        say(f"written: {write(options.records, options.out)}")
-    except LabError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Write the page."""
-    return command("the CIFAR-10 page", Path("cifar10.html"), write, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

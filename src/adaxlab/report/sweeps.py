@@ -15,11 +15,6 @@ FEW = 5
 """So many settings each have a tick of their own on a logarithmic axis."""
 
 
-def sweep(study: StudyRuns) -> Chart:
-    """Mean and interval over the swept setting, a line per optimizer; None where nothing is swept."""
-    return drawn(study)[0]
-
-
 def drawn(study: StudyRuns) -> tuple[Chart, str]:
     """The chart, and the words for the marks that it has."""
     found = swept(study)

@@ -20,7 +20,6 @@ import hashlib
 import io
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,8 +31,9 @@ from adaxlab import files
 from adaxlab.data import imagefolder
 from adaxlab.data.imagefolder import Problem
 from adaxlab.data.images import decode
-from adaxlab.data.images.source import MODULUS, Source, check_hash, digest_of, open_source, read_manifest
-from adaxlab.errors import LabError
+from adaxlab.data.images.source import MODULUS, Folder, check_hash, digest_of, open_source
+from adaxlab.errors import LabError, check_on_error
+from adaxlab.messages import Say
 from adaxopt.extras import LAB
 
 MANIFEST = "cache.json"
@@ -41,7 +41,6 @@ KIND = "adaxopt-image-cache"
 VERSION = 1
 LIMIT = 50_000_000
 """Largest piece, in bytes."""
-Say = Callable[[str], None]
 
 
 def images_per_piece(size: int, limit: int = LIMIT) -> int:
@@ -85,7 +84,7 @@ class Cache:
 
 
 def make(
-    source: Source,
+    source: Folder,
     out: str | Path,
     size: int,
     *,
@@ -95,12 +94,12 @@ def make(
     tell: Say = lambda text: None,
 ) -> Cache:
     """Decode `source` into `out`, reusing finished pieces, and return the cache. `workers=0` uses all cores."""
-    imagefolder.check_on_error(on_error)
+    check_on_error(on_error)
     if size < 1:
         raise LabError(f"size={size}: must be >= 1")
     target = Path(out)
     if (target / MANIFEST).is_file():
-        _check(read_manifest(target / MANIFEST, KIND, VERSION), target, source.key, size)
+        _check(_manifest(target / MANIFEST), target, source.key, size)
         return _whole(load(target, size=size), on_error)
     if find_spec("PIL") is None:
         raise LabError(f"decoding images needs Pillow; {LAB}")
@@ -149,7 +148,7 @@ def make(
 
 
 def _piece(
-    source: Source, target: str, size: int, split: str, number: int, first: int, last: int
+    source: Folder, target: str, size: int, split: str, number: int, first: int, last: int
 ) -> dict[str, Any]:
     """Decode one piece, unless an earlier call did, and return its description. Runs in a worker process."""
     path = Path(target) / f"{split}-{number:03}.npy"
@@ -197,6 +196,17 @@ def _piece(
     return row
 
 
+def _manifest(path: Path) -> dict[str, Any]:
+    found = files.read_json(path)
+    if not isinstance(found, dict) or found.get("kind") != KIND:
+        raise LabError(f"{path}: is not a manifest of kind {KIND}")
+    if found.get("version") != VERSION:
+        raise LabError(
+            f"{path}: version {found.get('version')!r}, this program reads {VERSION}; create it again"
+        )
+    return found
+
+
 def _check(manifest: dict[str, Any], root: Path, key: str, size: int) -> None:
     way_out = "choose another folder, or remove it"
     if manifest["size"] != size:
@@ -208,7 +218,7 @@ def _check(manifest: dict[str, Any], root: Path, key: str, size: int) -> None:
 def load(folder: str | Path, *, size: int = 0, key: str = "") -> Cache:
     """Open a memory-mapped cache; if `size` or `key` is given, the cache must have the same."""
     root = Path(folder)
-    manifest = read_manifest(root / MANIFEST, KIND, VERSION)
+    manifest = _manifest(root / MANIFEST)
     _check(manifest, root, key, size or manifest["size"])
     side = manifest["size"]
     parts = {}
@@ -233,7 +243,7 @@ def load(folder: str | Path, *, size: int = 0, key: str = "") -> Cache:
 
 def _whole(cache: Cache, on_error: str) -> Cache:
     """Return the cache; raise LabError if images were skipped when it was made and `on_error` is "raise"."""
-    if imagefolder.check_on_error(on_error) == "raise" and cache.skipped:
+    if check_on_error(on_error) == "raise" and cache.skipped:
         raise LabError(
             f"{cache.root}: {len(cache.skipped)} images were skipped when it was made, first {cache.skipped[0]}; "
             "continue without them (on_error=skip), or fix them and remove the cache"

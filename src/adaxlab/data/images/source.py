@@ -10,11 +10,9 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
 
-from adaxlab import files
 from adaxlab.data import imagefolder
-from adaxlab.data.imagefolder import Listing, Problem
+from adaxlab.data.imagefolder import Listing
 from adaxlab.errors import LabError
 
 MODULUS = 2**256
@@ -30,18 +28,6 @@ class Item:
     reason: str = ""
 
 
-class Source(Protocol):
-    """The interface that decoding needs. A source is sent to worker processes, so it must be picklable."""
-
-    classes: tuple[str, ...]
-    counts: dict[str, int]
-    skipped: list[Problem]
-    key: str
-    """Identifies the images without reading them: paths, labels, sizes and modification times."""
-
-    def read(self, split: str, start: int, stop: int) -> list[Item]: ...
-
-
 def digest_of(split: str, items: Iterable[Item], classes: tuple[str, ...]) -> int:
     """Return the contribution of these images to the digest of their set."""
     total = 0
@@ -54,25 +40,24 @@ def digest_of(split: str, items: Iterable[Item], classes: tuple[str, ...]) -> in
 
 
 class Folder:
-    """Images in files, listed by `imagefolder.read`."""
+    """Images in files, listed by `imagefolder.read`; it is sent to the processes that decode.
+
+    `key` identifies the images without reading them: paths, labels, sizes and modification times.
+    """
 
     def __init__(self, listing: Listing) -> None:
         self.root, self.classes, self.skipped = listing.root, listing.classes, listing.skipped
         self.files, self.labels = listing.files, listing.labels
         self.counts = {split: len(paths) for split, paths in listing.files.items()}
-        self.sizes: dict[str, list[int]] = {}
         total = hashlib.sha256(repr(self.classes).encode())
         for split, paths in self.files.items():
-            sizes = []
             for path, label in zip(paths, self.labels[split], strict=True):
                 try:
                     found = (self.root / path).stat()
                     size, changed = found.st_size, found.st_mtime_ns
                 except OSError:
                     size, changed = 0, 0
-                sizes.append(size)
                 total.update(f"{path}\0{label}\0{size}\0{changed}\n".encode())
-            self.sizes[split] = sizes
         self.key = "folder:" + total.hexdigest()
 
     def read(self, split: str, start: int, stop: int) -> list[Item]:
@@ -93,18 +78,6 @@ def check_hash(path: Path, wanted: str) -> None:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != wanted:
         raise LabError(f"{path}: has sha256 {found}, must be {wanted}: damaged; create or copy it again")
-
-
-def read_manifest(path: Path, kind: str, version: int) -> dict[str, Any]:
-    """Return the manifest in `path`; raise LabError if its kind or version is another."""
-    found = files.read_json(path)
-    if not isinstance(found, dict) or found.get("kind") != kind:
-        raise LabError(f"{path}: is not a manifest of kind {kind}")
-    if found.get("version") != version:
-        raise LabError(
-            f"{path}: version {found.get('version')!r}, this program reads {version}; create it again"
-        )
-    return found
 
 
 def open_source(place: str | Path, on_error: str = "raise") -> Folder:

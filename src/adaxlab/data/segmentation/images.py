@@ -17,11 +17,10 @@ import torch
 from torch import Tensor
 
 from adaxlab.data.segmentation.folders import Pair
-from adaxlab.errors import LabError
+from adaxlab.errors import LabError, check_on_error
 from adaxopt.extras import LAB
 
 VOID = 255
-ON_ERROR = ("raise", "skip")
 
 
 @dataclass
@@ -94,9 +93,7 @@ def read(pairs: Sequence[Pair], classes: int, void: int, on_error: str = "raise"
 
     An invalid image is an error that names it; with `on_error="skip"` it is left out and listed in `skipped`.
     """
-    if on_error not in ON_ERROR:
-        raise LabError(f"on_error={on_error!r}: must be {' or '.join(ON_ERROR)}")
-
+    check_on_error(on_error)
     if find_spec("PIL") is None:
         raise LabError(f"images need Pillow; {LAB}")
 
