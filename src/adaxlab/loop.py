@@ -27,10 +27,10 @@ from adaxlab.splits import sources
 if TYPE_CHECKING:
     from adaxlab.store import RunFolder
 
-FLUSH = 64  # steps between two looks at the losses: one wait for the device in so many
+FLUSH = 64  # steps between two checks of the losses: one wait for the device in so many
 SAMPLE = 16  # steps of which one is timed on a GPU, never the first, which compiles
 DIVERGED = 1e3  # times the first loss (at least 1): above it a run is given up
-LOOK = 0.1  # seconds between two looks at progress, signals and the age of the checkpoint
+CHECK_SECONDS = 0.1  # between two checks of progress, signals and the age of the checkpoint
 OnProgress = Callable[[int, int, float | None], None]
 
 
@@ -111,13 +111,15 @@ class Loop:
         at, model, optimizer, task = self.at, self.model, self.optimizer, self.task
         on_cpu, clock = self.device.type == "cpu", time.perf_counter
         self.switch(training=True)
-        pause = min(LOOK, self.settings.checkpoint_seconds)
-        next_look = clock() + pause
+        pause = min(CHECK_SECONDS, self.settings.checkpoint_seconds)
+        next_check = clock() + pause
         for batch, rows in self.batches():
             scale = self.factor(at.step)
             for group, base in zip(optimizer.param_groups, self.base, strict=True):
                 set_lr(group, base * scale)
-            timed = on_cpu or at.step % SAMPLE == SAMPLE - 1  # on a GPU a sample: each look waits for it
+            timed = (
+                on_cpu or at.step % SAMPLE == SAMPLE - 1
+            )  # on a GPU a sample: each measurement waits for it
             begin = clock() if on_cpu else self.now(timed)
             result = task.loss(model, batch)
             if at.step == 0:
@@ -139,9 +141,9 @@ class Loop:
             at.batch += 1
             if at.step % FLUSH == 0 and not self.flush():
                 return False
-            if end >= next_look or self.stop.signum:
-                next_look = end + pause
-                self.look()
+            if end >= next_check or self.stop.signum:
+                next_check = end + pause
+                self.check()
         if at.batch != len(self.train_source):
             raise RunError(
                 f"task {self.spec['task']}: 'train' says {len(self.train_source)} batches, gave {at.batch}"
@@ -264,7 +266,7 @@ class Loop:
         at.batch, at.loss, at.value, at.rows, at.metrics_bytes = 0, 0.0, 0.0, 0, self.metrics.size
         self.epoch_rng = randomness.state(self.device)
         if at.epoch < self.spec["epochs"]:
-            self.look()
+            self.check()
         return True
 
     def update_rms(self) -> float | None:
@@ -297,7 +299,7 @@ class Loop:
         self.at.useful_seconds += time.perf_counter() - begin
         return tasks.check_metrics(given, self.task, self.spec["task"])
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Now and then: tell the progress, write a checkpoint when it is time, stop when asked to."""
         self.tell(self.at.step)
         due = time.perf_counter() - self.last_checkpoint >= self.settings.checkpoint_seconds

@@ -16,7 +16,7 @@ from adaxlab.finding import outcome
 from adaxlab.judge import judge
 from adaxlab.measures import MEASURES, failed, percent
 from adaxlab.paper import catalogue
-from adaxlab.paper.cifar10_later_claims import LATER
+from adaxlab.paper.cifar10_post_hoc_claims import POST_HOC
 from adaxlab.paper.claims import FAMILIES, judged, show, verdicts
 from adaxlab.paper.imagenet_claims import PAPER_LR
 from adaxlab.store import RunRecord
@@ -427,7 +427,7 @@ def test_claims_speak_of_rows_that_exist(claim):
 def test_ids_are_unique_and_later_claims_are_post_hoc_or_say_why_not():
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
     seen = {f"cifar10/{name}" for name in ("table2", "tuned", "lr", "padax")}
-    assert all(claim.post_hoc == (claim.study in seen) for claim in LATER)
+    assert all(claim.post_hoc == (claim.study in seen) for claim in POST_HOC)
 
 
 def test_claims_that_share_a_retest_share_their_study():

@@ -283,7 +283,7 @@ def test_values_that_are_no_numbers_are_left_out():
     run = record()
     lines = [{**m, "train_loss": None if m["epoch"] % 2 else float("nan")} for m in run.metrics]
     [one] = series.studies([RunRecord(run.spec, run.env, lines, run.done, run.path)])
-    names = [p.name for p in charts.pictures(one)]
+    names = [p.name for p in charts.figures(one)]
     assert "train-loss" not in names
     assert "metric" in names
 
@@ -299,7 +299,7 @@ def rows_of(chart, *fields):
 
 def test_charts_hold_what_the_records_say():
     [one] = series.studies(study())
-    made = {p.name: p.chart for p in charts.pictures(one)}
+    made = {p.name: p.chart for p in charts.figures(one)}
     assert list(made) == ["metric", "train-loss", "loss-time", "seeds", "lr", "difference", "time"]
     dots = rows_of(made["seeds"], "seed", "value")
     assert len(dots) == 4 * 5 - 1
@@ -325,13 +325,13 @@ def test_lower_is_better_turns_the_order_round():
     records = study(higher=False, metric_name="perplexity", diverged=())
     [one] = series.studies(records)
     assert one.ranked[0].label == "adaxw"
-    assert "lower is better" in charts.pictures(one)[0].caption
+    assert "lower is better" in charts.figures(one)[0].caption
     assert all(r["mean"] < 0 for r in rows_of(charts.differences(one, judged(one, "adaxw")), "verdict"))
 
 
 def test_one_seed_and_no_tuning_still_make_a_report():
     [one] = series.studies([record("adamw"), record("adaxw")])
-    assert [p.name for p in charts.pictures(one)] == ["metric", "train-loss", "loss-time", "seeds", "time"]
+    assert [p.name for p in charts.figures(one)] == ["metric", "train-loss", "loss-time", "seeds", "time"]
 
 
 def test_rates_that_nobody_tuned_are_said_beside_the_verdict():
@@ -355,7 +355,7 @@ def test_where_every_run_diverged_the_page_says_so():
 
 def test_tuning_alone_makes_a_report():
     [one] = series.studies([record("adamw", 7, "tune", lr=lr) for lr in (1e-4, 1e-3, 1e-2)])
-    assert [p.name for p in charts.pictures(one)] == ["lr"]
+    assert [p.name for p in charts.figures(one)] == ["lr"]
     assert "No final run has finished yet" in render([*one.records])
 
 
@@ -385,7 +385,7 @@ def test_a_variant_has_one_look_in_all_charts_and_on_the_page():
     runs += [record(seed=9, purpose="tune", lr=lr) for lr in (0.1, 0.2)]
     seen: dict[str, set[str]] = {}
     every = series.studies(runs)
-    for picture in (p for one in every for p in charts.pictures(one)):
+    for picture in (p for one in every for p in charts.figures(one)):
         for part in embed._walk(picture.chart.to_dict()):
             if isinstance(part, dict) and part.get("field") == "optimizer" and "#" in str(part.get("scale")):
                 for label, shade in zip(part["scale"]["domain"], part["scale"]["range"], strict=True):

@@ -45,7 +45,7 @@ def test_lines_become_runs_of_the_methods_that_they_are():
     assert rows["adaxw"].paper == "92.32 ± 0.04"
     assert rows["amsgradw"].mean == pytest.approx(statistics.mean([91.5, 91.6, 91.7]))
     assert command.commands(one) == ["adax reproduce cifar10/table2"]
-    made = {p.name: p for p in charts.pictures(one)}
+    made = {p.name: p for p in charts.figures(one)}
     assert "time" not in made, "runs of a stack share their seconds"
     theirs = [r for r in rows_of(made["seeds"].chart, "low") if r["optimizer"] == "adaxw" and "n" not in r]
     assert [(r["mean"], r["low"], r["high"]) for r in theirs] == [(92.32, 92.28, 92.36)]
@@ -67,7 +67,7 @@ def test_a_sweep_is_drawn_over_its_setting(key, option, values, log):
         for s in range(3)
     ]
     [one] = series.studies(map(shown, lines))
-    picture = next(p for p in charts.pictures(one) if p.name == "sweep")
+    picture = next(p for p in charts.figures(one) if p.name == "sweep")
     assert picture.title == f"Sensitivity to {key}"
     means = {r["x"]: r["mean"] for r in rows_of(picture.chart, "x", "mean", "n")}
     places = [v if option == "lr" else v[key == "b2"] for v in values]
@@ -86,7 +86,7 @@ def test_a_far_worse_setting_does_not_take_the_frame():
         for s in range(3)
     ]
     [one] = series.studies(map(shown, lines))
-    picture = next(p for p in charts.pictures(one) if p.name == "sweep")
+    picture = next(p for p in charts.figures(one) if p.name == "sweep")
     spec = picture.chart.to_dict()
     low, high = next(part["scale"]["domain"] for part in embed._walk(spec) if _is_y(part))
     assert 85 < low < 90.5
@@ -108,7 +108,7 @@ def test_a_setting_whose_interval_meets_the_others_is_not_far_worse():
         for s, value in enumerate(values)
     ]
     [one] = series.studies(map(shown, lines))
-    spec = next(p for p in charts.pictures(one) if p.name == "sweep").chart.to_dict()
+    spec = next(p for p in charts.figures(one) if p.name == "sweep").chart.to_dict()
     low, _ = next(part["scale"]["domain"] for part in embed._walk(spec) if _is_y(part))
     assert low < 92.066 - 4.303 * 0.305 / 3**0.5  # the whole of the last interval is shown
     assert not [layer for layer in spec["layer"] if layer["mark"].get("shape") == "triangle-down"]
@@ -125,7 +125,7 @@ def _is_x(part):
 def test_tuning_runs_are_scored_as_such():
     lines = [cifar_run(f"adaxw lr {lr}", 0, lr=lr, study="tuning", final=90.0) for lr in (1e-2, 1e-3)]
     [one] = series.studies(map(shown, lines))
-    assert [p.name for p in charts.pictures(one)] == ["lr"]
+    assert [p.name for p in charts.figures(one)] == ["lr"]
 
 
 def test_the_committed_records_make_a_page():

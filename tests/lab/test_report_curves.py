@@ -40,7 +40,7 @@ def several(optimizer, values, halves, key="metric", **rest):
 
 def picture(runs, name):
     [one] = series.studies(runs)
-    return next(p for p in charts.pictures(one) if p.name == name)
+    return next(p for p in charts.figures(one) if p.name == name)
 
 
 def domain(chart):

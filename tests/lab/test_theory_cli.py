@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from adaxlab import cli as command
 from adaxlab.errors import LabError
 from adaxlab.paper.theory import cli, figures
 
@@ -20,14 +21,15 @@ NAMES = {
 
 
 def test_run_writes_record_claims_figures_and_page(tmp_path, capsys):
-    path = cli.run("reddi", tmp_path, quick=True, steps=2000, seeds=2)
-    record = json.loads(path.read_text())
+    words = ["--seeds", "2", "--set", "quick=true", "steps=2000"]
+    assert command.main(["reproduce", "reddi", "--out", str(tmp_path), *words]) == 0
+    record = json.loads((tmp_path / "reddi" / "reddi.json").read_text())
     assert record["alternating"]["steps"] == 2000
     table = (tmp_path / "reddi" / "claims.md").read_text()
     shown = capsys.readouterr().out
     for row in record["claims"]:
         assert f"| {row['id']} |" in table
-        assert row["id"] in shown
+        assert shown.count(f"  {row['id']}") == 1
     for kind in ("svg", "png"):
         for paper in ("", "-dark"):
             assert (tmp_path / "reddi" / "images" / f"theory-reddi{paper}.{kind}").stat().st_size > 5000

@@ -8,7 +8,7 @@ from adaxlab.claim import words
 from adaxlab.errors import LabError
 from adaxlab.judge import judge_files
 from adaxlab.paper import cifar10_runs as committed
-from adaxlab.paper.cifar10_later_claims import CLAIMS
+from adaxlab.paper.cifar10_post_hoc_claims import CLAIMS
 
 LEAD = (
     "The paper's CIFAR-10 experiments, reproduced. SGDM, AdamW and AMSGrad(W) are PyTorch's implementations; AdaX-W is "

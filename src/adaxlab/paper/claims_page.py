@@ -11,7 +11,7 @@ from typing import Any
 
 from adaxlab.claim import NOT_RUN, OURS, VERDICTS, WORDS, anchor, check, words
 from adaxlab.markdown import spelled, table
-from adaxlab.paper.drawn import picture
+from adaxlab.paper.drawn import image
 from adaxlab.paper.theory.record import order
 
 Row = dict[str, Any]
@@ -101,7 +101,7 @@ FIGURES = {
 def _figures() -> list[str]:
     out = ["", "## Figures", ""]
     for name, shows in FIGURES.items():
-        out += [shows, "", *picture(f"theory-{name}", shows, "images").splitlines(), ""]
+        out += [shows, "", *image(f"theory-{name}", shows, "images").splitlines(), ""]
     return out
 
 

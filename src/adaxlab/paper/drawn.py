@@ -22,7 +22,7 @@ def names(study: Study) -> list[str]:
     return [f"{spec.folder(study.name)}-{kind}" for kind in study.figures]
 
 
-def picture(name: str, alt: str, folder: str = "docs/images") -> str:
+def image(name: str, alt: str, folder: str = "docs/images") -> str:
     return (
         f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.svg">\n'
         f'  <img alt="{alt}" src="{folder}/{name}.svg">\n</picture>'
@@ -32,4 +32,4 @@ def picture(name: str, alt: str, folder: str = "docs/images") -> str:
 def shown(study: Study) -> str:
     """The study's figures, for a page in docs/."""
     pairs = zip(names(study), study.figures, strict=True)
-    return "\n\n".join(picture(name, f"{WORDS[kind]}: {study.name}", "images") for name, kind in pairs)
+    return "\n\n".join(image(name, f"{WORDS[kind]}: {study.name}", "images") for name, kind in pairs)

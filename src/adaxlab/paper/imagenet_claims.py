@@ -188,7 +188,7 @@ RESNET50 = tuple(
     for claim in SENTENCES
     if claim.study == "imagenet/tiny-resnet50"
 )
-LATER = (
+POST_HOC = (
     *_ours(
         _order("tuned-new", "tuned.b2T50.", "adaxw-b2T50", f"{EACH_ITS_OWN}; {LONG}"),
         "tuned alike, b2*T = 50",
@@ -198,5 +198,5 @@ LATER = (
 RETESTED = {"imagenet/tiny": "imagenet/tiny-new", "imagenet/tuned": "imagenet/tuned-new"}
 """Every claim of a study is judged again, on all of its rows and five new seeds."""
 CLAIMS = tuple(
-    replace(_at_paper_lr(claim), retest=RETESTED.get(claim.study, "")) for claim in (*SENTENCES, *LATER)
+    replace(_at_paper_lr(claim), retest=RETESTED.get(claim.study, "")) for claim in (*SENTENCES, *POST_HOC)
 )

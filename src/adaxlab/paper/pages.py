@@ -23,7 +23,7 @@ from adaxlab.paper.cifar10 import STUDIES as CIFAR
 from adaxlab.paper.cifar10 import TABLE2
 from adaxlab.paper.claims import committed
 from adaxlab.paper.claims_page import by_exhibit, by_source
-from adaxlab.paper.drawn import picture
+from adaxlab.paper.drawn import image
 from adaxlab.paper.tables import (
     adamw,
     best_lr,
@@ -163,7 +163,7 @@ def claims(root: Path) -> str:
     heads = ("", "claim", "found here", "verdict")
     return (
         f"Claims of the paper by what judges them ([all claims](claims.md), with rules):\n\n{by_source(theirs)}\n\n"
-        f"{FOREST}\n\n{picture('claims-forest', 'Forest plot of the claims about final scores', 'images')}\n\n"
+        f"{FOREST}\n\n{image('claims-forest', 'Forest plot of the claims about final scores', 'images')}\n\n"
         f"By section, table or figure of the paper:\n\n{by_exhibit(theirs)}\n\n"
         f"{SELECTION}\n\n{table(heads, _headlines(by_id))}"
     )
@@ -233,9 +233,7 @@ def gpu(root: Path) -> str:
     environment = record["environment"]
     largest = next(r for r in record["rows"] if r["row"] == "AdaXW fused")
     return (
-        picture(
-            "gpu-step", "Time of one optimizer step compared with torch's fused AdamW, per model", "images"
-        )
+        image("gpu-step", "Time of one optimizer step compared with torch's fused AdamW, per model", "images")
         + f"\n\n`optimizer.step()` on one {environment['gpu']}, torch {environment['torch']}, Triton "
         f"{environment['triton']}, float32 unless stated; medians of n alternating rounds, gradients at fixed "
         "addresses. "
@@ -297,7 +295,7 @@ def cifar(root: Path) -> str:
     return (
         "The paper's main table, reproduced on CIFAR-10 with each method at the paper's settings. SGDM, AdamW and "
         "AMSGrad(W) are PyTorch's implementations; AdaX-W is this library's.\n\n"
-        + picture("cifar10-table2-seeds", "Final test accuracy of every run and the paper's means", "images")
+        + image("cifar10-table2-seeds", "Final test accuracy of every run and the paper's means", "images")
         + f"\n\n{studies.table(TABLE2, runs, layout)}\n\n{studies.caption(TABLE2, runs, layout)}{rest}"
     )
 

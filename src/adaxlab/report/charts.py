@@ -1,7 +1,7 @@
 """Every chart of a study, in reading order, with its title and caption: records in, Altair charts out.
 
 A chart is one layered view whose rows have a field `optimizer`; the page adds the optimizer switches by that field, and
-the static pictures add paper and type.
+the image files add paper and type.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from adaxlab.report.rows import differences, seed_dots, wall_clock
 from adaxlab.report.series import StudyRuns, axis_of, swept
 
 __all__ = [
-    "Picture",
+    "Figure",
     "differences",
+    "figures",
     "learning_curve",
     "lr_sensitivity",
-    "pictures",
     "seed_dots",
     "wall_clock",
 ]
 
 
 @dataclass(frozen=True)
-class Picture:
+class Figure:
     """A chart with its name (for files), title and caption."""
 
     name: str
@@ -40,7 +40,7 @@ class Picture:
     chart: alt.LayerChart
 
 
-def pictures(study: StudyRuns, found: Judged | None = None) -> list[Picture]:
+def figures(study: StudyRuns, found: Judged | None = None) -> list[Figure]:
     """The charts that have something to show."""
     axis = axis_of(study)
     found = found or judged(study)
@@ -107,7 +107,7 @@ def pictures(study: StudyRuns, found: Judged | None = None) -> list[Picture]:
         ),
         ("time", "Time for one run", f"Mean wall-clock; a tick is one run.{solid}", wall_clock(study)),
     ]
-    return [Picture(name, title, caption, chart) for name, title, caption, chart in made if chart is not None]
+    return [Figure(name, title, caption, chart) for name, title, caption, chart in made if chart is not None]
 
 
 def _seeds(study: StudyRuns) -> str:

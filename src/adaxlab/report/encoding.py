@@ -45,7 +45,7 @@ def _legend(points: bool = False) -> alt.Legend:
 
 
 def colour(looks: Looks, labels: Sequence[str], legend: bool = True, points: bool = False) -> alt.Color:
-    """The colours for light paper (the page and the dark pictures exchange them); no legend where rows carry names."""
+    """The colours for light paper (the page and the dark images exchange them); no legend where rows carry names."""
     scale = alt.Scale(domain=list(labels), range=[looks[name].light for name in labels])
     return alt.Color("optimizer:N", scale=scale, legend=_legend(points) if legend else None)
 

@@ -47,7 +47,7 @@ def script_json(value: Any) -> str:
 
 
 def swatch(look: Look) -> str:
-    """The line, dash and point of a series as a small picture."""
+    """The line, dash and point of a series as a small image."""
     dash = (
         ""
         if len(look.dash) == 2 and look.dash[1] == 0
@@ -92,7 +92,7 @@ def pairs(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def whisker(mean: float, low: float, high: float, span: tuple[float, float], look: Look) -> str:
-    """Mean and interval as a small picture on a scale that all rows of a table share."""
+    """Mean and interval as a small image on a scale that all rows of a table share."""
     width = (span[1] - span[0]) or 1.0
     a, m, b = (4 + 112 * (v - span[0]) / width for v in (low, mean, high))
     colour = f"var({variable(look)})"

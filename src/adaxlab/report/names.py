@@ -1,7 +1,7 @@
 """What a label means and how people write it: `torch:AdamW@amsgrad` is the method amsgradw, written AMSGrad(W).
 
 A label is an optimizer as the command line has it, with the settings that tell variants apart: `adaxw@slow, lr=0.01`.
-Records, tables and switches keep labels; the legends of pictures have titles.
+Records, tables and switches keep labels; the legends of image files have titles.
 """
 
 from __future__ import annotations

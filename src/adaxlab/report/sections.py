@@ -11,7 +11,7 @@ from adaxlab import stats
 from adaxlab.answer import Answer, answer
 from adaxlab.claim import ENOUGH
 from adaxlab.report import html, tables
-from adaxlab.report.charts import pictures
+from adaxlab.report.charts import figures
 from adaxlab.report.command import commands, differing
 from adaxlab.report.html import esc
 from adaxlab.report.judged import Judged, judged, stored
@@ -92,7 +92,7 @@ def answered(section: Section) -> str:
 def study_section(section: Section, looks: Mapping[str, Look], draw: Draw, single: bool) -> str:
     """One study: a sentence, the summary, every chart, and what was run."""
     study, found, rows = section.study, section.found, section.rows
-    charts = [draw(p.title, p.caption, p.chart) for p in pictures(study, found)]
+    charts = [draw(p.title, p.caption, p.chart) for p in figures(study, found)]
     words = _words(found.rule)
     if not found.fixed and sum(r.n > 0 for r in rows) > 1:
         words += " The reference is the best mean, picked after the runs, which favours it."

@@ -1,4 +1,4 @@
-"""The picture of the GPU benchmark: the time of one optimizer step beside torch's fused AdamW, model by model."""
+"""The figure of the GPU benchmark: the time of one optimizer step beside torch's fused AdamW, model by model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def gpu_steps(record: Mapping[str, Any]) -> alt.VConcatChart:
 
 
 def words(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The title of the picture, with hardware, versions and n."""
+    """The title of the figure, with hardware, versions and n."""
     where = record["environment"]
     n = sorted({r["n"] for r in record["rows"] if r["gradients"] == "fixed" and r["row"] in SHOWN})
     count = str(n[0]) if len(n) == 1 else f"{n[0]} to {n[-1]}"

@@ -1,4 +1,4 @@
-"""The same charts as picture files: SVG and PNG, on light and dark paper, without a browser or a network."""
+"""The same charts as image files: SVG and PNG, on light and dark paper, without a browser or a network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def save_charts(
     only: Container[str] | None = None,
 ) -> list[Path]:
     """Every chart of every study, or `only` those of these names; see `adaxlab.report.save_static`."""
-    from adaxlab.report.charts import pictures
+    from adaxlab.report.charts import figures
 
     if not records:
         raise LabError(
@@ -37,12 +37,12 @@ def save_charts(
     out: list[Path] = []
     for each in studies(records):
         study = replace(each, written=each.titles)
-        for picture in pictures(study, judged(study, baseline, rule)):
-            name = f"{slug(study.name)}-{picture.name}"
+        for figure in figures(study, judged(study, baseline, rule)):
+            name = f"{slug(study.name)}-{figure.name}"
             if only is not None and name not in only:
                 continue
-            words = {"text": picture.title, "subtitle": textwrap.wrap(picture.caption, 78)}
-            chart = entitle(as_dict(picture.chart), study.titles)
+            words = {"text": figure.title, "subtitle": textwrap.wrap(figure.caption, 78)}
+            chart = entitle(as_dict(figure.chart), study.titles)
             out += save_chart(chart, folder / name, words, formats, themes, study.names, study.looks)
     return out
 

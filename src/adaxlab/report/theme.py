@@ -1,4 +1,4 @@
-"""Paper, ink and type of the charts: a Vega configuration for a picture file, and one of CSS variables for the page.
+"""Paper, ink and type of the charts: a Vega configuration for an image file, and one of CSS variables for the page.
 
 The page's charts carry `var(--ink)` and the like instead of colours, so that light, dark and print are a matter of the
 style sheet: nothing is drawn again when the reader changes the theme.
@@ -10,7 +10,7 @@ from typing import Any
 
 from adaxlab.report.palette import PAPER
 
-# vl-convert carries Liberation Sans, so pictures are the same on a machine without fonts.
+# vl-convert carries Liberation Sans, so images are the same on a machine without fonts.
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 PAGE_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 
@@ -50,7 +50,7 @@ def config(theme: str) -> dict[str, Any]:
     return {
         "background": "transparent" if theme == "page" else c["paper"],
         "font": font,
-        "aria": theme == "page",  # a picture file is one image to a screen reader, and half the size without
+        "aria": theme == "page",  # an image file is one image to a screen reader, and half the size without
         "padding": 2 if theme == "page" else 12,
         "view": {"stroke": None},
         "axis": {

@@ -10,8 +10,8 @@ writes into `runs/synthetic/`
     images/theory-*.svg|png   the figures, for light and dark backgrounds
     report.html               the same as one page that works offline
 
-and shows the verdicts. `python -m adaxlab.paper.theory.cli --update` computes all three studies and updates
-records/theory and docs/images; `--redraw` updates only the figures. `adax claims` then writes docs/claims.md.
+`adax reproduce` then prints the verdicts. `python -m adaxlab.paper.theory.cli --update` computes all three studies and
+updates records/theory and docs/images; `--redraw` updates only the figures. `adax claims` then writes docs/claims.md.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def run(
     progress: bool | None = None,
     **options: Any,
 ) -> Path:
-    """Compute a study, write its files to `out/name`, show the verdicts, and return the path of the record."""
+    """Compute a study, write its files to `out/name`, and return the path of the record."""
     began = time.perf_counter()
     record = compute(name, quick=quick, progress=progress, **options)
     folder = Path(out) / name
@@ -92,7 +92,6 @@ def run(
     files.write(folder / "claims.md", table(record, time.perf_counter() - began).encode())
     if figures or page:
         _draw(record, folder, figures, page)
-    _show(record)
     return path
 
 
@@ -122,34 +121,6 @@ def table(record: dict[str, Any], seconds: float) -> str:
 
 def _count(n: int | None) -> str:
     return "" if n is None else f"{n:,}"
-
-
-def _show(record: dict[str, Any]) -> None:
-    """Print the verdicts to standard output."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    shown = Table(title=TITLES[record["name"]], title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
-    for name, how in (
-        ("id", {"no_wrap": True}),
-        ("claim", {"ratio": 2}),
-        ("computed", {"ratio": 3}),
-        ("n", {"justify": "right"}),
-    ):
-        shown.add_column(name, **how)  # type: ignore[arg-type]
-    shown.add_column("verdict", no_wrap=True)
-    colour = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
-    for row in record["claims"]:
-        verdict = f"[{colour[row['verdict']]}]{row['verdict']}"
-        shown.add_row(row["id"], _plain(row["claim"]), _plain(row["ours"]), _count(row["n"]), verdict)
-    Console(width=None if sys.stdout.isatty() else 150, highlight=False).print(shown)
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 @contextmanager
@@ -191,7 +162,7 @@ def main(arguments: list[str] | None = None) -> int:
                 RECORDS.mkdir(parents=True, exist_ok=True)
                 files.write_json(RECORDS / f"{name}.json", compute(name, quick=options.quick))
             else:
-                run(name, options.out, quick=options.quick)
+                print(run(name, options.out, quick=options.quick))
     except LabError as error:
         print(f"theory: {error}", file=sys.stderr)
         return error.exit_code

@@ -30,7 +30,7 @@ from adaxlab.paper.cifar10_claims import (
 CONTROL = "Beyond the paper: float32 on CIFAR-10"
 OTHERS = "Beyond the paper: AdamNX (arXiv 2511.13465) on CIFAR-10"
 
-LATER = (
+POST_HOC = (
     *(
         on("trace-lr", FIGURE3B, "larger", BOTH, ours=True)(
             id,
@@ -153,5 +153,5 @@ RETESTS = {
 """By study, the claims that it judges anew."""
 _RETEST = {f"cifar10.{id}": f"cifar10/{study}" for study, ids in RETESTS.items() for id in ids}
 CLAIMS: tuple[Claim, ...] = tuple(
-    replace(claim, retest=_RETEST.get(claim.id, "")) for claim in (*PLANNED, *LATER)
+    replace(claim, retest=_RETEST.get(claim.id, "")) for claim in (*PLANNED, *POST_HOC)
 )
