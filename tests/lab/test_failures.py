@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
+from tiny import one_line
 
-from adaxlab import cli, errors, failures, files, optimizers, spec, store, study
+from adaxlab import cli, errors, failures, optimizers, store, study
 from adaxlab.errors import LabError, StoreError
 
 TINY = str(Path(__file__).with_name("tiny.py"))
@@ -51,13 +51,6 @@ def compared(task, *optimizers, more=()):
         "--quiet",
     ]
     return cli.main([*words, "--optimizers", *optimizers, *more])
-
-
-def one_line(capsys):
-    err = capsys.readouterr().err
-    assert err.startswith("adax: ")
-    assert err.count("\n") == 1, err
-    return err
 
 
 CRASHES = {
@@ -385,111 +378,3 @@ def test_guarded_lets_the_labs_errors_and_ctrl_c_pass():
         failures.guarded("task x", StoreError),
     ):
         raise ValueError("y")
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory):
-    root = tmp_path_factory.mktemp("filled") / "runs"
-    words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "adaxw", "--seeds", "2", "--epochs", "2"]
-    words += ["--tune", "0"]
-    assert cli.main([*words, "--out", str(root), "--study", "one", "--quiet"]) == 0
-    return root
-
-
-def done(**changes):
-    def edit(folder):
-        old = json.loads((folder / "done.json").read_text())
-        new = {k: v for k, v in {**old, **changes}.items() if v is not ...}
-        (folder / "done.json").write_text(json.dumps(new))
-
-    return edit
-
-
-def text(name, content):
-    return lambda folder: (folder / name).write_text(content)
-
-
-DAMAGE = {
-    "a number": text("metrics.jsonl", "3\n"),
-    "null": text("metrics.jsonl", "null\n"),
-    "a list": text("metrics.jsonl", '[{"step": 1}]\n'),
-    "an empty object": text("metrics.jsonl", "{}\n"),
-    "a line without a metric": text("metrics.jsonl", '{"step": 1, "epoch": 1}\n'),
-    "a metric that is a text": text("metrics.jsonl", '{"step": 1, "metric": "x"}\n'),
-    "a NaN in a line": text("metrics.jsonl", '{"step": 1, "epoch": 1, "metric": NaN}\n'),
-    "an empty line": text("metrics.jsonl", "\n"),
-    "an empty file": text("metrics.jsonl", ""),
-    "no JSON": text("metrics.jsonl", "{]\n"),
-    "done without a metric": done(metric=...),
-    "done with a metric of null": done(metric=None),
-    "done with NaN": done(metric=float("nan")),
-    "done with infinity": done(metric=float("inf")),
-    "done with a text": done(metric="0.9"),
-    "done with true": done(metric=True),
-    "done without a status": done(status=...),
-    "done with another status": done(status="great"),
-    "done without a name": done(metric_name=...),
-    "done without seconds": done(seconds=...),
-    "done without steps": done(steps=None),
-    "done that is a list": text("done.json", "[]"),
-    "done that is empty": text("done.json", ""),
-    "done that is null": text("done.json", "null"),
-    "an environment that is a list": text("env.json", "[]"),
-    "a specification that is a list": text("spec.json", "[]"),
-    "a specification without its parts": text("spec.json", '{"schema": 2}'),
-    "a folder in place of the metrics": lambda folder: ((folder / "metrics.jsonl").unlink(),
-                                                        (folder / "metrics.jsonl").mkdir()),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_run_folder_is_one_line(damage, filled, capsys):
-    shutil.copytree(filled, "runs")
-    victim = min(path.parent for path in Path("runs").rglob("done.json"))
-    damage(victim)
-    for words in (
-        ["runs", "list", "runs"],
-        ["runs", "export", "all.jsonl"],
-        ["report", "runs", "--out", "page.html"],
-    ):
-        assert cli.main(words) == 0, words
-        assert str(victim) in one_line(capsys)
-    assert len(store.read_export("all.jsonl")) == 3
-    words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "adaxw", "--seeds", "2", "--epochs", "2"]
-    assert cli.main([*words, "--tune", "0", "--study", "one", "--quiet"]) == 1
-    assert str(victim) in one_line(capsys)
-
-
-def test_a_damaged_export_is_one_line(filled, capsys):
-    store.export(store.load_runs(filled), "all.jsonl")
-    lines = Path("all.jsonl").read_text().splitlines()
-    for name, (old, new) in {
-        "no metric": ('"metric": ', '"metrik": '),
-        "NaN": ('"status": "finished", "metric": ', '"status": "finished", "metric": NaN, "was": '),
-    }.items():
-        changed = [lines[0], *(line.replace(old, new) for line in lines[1:])]
-        assert changed != lines
-        Path("bad.jsonl").write_text("\n".join(changed) + "\n")
-        assert cli.main(["runs", "list", "bad.jsonl"]) == 1, name
-        assert "bad.jsonl" in one_line(capsys)
-
-
-@pytest.mark.parametrize("content", ["[]", '{"schema": 2}', '{"schema": 2, "rows": 3}', "null", ""])
-def test_a_damaged_study_is_one_line(content, filled, capsys):
-    shutil.copytree(filled, "runs")
-    Path("runs/one/study.json").write_text(content)
-    words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "adaxw", "--seeds", "2", "--epochs", "2"]
-    assert cli.main([*words, "--tune", "0", "--study", "one", "--quiet"]) == 1
-    assert "runs/one/study.json" in one_line(capsys)
-    assert cli.main(["report", "runs", "--out", "page.html"]) == 0
-
-
-def test_what_json_cannot_hold_is_wrong_input():
-    for value in (float("nan"), float("inf"), {1, 2}, b"x", 1j):
-        with pytest.raises(LabError, match="width="):
-            spec.canonical({"task_options": {"width": value}})
-
-
-def test_a_file_of_ours_never_holds_nan(tmp_path):
-    with pytest.raises(ValueError):
-        files.write_json(tmp_path / "x.json", {"metric": float("nan")})

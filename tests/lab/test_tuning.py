@@ -215,3 +215,43 @@ def test_stopped_at_any_write_and_started_again_it_ends_the_same(sampler, number
     whole, killed = content(tmp_path / "whole"), content(tmp_path / "killed")
     assert len(whole) == 3 * (4 + 3)
     assert killed == whole
+
+
+class TestWalk:
+    def search(self, start, trials, quality):
+        walking = search.walk(start, trials)
+        tried = [next(walking)]
+        try:
+            while True:
+                tried.append(walking.send((quality(tried[-1]), 0.0)))
+        except StopIteration as end:
+            return tried, end.value
+
+    @pytest.mark.parametrize("start", [1e-3, 5e-3, 0.1])
+    @pytest.mark.parametrize("best", [1e-4, 1e-3, 2e-2, 0.3])
+    def test_finds_the_best_from_any_default(self, start, best):
+        tried, found = self.search(start, 9, lambda lr: -abs(math.log(lr / best)))
+        assert len(tried) == len(set(tried)) == 9  # the whole budget, nothing twice
+        assert abs(math.log10(found / best)) < 0.2
+
+    @pytest.mark.parametrize("trials", [1, 2, 3, 5, 12, 30])
+    def test_budget_is_kept_whatever_is_found(self, trials):
+        for quality in (lambda lr: lr, lambda lr: -lr, lambda lr: 0.0, lambda lr: -math.inf):
+            tried, found = self.search(1e-3, trials, quality)
+            assert len(set(tried)) == trials
+            assert found in tried
+
+    def test_starts_at_the_default_and_brackets_by_decades(self):
+        assert self.search(5e-3, 3, lambda lr: -abs(math.log(lr / 5e-3)))[0] == [5e-3, 5e-2, 5e-4]
+
+    def test_score_puts_diverged_last_and_breaks_ties_by_loss(self):
+        def end(metric, loss, status="finished", higher=True):
+            return {"metric": metric, "valid_loss": loss, "status": status, "higher_is_better": higher}
+
+        good, tie, bad = (
+            search.score([end(0.9, 0.1)]),
+            search.score([end(0.9, 0.2)]),
+            search.score([end(0.5, 0.0)]),
+        )
+        assert good > tie > bad > search.score([end(None, None, "diverged")]) == search.WORST
+        assert search.score([end(0.1, 0.1, higher=False)]) > search.score([end(0.2, 0.1, higher=False)])

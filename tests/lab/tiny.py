@@ -269,3 +269,11 @@ def failing(path: Path) -> Path:
         "        return super().step(closure)\n"
     )
     return path
+
+
+def one_line(capsys):
+    """The one line of an error that a command printed."""
+    err = capsys.readouterr().err
+    assert err.startswith("adax: ")
+    assert err.count("\n") == 1, err
+    return err
