@@ -21,7 +21,10 @@ from adaxlab.settings import Settings
 from adaxlab.stats import DecisionRule
 from adaxlab.study import Study, Tuning, with_base_seed
 from adaxlab.summary import Comparison
+from adaxlab.task import BUILT_IN
 from adaxopt.extras import LAB
+
+TASKS = f"{', '.join(BUILT_IN)}, or your own: path/to/file.py:Class or module:Class"
 
 
 def complain(problem: StoreError) -> None:
@@ -35,8 +38,7 @@ class Compare:
     Interrupted at any moment, the same command resumes.
     """
 
-    task: Positional[str]
-    """digits, sorting, cifar10, language, gpt, voc, imagenet, or your own: path/to/file.py:Class or module:Class"""
+    task: Annotated[Positional[str], arg(help=TASKS)]
     more_tasks: Positional[tuple[str, ...]] = ()
     """further tasks: each has its own verdicts, a summary over all of them follows"""
     optimizers: tuple[str, ...] = ("sgdm", "adamw", "amsgradw", "adaxw")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Literal
 
 from adaxlab.errors import LabError
 
@@ -200,9 +200,6 @@ class DecisionRule:
             raise LabError(f"correction={self.correction!r}: must be holm or none")
         if self.least < 3:
             raise LabError(f"least={self.least!r}: must be >= 3")
-
-    def data(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def paired(

@@ -74,10 +74,6 @@ class RowResult:
             and self.lr in (tried[0], tried[-1])
         )
 
-    def largest_lr(self, broken: float) -> float | None:
-        """The largest lr tried whose run is not broken: it ended at most `broken` above the best of the row."""
-        return largest_lr(self.trials, broken)
-
 
 @dataclass(frozen=True)
 class Comparison:

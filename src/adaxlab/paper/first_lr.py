@@ -4,60 +4,33 @@ Not an experiment of the paper. Every (task, optimizer, lr) has the same seeds a
 for all of them, so nothing is tuned or selected.
 
     adax reproduce first-lr --out runs            about 15 minutes on two cores; repeat the command to resume
-    python -m adaxlab.paper.first_lr --jobs 8       the same without the command line's packages
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from adaxlab import environment, files, settings, spec, stats, store, task
-from adaxlab.execute import process
+from adaxlab import driver, environment, files, progress, settings, stats, store, workers
+from adaxlab.study import Row, Study
 
-STUDY = "first-lr"
 TASKS = ("digits", "sorting")
-OPTIMIZERS = ("adamw", "adaxw")
+B2_STEPS = {"adamw": None, "adaxw": 2.0}
+"""The optimizers, and b2*T."""
 RATES = (1e-4, 3e-4, 1e-3, 3e-3, 5e-3, 1e-2, 3e-2)
 SEEDS = 3
 RECORD = Path("records/first_lr.json")
 
 
-def specs(tasks: Iterable[str] = TASKS, seeds: int = SEEDS) -> list[dict[str, Any]]:
-    """Return the specifications of all runs. lr*weight_decay is 1e-4, and b2*T is 2 for AdaX-W."""
-    found = []
-    for name in tasks:
-        made = task.load(name)
-        size = len(made.data()["train"][0])
-        epochs, batch = getattr(made, "epochs", 10), getattr(made, "batch_size", 64)
-        steps = epochs * -(-size // batch)
-        for optimizer in OPTIMIZERS:
-            for lr in RATES:
-                options: dict[str, Any] = {"lr": lr, "weight_decay": 1e-4 / lr}
-                if optimizer == "adaxw":
-                    options["betas"] = (0.9, round(2 / steps, 6))
-                for seed in range(seeds):
-                    found.append(
-                        spec.make(
-                            study=STUDY,
-                            task=name,
-                            optimizer=optimizer,
-                            options=options,
-                            epochs=epochs,
-                            batch_size=batch,
-                            seed=seed,
-                            schedule=getattr(made, "schedule", "constant"),
-                        )
-                    )
-    return found
-
-
-def _one(run: dict[str, Any], root: str, how: settings.Settings) -> None:
-    process.run(run, root, how)
+def study(task: str, seeds: int = SEEDS, epochs: int = 0) -> Study:
+    """The runs on one task: a row for each optimizer and lr, at lr*weight_decay = 1e-4."""
+    rows = (
+        Row(f"{method} lr {lr:g}", method, {"lr": lr}, lr_decay=1e-4, b2_steps=b2_steps)
+        for method, b2_steps in B2_STEPS.items()
+        for lr in RATES
+    )
+    return Study(task, tuple(rows), f"first-lr/{task}", seeds=seeds, epochs=epochs).complete()
 
 
 def summary(records: Iterable[store.RunRecord]) -> list[dict[str, Any]]:
@@ -87,34 +60,23 @@ def summary(records: Iterable[store.RunRecord]) -> list[dict[str, Any]]:
     return rows
 
 
-def run(name: str, out: str | Path, jobs: int = 2, device: str = "cpu", record: str = str(RECORD)) -> Path:
-    """Execute the missing runs of the study and write the summary to `record`."""
+def run(
+    name: str,
+    out: str | Path,
+    jobs: int = 2,
+    device: str = "cpu",
+    seeds: int = SEEDS,
+    epochs: int = 0,
+    record: str = str(RECORD),
+) -> Path:
+    """Execute the missing runs and write the summary to `record`."""
     how = settings.Settings(device=device)
-    todo = specs()
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(_one, each, str(out), how) for each in todo]
-        for done, future in enumerate(as_completed(futures), start=1):
-            future.result()
-            if done % 6 == 0 or done == len(todo):
-                print(f"{done} of {len(todo)} runs", flush=True)
-    rows = summary(store.load_runs(Path(out) / STUDY))
+    made: list[store.RunRecord] = []
+    for task in TASKS:
+        given = study(task, seeds, epochs)
+        with workers.helpers(given, out, how, jobs), progress.watcher() as watcher:
+            made += driver.carry_out(given, out, how, watcher) or []
     what = environment.describe(settings.choose_device(device), how.threads)
     Path(record).parent.mkdir(parents=True, exist_ok=True)
-    files.write_json(Path(record), {"study": STUDY, "environment": what, "rows": rows})
+    files.write_json(Path(record), {"study": name, "environment": what, "rows": summary(made)})
     return Path(record)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", default="runs")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--record", default=str(RECORD))
-    given = parser.parse_args()
-    print(run(STUDY, given.out, given.jobs, given.device, given.record))
-
-
-if __name__ == "__main__":
-    main()

@@ -26,16 +26,19 @@ def write_report(
     lead: str = "",
     rule: Any = None,
 ) -> Path:
-    """Write one self-contained HTML page about `records` and return its path.
+    """Write one self-contained HTML page about `records`, whole or not at all, and return its path.
 
     `claims` are rows with id, text, paper, ours, n and verdict; `figures` are (title, caption, Altair chart or
     Vega-Lite dict): a figure whose rows have a field `optimizer` obeys the page's optimizer switches. `baseline`
     names the optimizer that the others are compared with (the best one if not given), `rule` (`stats.DecisionRule`)
     decides the verdicts. `lead` is a sentence under the title.
     """
-    from adaxlab.report.page import write_page
+    from adaxlab import files
+    from adaxlab.report.page import render
 
-    return write_page(list(records), Path(out), title, claims or (), figures or (), baseline, lead, rule)
+    text = render(list(records), title, claims or (), figures or (), baseline, lead, rule)
+    files.put(Path(out), text.encode())
+    return Path(out)
 
 
 def save_static(

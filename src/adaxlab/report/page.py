@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
-from adaxlab import files, stats
+from adaxlab import stats
 from adaxlab.errors import LabError
 from adaxlab.report import download, html, sections
 from adaxlab.report.embed import as_dict, labels_in, prepare, variable
@@ -35,22 +34,6 @@ _EXTRA = {
     "dark": {"desk": "#0e1014", "focus": "#8ab4ff", "good": "#8fe0b0", "good-bg": "#12301f", "bad": "#ffab91"}
     | {"bad-bg": "#3a1a12", "open": "#f0dc8c", "open-bg": "#322b10"},
 }
-
-
-def write_page(
-    records: Sequence[Any],
-    out: Path,
-    title: str,
-    claims: Sequence[Mapping[str, Any]],
-    figures: Sequence[tuple[str, str, Any]],
-    baseline: str | None,
-    lead: str,
-    rule: stats.DecisionRule | None,
-) -> Path:
-    """Write the page to `out` (whole or not at all) and return it."""
-    text = render(records, title, claims, figures, baseline, lead, rule)
-    files.put(out, text.encode())
-    return out
 
 
 def render(

@@ -19,6 +19,7 @@ from adaxlab.paper.tables.study import Column, Layout, Line, Runs, best, tried
 from adaxlab.paper.tables.study import table as table_of
 from adaxlab.provenance import not_complete
 from adaxlab.study import Study
+from adaxlab.summary import largest_lr
 
 Record = Mapping[str, Any]
 
@@ -135,7 +136,7 @@ def _steps(line: Line) -> str:
 
 
 def _largest(line: Line, study: Study) -> str:
-    found = line.result.largest_lr(study.broken)
+    found = largest_lr(line.result.trials, study.broken)
     return "none" if found is None else f"{found:g}"
 
 

@@ -1,0 +1,33 @@
+"""The study of first learning rates, from its runs to the table of docs/migrating.md."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from adaxlab import cli, store
+from adaxlab.paper import first_lr, pages
+
+STEPS = 22  # of an epoch of digits
+
+
+@pytest.mark.filterwarnings("ignore:betas")  # b2*T = 2 in a run of one epoch
+def test_from_nothing_to_the_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(first_lr, "TASKS", ("digits",))
+    monkeypatch.setattr(first_lr, "RATES", (1e-3, 1e-2))
+    record = tmp_path / "records" / "first_lr.json"
+    words = ["--out", str(tmp_path / "runs"), "--seeds", "2", "--epochs", "1", "--set", f"record={record}"]
+    assert cli.main(["reproduce", "first-lr", *words]) == 0
+    rows = json.loads(record.read_text())["rows"]
+    assert [(row["optimizer"], row["lr"], row["n"], row["diverged"]) for row in rows] == [
+        (name, lr, 2, 0) for name in ("adamw", "adaxw") for lr in (1e-3, 1e-2)
+    ]
+    runs = store.load_runs(tmp_path / "runs")
+    for run in runs:
+        options = run.spec["options"]
+        assert options["weight_decay"] * options["lr"] == pytest.approx(1e-4)
+        assert options["betas"][1] == (pytest.approx(2 / STEPS, rel=1e-5) if run.row[3] == "x" else 0.999)
+    ends = sorted(run.done["metric"] for run in runs)
+    assert ends == sorted(value for row in rows for value in row["values"])
+    assert "`digits`, final test accuracy, mean ± sd over n = 2 seeds" in pages.lr(tmp_path)
