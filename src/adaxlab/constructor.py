@@ -19,15 +19,16 @@ def line(name: str, options: Mapping[str, Any]) -> str:
     """
     kind = optimizers.base(name)
     first = {"lr": options["lr"]} if "lr" in options else {}
-    given = {k: tuple(v) if isinstance(v, list) else v for k, v in {**first, **options}.items()}
+    given = {k: optimizers.from_data(k, v) for k, v in {**first, **options}.items()}
     words = "".join(f", {key}={value!r}" for key, value in given.items())
+    torch = "import torch; " if "=torch." in words else ""
     place, _, attribute = kind.rpartition(":")
     if kind in CLASSES:
         public = CLASSES[kind].__name__
         call = f"{public}(" if public in adaxopt.__all__ else f'create("{kind}", '
-        return f"import adaxopt; optimizer = adaxopt.{call}model.parameters(){words})"
+        return f"{torch}import adaxopt; optimizer = adaxopt.{call}model.parameters(){words})"
     if len(optimizers.parts(kind)) > 1 or optimizers.is_factory(kind):
         built = f"optimizers.build({kind!r}, model.parameters(), {dict(given)!r}, model)"
-        return f"from adaxlab import optimizers; optimizer = {built}"
+        return f"{torch}from adaxlab import optimizers; optimizer = {built}"
     module = "torch.optim" if place == "torch" else Path(place).stem if place.endswith(".py") else place
-    return f"from {module} import {attribute}; optimizer = {attribute}(model.parameters(){words})"
+    return f"{torch}from {module} import {attribute}; optimizer = {attribute}(model.parameters(){words})"

@@ -260,6 +260,18 @@ def _all_defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def from_data(key: str, value: Any) -> Any:
+    """An option as the optimizer takes it: a list of JSON is a tuple, the name of a dtype the dtype.
+
+    >>> from_data("betas", [0.9, 0.95]), from_data("state_dtype", "bfloat16")
+    ((0.9, 0.95), torch.bfloat16)
+    """
+    if isinstance(value, list):
+        return tuple(value)
+    found = getattr(torch, value, None) if key.endswith("dtype") and isinstance(value, str) else None
+    return found if isinstance(found, torch.dtype) else value
+
+
 def build(
     name: str, params: Iterable[Any], given: Mapping[str, Any], model: torch.nn.Module | None = None
 ) -> torch.optim.Optimizer:
@@ -269,7 +281,7 @@ def build(
     """
     check_name(name)
     found = parts(name)
-    chosen = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+    chosen = {key: from_data(key, value) for key, value in given.items()}
     with guarded(f"optimizer {name}"):
         try:
             if len(found) == 2:

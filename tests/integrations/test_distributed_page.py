@@ -90,7 +90,9 @@ def test_a_killed_worker_costs_nothing_but_the_steps_since_the_last_checkpoint(t
     assert begun[:2] == [0, 0]
     assert len(begun) == 4
     assert 40 <= begun[2] < 120
-    expected, found = (torch.load(folder / "checkpoints-float32" / "final.pt") for folder in (calm, disturbed))
+    expected, found = (
+        torch.load(folder / "checkpoints-float32" / "final.pt") for folder in (calm, disturbed)
+    )
     assert expected.keys() == found.keys()
     for name in expected:
         assert torch.equal(expected[name], found[name]), name

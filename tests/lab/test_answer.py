@@ -163,6 +163,7 @@ def test_alone_there_is_nothing_to_compare():
         ("sgdm", {"lr": 0.1, "betas": [0.9, 0.0]}),
         ("torch:AdamW", {"lr": 0.01, "betas": [0.9, 0.95]}),
         ("torch.optim:NAdam@own", {"lr": 0.01}),
+        ("adaxw", {"lr": 0.01, "betas": [0.9, 0.007], "state_dtype": "bfloat16"}),
         pytest.param(
             "muon+adaxw",
             {"lr": 0.01, "betas": [0.9, 0.007]},
