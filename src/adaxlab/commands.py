@@ -35,15 +35,15 @@ def complain(problem: StoreError) -> None:
 class Compare:
     """Compare optimizers on a task: equal tuning budgets, fresh seeds, intervals, a verdict.
 
-    Interrupted at any moment, the same command resumes.
+    The same command resumes a study that was interrupted.
     """
 
     task: Annotated[Positional[str], arg(help=TASKS)]
     more_tasks: Positional[tuple[str, ...]] = ()
     """further tasks: each has its own verdicts, a summary over all of them follows"""
     optimizers: tuple[str, ...] = ("sgdm", "adamw", "amsgradw", "adaxw")
-    """names of the zoo, torch:AdamW, module:Class, file.py:Class, a factory file.py:function that takes the model, a
-    split such as muon+adamw; adaxw@slow is a second adaxw with other options"""
+    """methods of this package (adamw, adaxw, sgdm, ...), torch:AdamW, module:Class, file.py:Class, a factory
+    file.py:function that takes the model, a split such as muon+adamw; adaxw@slow is a second adaxw with other options"""
     seeds: int = 5
     """final runs of each optimizer; a verdict from 3 or 4 is provisional, fewer give none"""
     tune: int = 8
@@ -73,11 +73,11 @@ class Compare:
     margin: float = 0.0
     """by how much an optimizer must be better or worse for a verdict; fixed with the study"""
     target: float | None = None
-    """the result that times are counted to (the baseline's median final result unless given)"""
+    """report when each run reaches this result (the baseline's median final result unless given)"""
     study: str | None = None
     """name of the study, a folder in --out; derived from the settings unless given"""
     out: str = "runs"
-    """the store"""
+    """the folder in which runs are stored"""
     report: str = ""
     """also write an HTML report here"""
     device: str = "auto"
@@ -95,7 +95,7 @@ class Compare:
     json: bool = False
     """print the whole result as JSON instead of tables"""
     quiet: bool = False
-    """no progress"""
+    """show no progress"""
 
     def run(self) -> None:
         tasks = (self.task, *self.more_tasks)
@@ -146,7 +146,7 @@ class Demo:
     """Four optimizers on 1,797 handwritten digits: equal tuning, five seeds each, an answer, tables and report.html."""
 
     out: str = "runs"
-    """the store"""
+    """the folder in which runs are stored"""
     report: str = "report.html"
     """the page to write"""
     seeds: int = 5
@@ -156,7 +156,7 @@ class Demo:
     jobs: int = 2
     """processes that share the work"""
     quiet: bool = False
-    """no progress"""
+    """show no progress"""
 
     def run(self) -> None:
         study = Study(
@@ -255,7 +255,7 @@ class RunsImport:
     path: Positional[str]
     """a store, a study, or exported records"""
     out: str = "runs"
-    """the store to copy them to"""
+    """the folder of runs to copy them to"""
 
     def run(self) -> None:
         show(f"{store.bring(self.path, self.out)} runs: {self.out}")
@@ -285,7 +285,7 @@ class Report:
 class Reproduce:
     """Run one of the paper's experiments and judge its claims; without a name, list the experiments.
 
-    Interrupted at any moment, the same command resumes.
+    The same command resumes a study that was interrupted.
     """
 
     name: Positional[str] = ""
@@ -383,7 +383,7 @@ class Runs:
 
 @dataclass
 class Data:
-    """Data sets."""
+    """Download data sets, or list them."""
 
     action: Annotated[DataGet, subcommand("get")] | Annotated[DataList, subcommand("list")]
 

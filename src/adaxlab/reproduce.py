@@ -44,7 +44,7 @@ class Request:
     """Options of `adax reproduce`; 0 and "" keep the study's own value."""
 
     out: str = "runs"
-    """the store of its runs"""
+    """the folder in which its runs are stored"""
     records: str = ""
     """also write the complete study to this folder of records, such as records"""
     data: str = ""
@@ -74,7 +74,7 @@ class Request:
     execution: str = ""
     """for imagenet/...: compiled=true, graph=false, channels_last=false, resident=false, separated by commas"""
     quiet: bool = False
-    """no progress"""
+    """show no progress"""
 
 
 def run(name: str, request: Request, more: Mapping[str, Any]) -> Comparison | Path | bool:
