@@ -43,7 +43,8 @@ class Compare:
     """further tasks: each has its own verdicts, a summary over all of them follows"""
     optimizers: tuple[str, ...] = ("sgdm", "adamw", "amsgradw", "adaxw")
     """methods of this package (adamw, adaxw, sgdm, ...), torch:AdamW, module:Class, file.py:Class, a factory
-    file.py:function that takes the model, a split such as muon+adamw; adaxw@slow is a second adaxw with other options"""
+    file.py:function that takes the model, a split such as muon+adamw; adaxw@slow is a second adaxw with other
+    options"""
     seeds: int = 5
     """final runs of each optimizer; a verdict from 3 or 4 is provisional, fewer give none"""
     tune: int = 8
