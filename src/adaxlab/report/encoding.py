@@ -32,7 +32,7 @@ def row(label: str, **values: Any) -> dict[str, Any]:
     }
 
 
-def data(rows: Sequence[dict[str, Any]]) -> alt.InlineData:
+def data(rows: Iterable[Mapping[str, Any]]) -> alt.InlineData:
     return alt.InlineData(values=list(rows))
 
 

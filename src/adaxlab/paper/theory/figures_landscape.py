@@ -11,7 +11,8 @@ import numpy as np
 
 from adaxlab.paper.theory import landscape as surface
 from adaxlab.paper.theory.contours import contour
-from adaxlab.paper.theory.figures import AXIS, INK, Figure, Record, rows
+from adaxlab.paper.theory.figure_style import AXIS, INK, Figure, Record
+from adaxlab.report.encoding import data as rows
 from adaxlab.report.palette import LOOKS
 
 _TIPS = [

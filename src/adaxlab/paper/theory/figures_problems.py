@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from adaxlab.paper.theory.figures import (
+from adaxlab.paper.theory.figure_style import (
     AXIS,
     INK,
     NAMES,
@@ -18,8 +18,8 @@ from adaxlab.paper.theory.figures import (
     decades,
     log_axis,
     panel_title,
-    rows,
 )
+from adaxlab.report.encoding import data as rows
 
 SHOWN_4 = ("sgdm", "sgdm, b1=0", "amsgrad", "adam", "adax")
 SHOWN_3 = ("sgdm", "amsgrad", "nosadam", "adax", "adam, b2=0.999", "adam, b2=0.99", "adam, b2=0.1")

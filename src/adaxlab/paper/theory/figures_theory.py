@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from adaxlab.paper.theory.figures import (
+from adaxlab.paper.theory.figure_style import (
     AXIS,
     INK,
     NAMES,
@@ -16,8 +16,8 @@ from adaxlab.paper.theory.figures import (
     colour_of,
     decades,
     log_axis,
-    rows,
 )
+from adaxlab.report.encoding import data as rows
 from adaxlab.report.palette import LOOKS
 
 SETTINGS = {
