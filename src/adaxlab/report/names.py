@@ -12,6 +12,7 @@ from typing import Any
 
 from adaxlab.optimizers import base
 from adaxopt.zoo import METHODS
+from adaxopt.zoo import METHODS
 
 TITLES = {name: row.title for name, row in METHODS.items()}
 TORCH = {
@@ -44,7 +45,7 @@ def title(label: str, options: Mapping[str, Any] | None = None) -> str:
     """The label as people write it; SGD with a momentum of 0 is SGD.
 
     >>> title("adaxw@b2T=50"), title("adax@dense-no-wake"), title("sgdm, wd=0.0005"), title("mine.py:Lion")
-    ('AdaX-W, b2·T = 50', 'AdaX, dense, no wake', 'SGDM, wd = 0.0005', 'Lion')
+    ('AdaX-W, b2·T = 50', 'AdaX, dense, no wake', 'SGDM, L2 5e-4', 'Lion')
     """
     method, rest = parts(label)
     if label.startswith("torch:SGD") and options is not None and not options.get("momentum"):
@@ -52,8 +53,20 @@ def title(label: str, options: Mapping[str, Any] | None = None) -> str:
     else:
         name = TITLES.get(method) or method.rpartition(":")[2] or method
     rest = re.sub(r"\bb2T\b", "b2·T", rest)
+    if method in METHODS and METHODS[method].defaults["decay"] == "l2":
+        rest = re.sub(r"\bwd=(\S+)", lambda found: f"L2 {_short(found[1])}", rest)
     rest = re.sub(r"\s*=\s*", " = ", rest).replace("-no-", ", no ")
     return f"{name}, {rest}" if rest else name
+
+
+def _short(number: str) -> str:
+    """The shorter way to write a number.
+
+    >>> _short("0.0005"), _short("0.1")
+    ('5e-4', '0.1')
+    """
+    mantissa, _, exponent = f"{float(number):e}".partition("e")
+    return min(f"{float(number):g}", f"{float(mantissa):g}e{int(exponent)}", key=len)
 
 
 def titles(labels: Iterable[str], options: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, str]:
