@@ -12,7 +12,6 @@ from typing import Any
 
 from adaxlab.optimizers import base
 from adaxopt.zoo import METHODS
-from adaxopt.zoo import METHODS
 
 TITLES = {name: row.title for name, row in METHODS.items()}
 TORCH = {

@@ -1,4 +1,4 @@
-"""torch's Adam and AdamW by this engine: the same signatures, defaults, numbers and checkpoints, and a faster step."""
+"""Adam and AdamW with torch's signatures, defaults, numbers and checkpoints, and this package's step."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _BETAS = (0.9, 0.999)
 
 _SHARED = """
     Arguments and defaults are torch's. Beyond them, by keyword: `state_dtype`, `rounding`, `seed`, `decay`,
-    `clip_update`, `wake`, `cautious`, `project` and `memory`, as in `adaxopt.AdaXW`. `amsgrad` is one for all groups.
+    `clip_update`, `wake`, `cautious`, `project` and `memory`, as in `adaxopt.AdaXW`. `amsgrad` applies to all groups.
 
     `load_state_dict` reads torch's checkpoints and ours; `to_torch_state_dict` writes torch's. What differs from torch:
     `exp_avg_sq` holds v / (1 - b2^t), so that v needs no correction (not under `amsgrad`); state of 16-bit parameters
-    is float32 unless `state_dtype` says otherwise, and keeps its dtype when it is loaded; `step` is float64; gradients
-    may be sparse (each row then has its own count of steps); `foreach` and `fused` take lr and betas as tensors.
+    is float32 unless `state_dtype` is set, and keeps its dtype when it is loaded; `step` is float64; gradients
+    may be sparse (each row then keeps its own step count); `foreach` and `fused` take lr and betas as tensors.
 """
 
 
@@ -65,7 +65,7 @@ class _Adam(Engine):
 
 class Adam(_Adam):
     __doc__ = (
-        """Adam (Kingma and Ba 2015), a drop-in replacement of `torch.optim.Adam`.
+        """Adam (Kingma and Ba 2015), a drop-in replacement for `torch.optim.Adam`.
 
         g <- g + wd*x
         m <- b1*m + (1-b1)*g
@@ -103,7 +103,7 @@ class Adam(_Adam):
 
 class AdamW(_Adam):
     __doc__ = (
-        """AdamW (Loshchilov and Hutter 2019), a drop-in replacement of `torch.optim.AdamW`.
+        """AdamW (Loshchilov and Hutter 2019), a drop-in replacement for `torch.optim.AdamW`.
 
         m <- b1*m + (1-b1)*g
         v <- b2*v + (1-b2)*g*g

@@ -20,40 +20,43 @@ _SHARED = """
     Args:
         params: tensors, (name, tensor) pairs, or dicts of groups, as for every torch optimizer.
         lr: float or one-element tensor.
-        betas: (b1, b2). b2 is a *growth rate*, not Adam's decay. What matters is b2*T over T steps: 2 to 50 in the
-            paper's tasks. Far below 1 the memory is a plain mean of all squares. None leaves b2 open: `total_steps` or
-            `memory` sets it, else it is the paper's 1e-4.
-        total_steps: the number of steps T of the whole run: sets b2 = 3/T. Not together with a b2.
+        betas: (b1, b2). b2 is a *growth rate*, not Adam's decay rate. Over T steps, b2*T determines the behaviour: it
+            is 2 to 50 in the paper's tasks; far below 1, v is a plain mean of all squares. With None, `total_steps` or
+            `memory` sets b2, else it is the paper's 1e-4.
+        total_steps: the number of steps T of the whole run; sets b2 = 3/T. Cannot be combined with a b2.
         memory: another gain k_t in place of AdaX's: `Growing(b2)`, `Fading(b2)`, `Equal()`, `Power(c)`,
             `LogTime(delta)`, `Polynomial(c)`, each also with `.floor(1/horizon)` and `.freeze(after)`. Nothing else
-            changes, but that eps is added plainly where a memory's norm has no closed form. Not together with a b2 (see
-            `adaxopt.memories`).
+            changes, except that eps is added as in Adam where a memory's norm has no closed form. Cannot be combined
+            with a b2. See `adaxopt.memories`.
         eps: added to sqrt(v) before v is normalised, as Algorithm 3 and the released code do (`eps_placement="paper"`:
             100*eps at the first step, then vanishing); `"plain"` adds it after, as Adam does.
         weight_decay, decay: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
             x <- x - wd*(lr/first lr)*x, so that wd does not have to follow lr.
-        foreach, fused: None takes the fastest path that is right for the tensors at hand; True asks for one, raises
-            where it cannot compute the method, and says once where a tensor (its dtype, its layout) takes another;
-            False forbids it. `foreach=False` is the for-loop, bitwise the same as foreach.
-        capturable: the step may be captured in a CUDA graph; time, lr and gain live on the device.
-        differentiable: autograd sees through the step.
-        maximize: ascend.
-        state_dtype: of m and v; None is float32 for 16-bit parameters, else the parameter's own. bfloat16 state is
-            always rounded stochastically.
-        rounding: of 16-bit parameters: "nearest", "stochastic" (drawn from `seed`, the parameter's place, the element
-            and the step; never from torch's generator) or "kahan" (a second 16-bit tensor holds the rest).
-        wake: guard late-activated coordinates. Where v is exactly 0, the first gradient's square is taken whole;
-            without it a coordinate activated at step t moves by (1-b1)/sqrt(k_t) * lr, 1500 lr at 100,000 steps, as the
-            paper has it. Under L2 decay v is never exactly 0 (wd*x is part of g), so no coordinate is inactive. False
+        foreach, fused: None selects the fastest path that supports the tensors. True requests a path, raises if it
+            cannot compute the method, and warns once if a tensor (because of its dtype or layout) takes another path.
+            False disables it. `foreach=False` is the for-loop, bitwise the same as foreach.
+        capturable: whether the step can be captured in a CUDA graph; step count, lr and gain are kept on the device.
+        differentiable: whether autograd records the step.
+        maximize: maximize the objective instead of minimizing it.
+        state_dtype: dtype of m and v. None is float32 for 16-bit parameters, else the parameter's dtype. 16-bit state
+            is always rounded stochastically.
+        rounding: of 16-bit parameters: "nearest", "stochastic" (the random bits depend on `seed`, the position of the
+            parameter, the element and the step, and not on torch's generator) or "kahan" (a second 16-bit tensor
+            stores the rounding error).
+        seed: of stochastic rounding.
+        wake: guard late-activated coordinates: where v is exactly 0, the first gradient's square gets the weight 1.
+            Without the guard a coordinate whose first gradient comes at step t moves by (1-b1)/sqrt(k_t) * lr, 1500 lr
+            at 100,000 steps, as in the paper. Under L2 decay v is never exactly 0, because wd*x is part of g. False
             reproduces the paper.
-        clip_update: bound on |m/(v^p + eps)|, or None.
+        clip_update: upper bound on |m/(v^p + eps)|, or None.
         cautious: leave out updates of coordinates in which m and the gradient differ in sign, and divide the others by
-            the share that is left, at least 1e-3, tensor by tensor (Liang et al. 2024, arXiv 2411.16085). Of a sparse
-            gradient, by the share of the rows that it names.
+            the share that is left, at least 1e-3, for each tensor (Liang et al. 2024, arXiv 2411.16085). For a sparse
+            gradient the share is that of the rows in the gradient.
         project: `Box(lo, hi)`, `Ball(radius)` or a callable (y, d) -> x (Algorithm 1, line 7), the same for all groups.
-            Not in checkpoints.
+            Not stored in checkpoints.
 
-    Sparse gradients: each row keeps its own time, and only rows that a gradient names are touched, decay included.
+    Sparse gradients: each row keeps its own step count. Only rows in the gradient change; weight decay applies to them
+    alone.
 """
 
 
@@ -120,7 +123,7 @@ class AdaXW(Engine):
     >>> (p**2).sum().backward(); opt.step(); p.data
     tensor([0.9900])
 
-    Defaults are the paper's for its convolutional nets. Coming from AdamW, start from the lr you have.
+    Defaults are the paper's for its convolutional nets. When you switch from AdamW, start from its lr.
 """
         + _SHARED
     )

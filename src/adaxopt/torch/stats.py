@@ -1,4 +1,4 @@
-"""What an optimizer is doing, as numbers."""
+"""Statistics of an optimizer's state: gain, quantiles of v, size of the step."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SAMPLE = 1 << 20
 
 @torch.no_grad()
 def stats(optimizer: Engine) -> list[dict[str, float]]:
-    """One dict per group, of the parameters that have been stepped:
+    """One dict per group, about the parameters that have been stepped:
 
-    step          the largest count of steps
-    b2_steps      b2*t: how far a growing memory has come (3 at the end of a run with `total_steps`)
+    step          the largest step count
+    b2_steps      b2*t so far (3 at the end of a run with `total_steps`)
     gain          k_t: the weight of the newest square in v
-    horizon       1/k_t: over so many steps is v spread; infinite once the memory is frozen
+    horizon       1/k_t: the number of steps over which v averages; infinite once v no longer changes
     v_q05, v_q50, v_q95   quantiles of v, of coordinates that have received a gradient and whose v is finite
     inactive      share of coordinates that have received no gradient yet (v = 0)
     lost          share of coordinates whose v, or its running maximum, is infinite (k_t*g^2 has overflowed, and the
