@@ -60,7 +60,7 @@ def text(error: BaseException) -> str:
 
 
 @contextmanager
-def guarded(what: str, kind: type[LabError] = LabError, hint: str = "") -> Iterator[None]:
+def guarded(what: str, kind: type[LabError] = LabError) -> Iterator[None]:
     """Turn whatever the user's code inside the block raises into an error of one line that begins with `what`.
 
     Errors of the lab and Ctrl-C pass through.
@@ -70,7 +70,7 @@ def guarded(what: str, kind: type[LabError] = LabError, hint: str = "") -> Itera
     except (LabError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
-        raise kind(f"{what}: {describe(error)}{hint}") from error
+        raise kind(f"{what}: {describe(error)}") from error
 
 
 class Folder(Protocol):

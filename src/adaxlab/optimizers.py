@@ -74,6 +74,16 @@ def betas_of(name: str) -> str:
     return "second.betas" if len(found) == 2 and _accepts(found[0], "betas") else "betas"
 
 
+def in_graph(name: str) -> dict[str, Any]:
+    """The options that an optimizer needs in a CUDA graph.
+
+    >>> in_graph("adaxw@slow"), in_graph("torch:SGD")
+    ({'capturable': True}, {'fused': True})
+    """
+    own = {"torch:SGD": {"fused": True}, "torch:AdamW": {"fused": True, "capturable": True}}
+    return own.get(base(name), {"capturable": True})
+
+
 def remembers(name: str) -> bool:
     """Whether b2 is a setting of the optimizer: SGDM and AdaGrad have betas for the sake of b1 alone."""
     known = METHODS.get(parts(name)[-1])

@@ -9,6 +9,7 @@ import torch
 from any_task import HIDDEN, Letters, Net
 
 from adaxlab import compare, joint, optimizers, options, spec, study
+from adaxlab import task as tasks
 from adaxlab.errors import LabError
 from adaxlab.execute import process
 from adaxlab.loop import Loop
@@ -200,7 +201,7 @@ def test_an_optimizer_that_averages_is_told_when_training_stops(name, tmp_path, 
             super().__init__(*rest)
             made.append(self)
 
-    task = spec.task.find(f"{HERE}:Letters")
+    task = tasks.find(f"{HERE}:Letters")
     loss = task.loss
     monkeypatch.setattr(task, "loss", looked)
     monkeypatch.setattr(process, "Loop", Kept)

@@ -21,6 +21,7 @@ from adaxlab.report import (
 )
 from adaxlab.report.judged import judged
 from adaxlab.report.page import render
+from adaxlab.report.rows import differences
 
 # -- charts ---------------------------------------------------------------------------------------------------
 
@@ -60,7 +61,7 @@ def test_lower_is_better_turns_the_order_round():
     [one] = series.studies(records)
     assert one.ranked[0].label == "adaxw"
     assert "lower is better" in charts.figures(one)[0].caption
-    assert all(r["mean"] < 0 for r in rows_of(charts.differences(one, judged(one, "adaxw")), "verdict"))
+    assert all(r["mean"] < 0 for r in rows_of(differences(one, judged(one, "adaxw")), "verdict"))
 
 
 def test_one_seed_and_no_tuning_still_make_a_report():

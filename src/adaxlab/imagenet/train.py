@@ -35,8 +35,6 @@ from adaxlab.models.imagenet import seeded
 from adaxlab.settings import ExecutionConfig
 from adaxlab.spec import SCHEMA
 
-ON_GPU = {"torch:SGD": {"fused": True}, "torch:AdamW": {"fused": True, "capturable": True}}
-"""Options that an optimizer needs in a CUDA graph; those of adaxopt need `capturable`."""
 CHECK_STEPS = 50
 """Steps between two synchronisations with the GPU, which check the time and the request to stop."""
 WARM = 3
@@ -113,7 +111,7 @@ class Training:
         options = dict(self.spec["options"])
         if self.ranks.device.type == "cuda":
             options["lr"] = torch.tensor(float(options["lr"]), device=self.ranks.device)
-            options |= ON_GPU.get(optimizers.base(self.spec["optimizer"]), {"capturable": True})
+            options |= optimizers.in_graph(self.spec["optimizer"])
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="betas")  # b2*T was chosen: a short run has a large b2
             return optimizers.build(self.spec["optimizer"], self.network.parameters(), options, self.network)

@@ -1,8 +1,8 @@
 """ResNet-18 and ResNet-50 for ImageNet, with an optional stem for small images.
 
 The networks are He et al.'s (2016) in torchvision's variant: stride in the 3x3 convolution of a bottleneck, projection
-shortcuts where the shape changes, Kaiming-normal (fan-out) convolutions, norms initialised to weight 1 and bias 0
-(`zero_init` sets the last norm weight of each block to 0; off by default, as in torchvision), PyTorch's default head.
+shortcuts where the shape changes, Kaiming-normal (fan-out) convolutions, norms initialised to weight 1 and bias 0,
+PyTorch's default head.
 
     stem        first layers                               last stage for a 64x64 input
     imagenet    7x7 convolution, stride 2; 3x3 max pooling  2x2
@@ -138,7 +138,6 @@ def resnet(
     classes: int = 1000,
     *,
     stem: str = "imagenet",
-    zero_init: bool = False,
     groups: int = 1,
     width: int = 64,
 ) -> ImageNetResNet:
@@ -156,10 +155,6 @@ def resnet(
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         elif isinstance(module, GroupedBatchNorm2d):
             module.groups = groups
-    if zero_init:
-        for module in net.modules():
-            if isinstance(module, (Basic, Bottleneck)):
-                nn.init.zeros_(module.last.weight)
     return net
 
 

@@ -11,23 +11,12 @@ from dataclasses import dataclass
 import altair as alt
 
 from adaxlab.report import curves, sweeps
-from adaxlab.report.curves import learning_curve
 from adaxlab.report.encoding import Chart
 from adaxlab.report.judged import Judged, judged
 from adaxlab.report.numbers import percent
-from adaxlab.report.rates import lr_sensitivity, tried
+from adaxlab.report.rates import tried
 from adaxlab.report.rows import differences, seed_dots, wall_clock
 from adaxlab.report.series import StudyRuns, axis_of, swept
-
-__all__ = [
-    "Figure",
-    "differences",
-    "figures",
-    "learning_curve",
-    "lr_sensitivity",
-    "seed_dots",
-    "wall_clock",
-]
 
 
 @dataclass(frozen=True)

@@ -29,18 +29,14 @@ POINTS = 2600
 TIME = "seconds"
 
 
-def learning_curve(study: StudyRuns, quantity: str, axis: str = "epoch") -> Chart:
-    """The mean of `quantity` along training over its seeds; diverged runs one by one, ending in a cross."""
-    return drawn(study, quantity, axis)[0]
-
-
 def single(study: StudyRuns) -> bool:
     """Whether seeds are drawn one by one."""
     return max((len(s.finished) for s in study.series), default=0) <= SEEDS
 
 
 def drawn(study: StudyRuns, quantity: str, axis: str = "epoch") -> tuple[Chart, str]:
-    """The chart, and the words for what its frame cuts."""
+    """The mean of `quantity` along training over its seeds, diverged runs one by one, ending in a cross; and the words
+    for what the chart's frame cuts."""
     rows, lost, at = _points(study, quantity, axis)
     if not rows and not lost:
         return None, ""

@@ -16,17 +16,12 @@ PILE = 11
 """Pixels between marks of several methods at one rate on the edge."""
 
 
-def lr_sensitivity(study: StudyRuns) -> Chart:
-    """Metric of the tuning runs over the learning rate, with the chosen rate ringed and diverged trials crossed.
+def tried(study: StudyRuns) -> tuple[Chart, str]:
+    """The chart, and the words for its marks: the chosen rate is ringed, diverged trials are crossed.
 
     Trials that failed by far stand at the edge as small triangles, or the frame would be theirs. No line leads there:
     it would say where between two rates a method breaks, which nobody tried.
     """
-    return tried(study)[0]
-
-
-def tried(study: StudyRuns) -> tuple[Chart, str]:
-    """The chart, and the words for the marks that it has."""
     done, lost = _trials(study)
     if not done and not lost:
         return None, ""

@@ -23,9 +23,6 @@ from adaxlab.stacked.loader import Images, StackLoader
 from adaxlab.stacked.plain import PlainNetwork
 from adaxlab.stacked.trace import Trace
 
-ON_GPU = {"torch:SGD": {"fused": True}, "torch:AdamW": {"fused": True, "capturable": True}}
-"""Options that an optimizer needs in a CUDA graph; those of adaxopt need `capturable`."""
-
 
 @dataclass(frozen=True)
 class Run:
@@ -107,7 +104,7 @@ class Stack:
             last = first + len(list(group))
             p = torch.nn.Parameter(self.network.parameters[first:last])
             p.grad = self.network.gradient[first:last]
-            extra = ON_GPU.get(name, {"capturable": True}) if device.type == "cuda" else {}
+            extra = optimizers.in_graph(name) if device.type == "cuda" else {}
             out.append(optimizers.build(name, [p], {**options, **extra}))
             self._lr.append(float(out[-1].param_groups[0]["lr"]))
             first = last
