@@ -81,7 +81,7 @@ def test_rounding_is_unbiased(kind, size):
     for number in numbers:
         values = torch.zeros(draws, codes.GROUP, dtype=torch.float64)
         values[:, 0], values[:, 1] = number, size
-        shift = 20 if kind == FIRST else 8
+        shift = 20 if kind == FIRST else 11
         bits = torch.zeros(draws, codes.GROUP, dtype=torch.int64)
         bits[:, 0] = torch.arange(draws) << shift
         got = read(values.float(), kind, bits.view(-1))[:, 0].double()
@@ -139,22 +139,27 @@ def test_m_is_rounded_toward_zero_where_v_is_zero():
         assert entry["exp_avg"][0] > 0
 
 
-@KINDS
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
-def test_a_number_that_is_not_finite_is_lost_alone(kind, bad):
+@pytest.mark.parametrize("name", ["exp_avg", "exp_avg_sq"])
+def test_a_coordinate_that_is_not_finite_is_lost_alone(name, bad):
+    """Its v reads infinite and its m 0, whichever of them it was; no other number notices."""
     generator = torch.Generator().manual_seed(5)
-    values = torch.randn(100, generator=generator)
-    values = values if kind == FIRST else values.square()
-    bits = random_bits(100)
-    values[10] = 0.0
-    clean = read(values, kind, bits)
-    values[10] = bad
-    table, scales = made(values, kind, bits)
-    got = decode(table, scales)
-    assert got[10].isnan() if kind == FIRST else got[10] == math.inf
+    m, v = torch.randn(100, generator=generator), torch.randn(100, generator=generator).square()
+    m[10] = v[10] = 0.0
+    results = []
+    for value in (0.0, bad):
+        entry = {**codes.create(m, "exp_avg"), **codes.create(v, "exp_avg_sq")}
+        values = {"exp_avg": m.clone(), "exp_avg_sq": v.clone()}
+        values[name][10] = value
+        codes.store_(entry, values, seed=1, index=0, step=1)
+        results.append([codes.expanded(entry, key) for key in ("exp_avg", "exp_avg_sq")])
+    (m_clean, v_clean), (m_bad, v_bad) = results
+    assert m_bad[10] == 0
+    assert v_bad[10] == math.inf
     others = torch.arange(100) != 10
-    assert torch.equal(got[others], clean[others])
-    assert torch.equal(made(got, kind, bits)[0], table)
+    assert torch.equal(m_bad[others], m_clean[others])
+    assert torch.equal(v_bad[others], v_clean[others])
+    assert made(v_bad, SECOND)[0][10] == codes.LOST
 
 
 @KINDS

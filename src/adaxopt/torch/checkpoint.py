@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adaxopt.torch import convert, foreign, options, private, state
+from adaxopt.torch import codes, convert, foreign, options, private, state
 from adaxopt.torch.layout import same_layout
 
 if TYPE_CHECKING:
@@ -46,7 +46,11 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
     for name, entry in state_dict["state"].items():
         if name in parameter:
             p = parameter[name]
-            new_state[p] = {k: _placed(p, k, value, group_of[p], name) for k, value in entry.items()}
+            coded = _coded(p, entry, name)
+            new_state[p] = {
+                k: coded[k] if k in coded else _placed(p, k, value, group_of[p], name)
+                for k, value in entry.items()
+            }
             _check_keys(optimizer, new_state[p], name)
         else:
             new_state[name] = entry
@@ -145,6 +149,8 @@ def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any
         return step.reshape(()).to(device)
     if key == "row_step":
         value = counted(value, key, name)
+    elif key == "compensation" and isinstance(value, Tensor) and value.dtype == torch.int8:
+        pass  # the correction bits of rounding="24bit"
     elif key in (*state.STATE, "window"):
         check_moment(value, key, name, p)
     elif not isinstance(value, Tensor):
@@ -160,6 +166,43 @@ def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any
         )
     value = value.to(p.device)
     return _laid_out(p, state.distributed_as(p, value)) if key in state.STATE else value
+
+
+def _coded(p: Tensor, entry: Mapping[str, Any], name: Any) -> dict[str, Tensor]:
+    """The moments of an entry that are stored in 8 bits, and their scales, on the parameter's device and in its memory
+    order: groups of 32 are consecutive in memory, so that another order needs other codes."""
+    moments = [key for key in codes.CODED if codes.is_coded(entry.get(key))]
+    placed: dict[str, Tensor] = {}
+    if moments and moments != [key for key in codes.CODED if key in entry]:
+        raise ValueError(
+            f"checkpoint's parameter {name!r} has only {moments} in 8 bits: must be all moments or none"
+        )
+    for key in moments:
+        value, scale = entry[key], entry.get(codes.scale_name(key))  # type: Tensor, Any
+        count = codes.groups(value.numel())
+        if not codes.fits(key, value, scale):
+            shown = (
+                f"{scale.dtype} of shape {tuple(scale.shape)}" if isinstance(scale, Tensor) else repr(scale)
+            )
+            raise ValueError(
+                f"checkpoint's parameter {name!r} has {key!r} in {value.dtype} and {codes.scale_name(key)!r} as "
+                f"{shown}: must be {codes.kind_of(key)} and torch.uint8 of shape ({count},)"
+            )
+        if p.is_complex() or state.local(p) is not p or value.shape != p.shape:
+            what = (
+                "complex" if p.is_complex() else "sharded" if state.local(p) is not p else "of another shape"
+            )
+            raise ValueError(
+                f"checkpoint's parameter {name!r} has {key!r} in 8 bits of shape {tuple(value.shape)}: this parameter "
+                f"is {what} ({tuple(p.shape)}); adaxopt.cast_state_dict(state_dict, torch.float32) expands a checkpoint"
+            )
+        if not same_layout(p, value):
+            other = codes.create(p, key)
+            codes.encode_(other[key], other[codes.scale_name(key)], codes.decode(value, scale).to(p.device))
+            placed.update(other)
+        else:
+            placed.update({key: value.to(p.device), codes.scale_name(key): scale.to(p.device)})
+    return placed
 
 
 def counted(value: Any, key: str, name: Any) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from adaxopt.memories import Fading
 from adaxopt.memory import fading_log_norm, growing_log_norm
-from adaxopt.torch import checkpoint, foreign, options, state
+from adaxopt.torch import checkpoint, codes, foreign, options, state
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -83,8 +83,8 @@ def from_torch(optimizer: Engine, given: Mapping[str, Any]) -> dict[str, Any]:
             name: {k: _wide(v) if k in state.STATE and isinstance(v, Tensor) else v for k, v in entry.items()}
             for name, entry in given["state"].items()
         }
-        return {"state": moments, "param_groups": groups}
-    return {"state": _normalised(given, fading_log_norm), "param_groups": groups}
+        return {"state": _as_asked(moments, groups), "param_groups": groups}
+    return {"state": _as_asked(_normalised(given, fading_log_norm), groups), "param_groups": groups}
 
 
 def to_torch(optimizer: Engine) -> dict[str, Any]:
@@ -113,12 +113,62 @@ def to_torch(optimizer: Engine) -> dict[str, Any]:
                 "steps; torch's checkpoints have one for all rows"
             )
         moments = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
-        entries[name] = {k: v.detach().clone() for k, v in entry.items() if k in moments}
+        entries[name] = {k: codes.expanded(entry, k).detach().clone() for k in moments if k in entry}
         entries[name]["step"] = entry["step"].to(torch.float32)
         t = entry["step"].item()
         if rule.memory is Fading and t > 0:
             entries[name]["exp_avg_sq"] *= math.exp(fading_log_norm(t, b2_of[name]))
     return {"state": entries, "param_groups": groups}
+
+
+def cast_state_dict(state_dict: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+    """A checkpoint of an adaxopt optimizer with its moments in another dtype, and `state_dtype` in its groups to match.
+
+    `torch.float32` expands 8-bit state, exactly; `torch.uint8` makes it, rounded to the nearest code; torch.bfloat16
+    and torch.float64 are rounded as torch does. Load the result with `load_state_dict`, which keeps the dtype.
+
+    >>> p = torch.nn.Parameter(torch.ones(2)); from adaxopt import AdaXW
+    >>> small = AdaXW([p], state_dtype=torch.uint8); p.grad = torch.ones(2); small.step()
+    >>> file = cast_state_dict(small.state_dict(), torch.float32)
+    >>> large = AdaXW([p]); large.load_state_dict(file); large.state[p]["exp_avg"].dtype
+    torch.float32
+    """
+    checkpoint.check_form(state_dict)
+    if dtype not in options.STATE_DTYPES or dtype is None:
+        allowed = ", ".join(str(d) for d in options.STATE_DTYPES if d is not None)
+        raise ValueError(f"cast_state_dict: dtype={dtype!r}: must be one of {allowed}")
+    if any("format" not in group for group in state_dict["param_groups"]):
+        raise ValueError(
+            "cast_state_dict: this is not a checkpoint of adaxopt; load it first, then cast state_dict()"
+        )
+    groups = [{**group, "state_dtype": dtype} for group in state_dict["param_groups"]]
+    entries = {
+        name: _cast(entry, dtype) if isinstance(entry, Mapping) else entry
+        for name, entry in state_dict["state"].items()
+    }
+    return {**state_dict, "state": entries, "param_groups": groups}
+
+
+def _cast(entry: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+    """A parameter's state with its moments in this dtype."""
+    result = {k: v for k, v in entry.items() if k not in codes.SCALES}
+    moments = {
+        k: codes.expanded(entry, k) for k in (*codes.CODED, "window") if isinstance(entry.get(k), Tensor)
+    }
+    for key, value in (codes.lose(moments) if dtype is torch.uint8 else moments).items():
+        if dtype is not torch.uint8:
+            result[key] = value.to(dtype.to_complex() if value.is_complex() else dtype)
+        elif (
+            value.is_complex() or "row_step" in entry or "window" in entry or state.local(value) is not value
+        ):
+            raise ValueError(
+                "cast_state_dict: complex, sharded, windowed and row-wise state cannot be in 8 bits"
+            )
+        else:
+            made = codes.create(value, key)
+            codes.encode_(made[key], made[codes.scale_name(key)], value)
+            result.update(made)
+    return result
 
 
 def _check_kinds(optimizer: Engine, given: Mapping[str, Any], kind: str) -> None:
@@ -142,7 +192,14 @@ def _convert(optimizer: Engine, given: Mapping[str, Any], taken: tuple[str, ...]
         {**mine, "params": other["params"], **{k: other[k] for k in taken if k in other}}
         for mine, other in zip(own, theirs, strict=True)
     ]
-    checkpoint.load(optimizer, {"state": _normalised(given, log_norm), "param_groups": groups})
+    moments = _as_asked(_normalised(given, log_norm), groups)
+    checkpoint.load(optimizer, {"state": moments, "param_groups": groups})
+
+
+def _as_asked(entries: dict[Any, Any], groups: list[dict[str, Any]]) -> dict[Any, Any]:
+    """In 8 bits where this optimizer's group has 8-bit state."""
+    small = {name for group in groups if group["state_dtype"] is torch.uint8 for name in group["params"]}
+    return {name: _cast(entry, torch.uint8) if name in small else entry for name, entry in entries.items()}
 
 
 def _normalised(given: Mapping[str, Any], log_norm: Any) -> dict[Any, dict[str, Any]]:

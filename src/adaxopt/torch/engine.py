@@ -203,6 +203,8 @@ class Engine(Optimizer):
     def _step_compiled(self, group: dict[str, Any]) -> None:
         if group["differentiable"]:
             raise ValueError("differentiable=True: a compiled step has no derivative; compile without it")
+        if group["state_dtype"] is torch.uint8:
+            raise ValueError("state_dtype=torch.uint8: 8-bit state cannot be stepped by a compiled step")
         if getattr(self, "found_inf", None) is not None or getattr(self, "grad_scale", None) is not None:
             raise ValueError(
                 "a compiled step takes no scale: leave fused=None, and GradScaler unscales first"
@@ -294,7 +296,7 @@ class Engine(Optimizer):
                 vs.append(entry["exp_avg_sq"])
             if rule.maximum:
                 tops.append(entry["max_exp_avg_sq"])
-            if group["rounding"] == "kahan":  # where there is none, the step holds its place
+            if group["rounding"] in ("kahan", "24bit"):  # where there is none, the step holds its place
                 compensations.append(entry.get("compensation", entry["step"]))
             if rule.mean == "window":
                 windows.append(entry["window"])

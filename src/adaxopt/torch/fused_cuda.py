@@ -18,11 +18,11 @@ from torch import Tensor
 
 from adaxopt import memories, memory
 from adaxopt.rule import TINY
-from adaxopt.torch import private
+from adaxopt.torch import codes, private
 from adaxopt.torch.launch import Launch, Slots
 from adaxopt.torch.layout import FLOATS, LOWEST, flat, freed, order, same_layout
 from adaxopt.torch.rounding import seeds
-from adaxopt.torch.state import LOW, STATE, read_by_a_step
+from adaxopt.torch.state import LOW, STATE, read_by_a_step, rest_dtype
 
 try:
     from adaxopt.torch import kernel, kernel_cautious, kernel_numbers
@@ -42,6 +42,9 @@ PROGRAMS = 400_000
 
 ROOTS = {0.5: 1, 0.25: 2, 0.125: 3, 0.0625: 4}
 """How many square roots make v**p; for any other p it is computed by exponent."""
+
+REGISTERS = 80
+"""Of a thread that steps 8-bit state. Left alone the compiler takes 128, for blocks at the end of tensors."""
 
 _captured: dict[tuple[int, int], tuple[Any, ...]] = {}
 """What a CUDA graph may still replay from: tables, slots, kernels, device scalars, for the life of the process."""
@@ -63,6 +66,8 @@ def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
     """Why the kernel can never serve a group with these options, or None."""
     if optimizer.method.rule.mean == "window":
         return "the CUDA kernel keeps no window of gradients"
+    if group.get("cautious") and (group["state_dtype"] is torch.uint8 or group["rounding"] == "24bit"):
+        return "the CUDA kernel makes no cautious step of 8-bit state or 24-bit weights"
     return missing() if optimizer._project is None else "the CUDA kernel does not project"
 
 
@@ -93,13 +98,23 @@ def unserved(p: Tensor, state: Mapping[str, Tensor]) -> str | None:
     if freed(p):
         return "its memory was freed"
     for name, t in ((name, state[name]) for name in STATE if name in state):
-        if t.device != p.device or t.dtype not in FLOATS:
+        if t.device != p.device or not (t.dtype in FLOATS or codes.is_coded(t)):
             return f"its {name} is {t.dtype} on {t.device}"
         if freed(t) or not same_layout(p, t):
             return f"its {name} is not laid out as itself"
     v, top = (state.get(name) for name in STATE[1:3])
     if v is not None and top is not None and v.dtype != top.dtype:  # the kernel reads both as one type
         return f"its max_exp_avg_sq is {top.dtype}, its exp_avg_sq {v.dtype}"
+    coded = [name for name in codes.CODED if codes.is_coded(state.get(name))]
+    if coded and p.dtype == torch.float64:
+        return "it is torch.float64, and the kernel steps 8-bit state in float32"
+    for name in coded:
+        scale = state.get(codes.scale_name(name))
+        fits = scale is not None and scale.device == p.device and scale.is_contiguous()
+        if not fits or not codes.fits(name, state[name], scale):
+            return f"its {codes.scale_name(name)} is not what its {name} needs"
+    if coded and coded != [name for name in codes.CODED if name in state]:
+        return f"only {coded} of its state is in 8 bits"
     step = state.get("step")
     if step is not None and (step.device != p.device or step.dtype != torch.float64):
         return f"its step is {step.dtype} on {step.device}: must be torch.float64 beside the parameter"
@@ -153,7 +168,9 @@ class Share:
         double = torch.float64 in (x.dtype, m_dtype, v_dtype)
         self.least = math.sqrt(TINY["float64" if double else "float32"])
         by_chance = x.dtype in LOW and rounding == "stochastic"
-        drawn = by_chance or m_dtype in LOW or v_dtype in LOW
+        coded = v_dtype == codes.SECOND
+        split = rest_dtype(x, rounding) == torch.int8
+        drawn = by_chance or split or coded or m_dtype in LOW or v_dtype in LOW
         types = (x.dtype, self.dtype, m_dtype, v_dtype)
         self.block, self.warps, self.blocks, each = tuning(max(t.itemsize for t in types))
         self.options: dict[str, Any] = {
@@ -164,13 +181,20 @@ class Share:
             "KEYS": drawn,
             "LANES": min(LANES, max(64, 1 << (len(self.params) - 1).bit_length())),
             **{f"{name}_TYPE": kernel_numbers.TYPES[t] for name, t in zip("XGMV", types, strict=True)},
+            "CODED": coded,
             "EACH": each,
             "SECOND": rule.memory is not None,
             "MAXIMUM": rule.maximum,
             "WAKE": group["wake"],
             "CAUTIOUS": cautious,
             "ROUNDING": kernel_numbers.ROUNDINGS[
-                "stochastic" if by_chance else "kahan" if "compensation" in state else "nearest"
+                "stochastic"
+                if by_chance
+                else "24bit"
+                if split
+                else "kahan"
+                if "compensation" in state
+                else "nearest"
             ],
             "BLOCK": self.block,
         }
@@ -202,7 +226,9 @@ class Share:
         for j, (p, state, (a, b, offset)) in enumerate(zip(self.params, states, keys, strict=True)):
             at = [state[name].data_ptr() if name in state else 0 for name in STATE]
             seed = a | (b - (b >> 31 << 32)) << 32  # two 32-bit numbers in one signed word
-            rows += [p.data_ptr(), *at, state["step"].data_ptr(), p.numel(), self.programs, offset, seed]
+            scales = [state[name].data_ptr() if name in state else 0 for name in codes.SCALES]
+            step = state["step"].data_ptr()
+            rows += [p.data_ptr(), *at, step, p.numel(), self.programs, offset, seed, *scales]
             chunks = -(-p.numel() // chunk)
             owners.append(torch.full((chunks,), j, dtype=small))
             self.programs += chunks
@@ -399,4 +425,5 @@ class Share:
         self, tables: tuple[Tensor, ...], scalars: tuple[Any, ...], options: dict[str, Any]
     ) -> Launch:
         both = (*tables, self.owners, self.agreeing)
-        return Launch(kernel.update, both, (), options, self.warps, interpreted())
+        registers = REGISTERS if options["CODED"] else None
+        return Launch(kernel.update, both, (), options, self.warps, interpreted(), registers)

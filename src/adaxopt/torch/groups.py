@@ -121,7 +121,7 @@ def prepare(optimizer: Engine, group: dict[str, Any]) -> None:
     for entry in given if isinstance(given, list) else [given]:
         tensor = entry[1] if isinstance(entry, tuple) and len(entry) == 2 else entry
         if isinstance(tensor, Tensor):
-            options.check_parameter(tensor, merged["state_dtype"])
+            options.check_parameter(tensor, merged["state_dtype"], merged["rounding"])
     _warn_of_unknown(optimizer, group)
 
 

@@ -81,6 +81,25 @@ def clip_grad_norm_(
     return shards.on_mesh(norm, meshes.pop()) if len(meshes) == 1 else norm
 
 
+@torch.no_grad()
+def float32_weights(optimizer: Engine) -> dict[Tensor, Tensor]:
+    """The full value of every parameter: with the correction bits of `rounding="24bit"` or the rest of `"kahan"`.
+
+    >>> from adaxopt import AdaXW
+    >>> p = nn.Parameter(torch.ones(1, dtype=torch.bfloat16)); o = AdaXW([p], lr=1e-2, rounding="24bit")
+    >>> p.grad = torch.ones_like(p); o.step(); p.item(), round(float32_weights(o)[p].item(), 4)
+    (1.0, 0.9985)
+
+    Values are new tensors of the parameter's shape, in float32 (float64 where the parameter is; complex parameters as
+    they are; of a DTensor this process's part), for evaluation or export.
+    """
+    full = {}
+    for p in (p for group in optimizer.param_groups for p in group["params"]):
+        entry = optimizer.state.get(p, {})
+        full[p] = p.detach().clone() if p.is_complex() else state.full_value(p, entry).clone()
+    return full
+
+
 class StepInBackward:
     """Handles of hooks that step each parameter as soon as its gradient is there; `remove()` ends it."""
 

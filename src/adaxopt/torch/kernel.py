@@ -14,15 +14,29 @@ import triton
 import triton.language as tl
 
 from adaxopt.rule import LEAST_SHARE
+from adaxopt.torch.kernel_codes import (
+    _code_m,
+    _code_v,
+    _lanes,
+    _quotient,
+    _read_m,
+    _read_v,
+    _scales,
+    _toward,
+    _write_coded,
+    _write_v,
+)
 from adaxopt.torch.kernel_numbers import (
     AVERAGE,
     CLIP,
+    CORRECTED,
     COUNT,
     FADE,
     FIRST,
     HEAD,
     KAHAN,
     L2,
+    M_SCALE,
     MARK,
     N_A,
     N_ACTIVE,
@@ -48,6 +62,8 @@ from adaxopt.torch.kernel_numbers import (
     STOCHASTIC,
     SUM,
     TOP,
+    TOP_SCALE,
+    V_SCALE,
     M,
     V,
     X,
@@ -147,6 +163,22 @@ def _round(x, bits, TO: tl.constexpr):
         return tl.where(tl.abs(x) < float("inf"), rounded, x).to(tl.float16)
 
 
+@triton.jit
+def _full(x, rest):
+    """A bfloat16 number and its 8 correction bits as float32: see `rounding.py`."""
+    high = x.to(tl.uint16, bitcast=True).to(tl.int32) << 16
+    return (high + (rest.to(tl.int32) << 8)).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _split(x, bits):
+    """A float32 number, rounded stochastically to 24 bits, as bfloat16 (the nearest) and correction bits."""
+    nan = tl.full((), 0x7FC00000, tl.uint32)
+    raw = tl.where(x == x, x.to(tl.uint32, bitcast=True) + ((bits >> 8) & 0xFF), nan)
+    high = (raw + 0x8000) >> 16
+    return high.to(tl.uint16).to(tl.bfloat16, bitcast=True), (raw >> 8).to(tl.int8)
+
+
 # -- the rule ------------------------------------------------------------------------------------------------------
 
 
@@ -204,33 +236,58 @@ def _same_sign(a, b):
 
 @triton.jit
 def _block(
-    x_is, g_is, m_is, v_is, top_is, rest_is, first, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
-    start, left, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr,
-    MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr,
-    OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr,
-    ROUNDING: tl.constexpr, BLOCK: tl.constexpr,
-    EACH: tl.constexpr, MASKED: tl.constexpr,
+    x_is, g_is, m_is, v_is, top_is, rest_is, m_scale, v_scale, top_scale, first, key, k, rate, eps, shrink, a, b, l2,
+    sign, p, outer, bound, start, left, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr,
+    V_TYPE: tl.constexpr, CODED: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr,
+    WAKE: tl.constexpr, ROOTS: tl.constexpr, OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr,
+    CAUTIOUS: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr, EACH: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Elements start ... start + BLOCK of one tensor: full and at aligned addresses, or MASKED."""
-    lanes = tl.arange(0, BLOCK)
+    """Elements start ... start + BLOCK of one tensor: full and at aligned addresses, or MASKED.
+
+    CODED: moments are in 8 bits, and a block is a table of groups that share an exponent.
+    """
+    lanes = _lanes(BLOCK, CODED)
     inside = lanes < left
     kind = k.dtype
     x_at = _at(x_is, start, X_TYPE, EACH, MASKED)
-    x = _read(x_at, lanes, inside, MASKED).to(kind)
+    x = _read(x_at, lanes, inside, MASKED)
+    if ROUNDING != CORRECTED:
+        x = x.to(kind)
     g = _read(_at(g_is, start, G_TYPE, EACH, MASKED), lanes, inside, MASKED).to(kind)
     if MEAN != NO_MEAN:
         m_at = _at(m_is, start, M_TYPE, EACH, MASKED)
-        m = _read(m_at, lanes, inside, MASKED).to(kind)
+        m = _read(m_at, lanes, inside, MASKED)
+        if CODED:
+            m_scale_at, there = _scales(m_scale, start, left, BLOCK)
+            m_exponent = _read(m_scale_at, 0, there, MASKED)
+        else:
+            m = m.to(kind)
     if SECOND:
         v_at = _at(v_is, start, V_TYPE, EACH, MASKED)
         stored = _read(v_at, lanes, inside, MASKED)
+        if CODED:
+            v_scale_at, there = _scales(v_scale, start, left, BLOCK)
+            exponent = _read(v_scale_at, 0, there, MASKED)
     if MAXIMUM:
         top_at = _at(top_is, start, V_TYPE, EACH, MASKED)
-        top = _read(top_at, lanes, inside, MASKED).to(kind)
+        top = _read(top_at, lanes, inside, MASKED)
+        if CODED:
+            top_scale_at, there = _scales(top_scale, start, left, BLOCK)
+            top_exponent = _read(top_scale_at, 0, there, MASKED)
+        else:
+            top = top.to(kind)
     if ROUNDING == KAHAN:
         rest_at = _at(rest_is, start, X_TYPE, EACH, MASKED)
         x += _read(rest_at, lanes, inside, MASKED).to(kind)
+    elif ROUNDING == CORRECTED:
+        rest_at = _at(rest_is, start, tl.int8, EACH, MASKED)
+        x = _full(x, _read(rest_at, lanes, inside, MASKED)).to(kind)
     first += start
+    if CODED:  # after everything has been asked for
+        if MEAN != NO_MEAN:
+            m = _read_m(m, m_exponent)
+        if MAXIMUM:
+            top = _read_v(top, top_exponent)
 
     g = g * sign + l2 * x
     mean = g
@@ -238,35 +295,58 @@ def _block(
         mean = m + b * (g - m)
     elif MEAN == SUM:
         mean = a * m + b * g
-    if MEAN != NO_MEAN:
+    if MEAN != NO_MEAN and not CODED:
         _write_state(m_at, lanes, mean, key, 1, first, inside, MASKED)
 
     change = mean
     if SECOND:
-        v = stored.to(kind)
+        if CODED:
+            v = _read_v(stored, exponent)
+        else:
+            v = stored.to(kind)
         if WAKE:
             v = tl.where(v == 0.0, g * g, v)
-        new = k * g * g
-        held = tl.where(v < float("inf"), v, 0.0)  # an infinite v stays infinite while k < 1
-        near = v + (new - k * held)
-        v = tl.where(k < 0.5, near, tl.where(k < 1.0, new + (1.0 - k) * v, new))  # k = 1: exactly g*g
+        if CODED:
+            v = _toward(v, g, k)
+        else:
+            new = k * g * g
+            held = tl.where(v < float("inf"), v, 0.0)  # an infinite v stays infinite while k < 1
+            near = v + (new - k * held)
+            v = tl.where(k < 0.5, near, tl.where(k < 1.0, new + (1.0 - k) * v, new))  # k = 1: exactly g*g
         d = v
         if MAXIMUM:
             d = tl.where((top >= v) | (top != top), top, v)
-            _write_state(top_at, lanes, d, key, 2, first, inside, MASKED)
-        if V_TYPE == tl.bfloat16 or V_TYPE == tl.float16:
-            new = _round(v, _chance(key, 2, first, lanes), V_TYPE)
+        if CODED:
+            bits = _chance(key, 1, first, lanes)
+            if MEAN != NO_MEAN:  # a coordinate is lost as a whole
+                v = tl.where(tl.abs(mean) < float("inf"), v, float("inf"))
+            code, new_exponent, root = _code_v(v, bits)
+            _write_v(v_at, lanes, code, v_scale_at, new_exponent, stored, exponent, k, inside, there, MASKED)
+            if MEAN != NO_MEAN:
+                code, new_exponent = _code_m(mean, bits, v)
+                _write_coded(m_at, lanes, code, m_scale_at, new_exponent, inside, there, MASKED)
+            if MAXIMUM:
+                code, new_exponent, root = _code_v(d, bits)
+                _write_coded(top_at, lanes, code, top_scale_at, new_exponent, inside, there, MASKED)
         else:
-            new = v.to(V_TYPE)
-        moved = k > CERTAIN
-        if k <= CERTAIN:
-            moved = tl.max((new != stored).to(tl.int32), axis=0) > 0
-        if moved:
-            _write(v_at, lanes, new, inside, MASKED)
-        d = _root(d, p, ROOTS) + eps
+            if MAXIMUM:
+                _write_state(top_at, lanes, d, key, 2, first, inside, MASKED)
+            if V_TYPE == tl.bfloat16 or V_TYPE == tl.float16:
+                new = _round(v, _chance(key, 2, first, lanes), V_TYPE)
+            else:
+                new = v.to(V_TYPE)
+            moved = k > CERTAIN
+            if k <= CERTAIN:
+                moved = tl.max((new != stored).to(tl.int32), axis=0) > 0
+            if moved:
+                _write(v_at, lanes, new, inside, MASKED)
+        if CODED and ROOTS == 1:
+            d = root + eps
+        else:
+            d = _root(d, p, ROOTS) + eps
         if OUTER_ROOTS >= 0:
             d = _root(d, outer, OUTER_ROOTS)
-        change = mean / d
+        change = _quotient(mean, d) if CODED else mean / d
     if CLIPPED:
         change = tl.where(change > bound, bound, tl.where(change < -bound, -bound, change))
     if CAUTIOUS:  # `rate` is scaled already
@@ -275,6 +355,10 @@ def _block(
     x = x - (shrink * x + rate * change)
     if ROUNDING == STOCHASTIC:
         _write(x_at, lanes, _round(x, _chance(key, 0, first, lanes), X_TYPE), inside, MASKED)
+    elif ROUNDING == CORRECTED:
+        high, low = _split(x.to(tl.float32), _chance(key, 1, first, lanes))
+        _write(x_at, lanes, high, inside, MASKED)
+        _write(rest_at, lanes, low, inside, MASKED)
     else:
         x_new = x.to(X_TYPE)
         _write(x_at, lanes, x_new, inside, MASKED)
@@ -285,7 +369,7 @@ def _block(
 @triton.jit
 def _chunk(
     row, g, program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound, X_TYPE: tl.constexpr,
-    G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, MEAN: tl.constexpr,
+    G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, CODED: tl.constexpr, MEAN: tl.constexpr,
     SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr,
     OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr,
     ROUNDING: tl.constexpr, BLOCK: tl.constexpr,
@@ -294,6 +378,9 @@ def _chunk(
     """This program's BLOCKS * BLOCK elements of the tensor whose row is given."""
     x, m, v = tl.load(row + X), tl.load(row + M), tl.load(row + V)
     top, rest = tl.load(row + TOP), tl.load(row + REST)
+    m_scale, v_scale, top_scale = x, x, x
+    if CODED:
+        m_scale, v_scale, top_scale = tl.load(row + M_SCALE), tl.load(row + V_SCALE), tl.load(row + TOP_SCALE)
     count, first, offset = tl.load(row + COUNT), tl.load(row + FIRST), tl.load(row + OFFSET)
     begin = (program - first) * (BLOCK * BLOCKS)
     aligned = (x | g | m | v | top | rest) % 16 == 0
@@ -302,25 +389,25 @@ def _chunk(
         left = count - start
         if (left >= BLOCK) & aligned:
             _block(
-                x, g, m, v, top, rest, offset, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
-                start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, WAKE, ROOTS,
-                OUTER_ROOTS, CLIPPED, CAUTIOUS, ROUNDING, BLOCK, EACH, False,
+                x, g, m, v, top, rest, m_scale, v_scale, top_scale, offset, key, k, rate, eps, shrink, a, b, l2, sign,
+                p, outer, bound, start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE,
+                ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, ROUNDING, BLOCK, EACH, False,
             )  # fmt: skip
         elif left > 0:
             _block(
-                x, g, m, v, top, rest, offset, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
-                start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, WAKE, ROOTS,
-                OUTER_ROOTS, CLIPPED, CAUTIOUS, ROUNDING, BLOCK, EACH, True,
+                x, g, m, v, top, rest, m_scale, v_scale, top_scale, offset, key, k, rate, eps, shrink, a, b, l2, sign,
+                p, outer, bound, start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE,
+                ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, ROUNDING, BLOCK, EACH, True,
             )  # fmt: skip
 
 
 @triton.jit
 def update(
     rows, table, numbers, keys, owners, agreeing, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr,
-    M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr,
-    WAKE: tl.constexpr, ROOTS: tl.constexpr, OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr,
-    ROUNDING: tl.constexpr, KEYS: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
-    EACH: tl.constexpr,
+    M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, CODED: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr,
+    MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr, OUTER_ROOTS: tl.constexpr,
+    CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr, ROUNDING: tl.constexpr, KEYS: tl.constexpr,
+    BLOCK: tl.constexpr, BLOCKS: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
     """One chunk of the tensor that owns this program."""
     program = tl.program_id(0)
@@ -340,8 +427,8 @@ def update(
     if (g != 0) & (active != 0.0):
         _chunk(
             rows + owner * ROW, g, program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
-            X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, WAKE, ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS,
-            ROUNDING, BLOCK, BLOCKS, EACH,
+            X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE, ROOTS, OUTER_ROOTS, CLIPPED,
+            CAUTIOUS, ROUNDING, BLOCK, BLOCKS, EACH,
         )  # fmt: skip
 
 

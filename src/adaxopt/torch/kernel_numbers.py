@@ -11,8 +11,10 @@ import triton.language as tl
 from adaxopt import memory
 
 # One row of `rows` (int64) per tensor: addresses (0 where a rule keeps no such state), sizes, rounding keys.
-X, M, V, TOP, REST, STEP, COUNT, FIRST, OFFSET, SEEDS = (tl.constexpr(i) for i in range(10))
-ROW = tl.constexpr(10)
+X, M, V, TOP, REST, STEP, COUNT, FIRST, OFFSET, SEEDS, M_SCALE, V_SCALE, TOP_SCALE = (
+    tl.constexpr(i) for i in range(13)
+)
+ROW = tl.constexpr(13)
 
 # The head of a table (int64; numbers as float64 bits): a mark, then what a step is told, then gradient addresses.
 MARK, LR, B1, B2, EPS, SIGMA, TAU, L2, FADE, POWER, OUTER, CLIP, LEAST, ZETA, K_LEAST, K_LAST = (
@@ -43,14 +45,16 @@ AVERAGE, SUM, NO_MEAN = (tl.constexpr(i) for i in range(3))
 MEANS = {"average": 0, "sum": 1, "none": 2}
 TERMS, LIMIT = tl.constexpr(memory.MANY_TERMS), tl.constexpr(memory.POWER_LIMIT)
 C1, C2, C3, C4, C5, C6, C7, C8, C9, C10 = (tl.constexpr(b) for b in memory.BERNOULLI)
-NEAREST, STOCHASTIC, KAHAN = (tl.constexpr(i) for i in range(3))
-ROUNDINGS = {"nearest": 0, "stochastic": 1, "kahan": 2}
+NEAREST, STOCHASTIC, KAHAN, CORRECTED = (tl.constexpr(i) for i in range(4))
+ROUNDINGS = {"nearest": 0, "stochastic": 1, "kahan": 2, "24bit": 3}
 
 TYPES = {
     torch.float32: tl.float32,
     torch.bfloat16: tl.bfloat16,
     torch.float16: tl.float16,
     torch.float64: tl.float64,
+    torch.int8: tl.int8,
+    torch.uint8: tl.uint8,
 }
 
 

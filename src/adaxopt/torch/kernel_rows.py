@@ -72,9 +72,9 @@ def each_row(
         g = values + apart * (G_TYPE.primitive_bitwidth // 8)
         for begin in range(0, WIDTH, BLOCK):
             _block(
-                x, g, m, v, top, rest, apart, key, k.to(kind), rate.to(kind), eps.to(kind), shrink.to(kind),
+                x, g, m, v, top, rest, x, x, x, apart, key, k.to(kind), rate.to(kind), eps.to(kind), shrink.to(kind),
                 a.to(kind), b.to(kind), l2.to(kind), sign.to(kind), p.to(kind), outer.to(kind), bound.to(kind),
-                row * WIDTH + begin, WIDTH - begin, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, WAKE,
+                row * WIDTH + begin, WIDTH - begin, X_TYPE, G_TYPE, M_TYPE, V_TYPE, False, MEAN, SECOND, MAXIMUM, WAKE,
                 ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, ROUNDING, BLOCK, EACH, MASKED,
             )  # fmt: skip
         tl.debug_barrier()  # every thread has read its t

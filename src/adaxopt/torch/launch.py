@@ -137,9 +137,12 @@ class Launch:
         options: dict[str, Any],
         warps: int,
         interpreted: bool,
+        registers: int | None = None,
     ) -> None:
         self.function, self.tables = function, tables
         self.how = {} if interpreted else {"num_warps": warps, "enable_fp_fusion": True}
+        if registers is not None and not interpreted:
+            self.how["maxnreg"] = registers
         names = function.arg_names[len(tables) + len(example) :]
         self.constants = tuple(options[name] for name in names)
         self.run: Any = None

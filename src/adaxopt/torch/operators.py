@@ -11,7 +11,7 @@ from torch import Tensor
 from adaxopt.rule import StepCoefficients, step
 from adaxopt.torch.foreach import Project
 from adaxopt.torch.precision import compute_dtype
-from adaxopt.torch.rounding import stochastic_
+from adaxopt.torch.rounding import joined, split_, stochastic_
 from adaxopt.torch.state import LOW, pairs
 from adaxopt.zoo import Method
 
@@ -107,8 +107,12 @@ def row_step(
         return _take(pairs(state[key]), rows).to(work) if key in state else None
 
     x = _take(p, rows).to(work)
-    if "compensation" in state:
-        x = x + _take(state["compensation"], rows).to(work)
+    rest = state.get("compensation")
+    split = rest is not None and rest.dtype == torch.int8
+    if split:
+        x = joined(_take(p, rows), _take(state["compensation"], rows)).to(work)
+    elif rest is not None:
+        x = x + _take(rest, rows).to(work)
     values = values.to(work)
     x, m, v, top, _ = step(
         x,
@@ -126,13 +130,18 @@ def row_step(
         if new is None:
             continue
         tensor = pairs(state[key]) if key else p
-        if tensor.dtype in LOW and (stream or group["rounding"] == "stochastic"):
+        if split and not key:
+            high, low = torch.empty_like(new, dtype=p.dtype), torch.empty_like(new, dtype=torch.int8)
+            split_(high, low, new, **keys)
+            _put(state["compensation"], rows, low)
+            low = high
+        elif tensor.dtype in LOW and (stream or group["rounding"] == "stochastic"):
             low = torch.empty_like(new, dtype=tensor.dtype)
             stochastic_(low, new, stream=min(stream, 2), **keys)
         else:
             low = new.to(tensor.dtype)
         _put(tensor, rows, low)
-    if "compensation" in state:
+    if rest is not None and not split:
         _put(state["compensation"], rows, (x - _take(p, rows).to(work)).to(p.dtype))
 
 

@@ -15,9 +15,9 @@ from adaxopt.torch import state
 from adaxopt.zoo import Method
 
 Betas = tuple[float | Tensor, float | Tensor | None]
-Rounding = Literal["nearest", "stochastic", "kahan"]
+Rounding = Literal["nearest", "stochastic", "kahan", "24bit"]
 ROUNDINGS: tuple[str, ...] = get_args(Rounding)
-STATE_DTYPES = (None, torch.float32, torch.float64, torch.bfloat16)
+STATE_DTYPES = (None, torch.float32, torch.float64, torch.bfloat16, torch.uint8)
 FORMAT = 2
 """Version of the state that a checkpoint holds; stands in every param group as `format`."""
 INTERNAL = ("format", "method", "reference_lr")
@@ -65,6 +65,9 @@ def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
     if not isinstance(options["seed"], int) or isinstance(options["seed"], bool):
         raise TypeError(f"seed={options['seed']!r}: must be an int")
     _together(options)
+    if options["state_dtype"] is torch.uint8 and (rule.memory is None or rule.mean == "window"):
+        kept = "no second moment" if rule.memory is None else "a window of gradients"
+        raise ValueError(f"state_dtype=torch.uint8: 8-bit state is m and v, and this method keeps {kept}")
 
 
 def plain(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,8 +100,10 @@ def _together(o: Mapping[str, Any]) -> None:
                 raise ValueError(f"differentiable=True, {flag}=True: a differentiable step has its own path")
         if o["rounding"] != "nearest":
             raise ValueError(f"differentiable=True, rounding={o['rounding']!r}: rounding has no derivative")
-        if o["state_dtype"] is torch.bfloat16:
-            raise ValueError("differentiable=True, state_dtype=torch.bfloat16: rounding has no derivative")
+        if o["state_dtype"] in (torch.bfloat16, torch.uint8):
+            raise ValueError(
+                f"differentiable=True, state_dtype={o['state_dtype']}: rounding has no derivative"
+            )
 
 
 def renamed(given: Mapping[str, Any], method: Method, betas: tuple[Any, Any]) -> dict[str, Any]:
@@ -114,10 +119,17 @@ def renamed(given: Mapping[str, Any], method: Method, betas: tuple[Any, Any]) ->
     return result
 
 
-def check_parameter(p: Tensor, state_dtype: torch.dtype | None = None) -> None:
+def check_parameter(p: Tensor, state_dtype: torch.dtype | None = None, rounding: str = "nearest") -> None:
     if not (p.is_floating_point() or p.is_complex()):
         raise TypeError(f"parameter of dtype {p.dtype}: must be floating point or complex")
     if p.layout != torch.strided:
         raise TypeError(f"parameter of layout {p.layout}: must be dense (its gradient may be sparse)")
-    if p.is_complex() and state_dtype is torch.bfloat16:
-        raise ValueError("state_dtype=torch.bfloat16: there is no complex bfloat16; leave it None here")
+    if p.is_complex() and state_dtype in (torch.bfloat16, torch.uint8):
+        raise ValueError(
+            f"state_dtype={state_dtype}: complex state needs 64 bits or more; leave it None here"
+        )
+    if rounding == "24bit" and p.dtype == torch.float16:
+        raise ValueError(
+            "rounding='24bit': 8 correction bits are kept for torch.bfloat16, and this parameter is torch.float16; "
+            "take rounding='kahan'"
+        )

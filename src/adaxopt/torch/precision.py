@@ -2,7 +2,8 @@
 
 Everything is computed in float32 (float64 where a parameter or its state is); what is stored in 16 bits is read up,
 updated, and rounded down: parameters as `rounding` says, 16-bit state always stochastically, because rounding to
-nearest makes v ratchet upward (3.4x too large by 20k steps under decaying gradients).
+nearest makes v ratchet upward (3.4x too large by 20k steps under decaying gradients). State in 8 bits is decoded and
+encoded (`codes.py`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import torch
 from torch import Tensor
 
 from adaxopt.rule import StepCoefficients
-from adaxopt.torch import foreach, private, shards, state
-from adaxopt.torch.rounding import stochastic_
+from adaxopt.torch import codes, foreach, private, shards, state
+from adaxopt.torch.rounding import joined, split_, stochastic_
 from adaxopt.torch.state import LOW, Lists, real
 
 if TYPE_CHECKING:
@@ -42,10 +43,20 @@ def update(
 
     own = [fits(some) for some in (xs, ms, vs, tops)]  # torch 2.6 cannot compile `narrow is full` of lists
     wide = [up(some) for some in (xs, ms, vs, tops)]
+    coded = bool(vs) and codes.is_coded(vs[0])
+    entries = [state.real_state(optimizer.state[p]) for p in taken.params] if coded else []
+    kept = [name for name, some in zip(codes.CODED, (ms, vs, tops), strict=True) if some]
+    if coded:
+        for stream, name in enumerate(codes.CODED, start=1):
+            wide[stream] = [codes.expanded(e, name).to(work) for e in entries] if name in kept else []
     compensations = [real(c) for c in taken.compensations] if xs[0].dtype in LOW else []
+    split = bool(compensations) and compensations[0].dtype == torch.int8
     if compensations:
         own[0] = False
-        wide[0] = list(private.foreach_add(wide[0], up(compensations)))
+        if split:
+            wide[0] = [joined(x, rest).to(work) for x, rest in zip(xs, compensations, strict=True)]
+        else:
+            wide[0] = list(private.foreach_add(wide[0], up(compensations)))
     gs, maximize, olds = up(gs), group["maximize"], None
     if taken.windows:
         if maximize:
@@ -59,7 +70,7 @@ def update(
     x, m, v, top = wide
     foreach.update(x, gs, m, v, top, n, maximize=maximize, olds=olds, wake=guard, project=project)
     for stream, (narrow, full) in enumerate(zip((xs, ms, vs, tops), wide, strict=True)):
-        if own[stream]:
+        if own[stream] or (split if stream == 0 else coded):
             continue
         drawn = stream > 0 or group["rounding"] == "stochastic"
         nearest = []
@@ -73,7 +84,15 @@ def update(
                 nearest.append(i)
         if nearest:
             private.foreach_copy_([narrow[i] for i in nearest], [full[i] for i in nearest])
-    if compensations:
+    for i, p in enumerate(taken.params) if coded or split else ():
+        place, first = optimizer._place(p), shards.first_element(p)
+        drawn_from = {"seed": group["seed"], "index": place, "step": taken.steps[i], "offset": first}
+        if coded:
+            moments = {name: wide[1 + codes.CODED.index(name)][i] for name in kept}
+            codes.store_(entries[i], moments, **drawn_from)
+        if split:
+            split_(xs[i], compensations[i], wide[0][i], **drawn_from)
+    if compensations and not split:
         private.foreach_copy_(compensations, private.foreach_sub(wide[0], up(xs)))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adaxopt.torch import shards, state
+from adaxopt.torch import codes, shards, state
 from adaxopt.torch.options import check_parameter
 from adaxopt.torch.plan import backends_of
 
@@ -35,9 +35,10 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
                 f"gradient with sparse_dim={g.sparse_dim()}: this parameter's rows were counted with "
                 f"sparse_dim={counted.dim()}; it must stay the same"
             )
-    if group["state_dtype"] is torch.bfloat16:
+    if group["state_dtype"] in (torch.bfloat16, torch.uint8) or group["rounding"] == "24bit":
         for p in among:
-            check_parameter(p, torch.bfloat16)
+            check_parameter(p, group["state_dtype"], group["rounding"])
+    _refuse_coded(optimizer, group, among, rows)
     if rows and group["capturable"]:
         raise ValueError("capturable=True: sparse gradients cannot be captured in a graph")
     whole = projected or rule.mean == "window" or group.get("cautious")
@@ -50,6 +51,25 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
         reason = _no_kernel(optimizer, group, among)
         if reason is not None:
             raise ValueError(f"fused=True: {reason}; leave fused=None to take the fastest path there is")
+
+
+def _refuse_coded(optimizer: Engine, group: Group, among: list[Tensor], rows: list[Tensor]) -> None:
+    """What state in 8 bits does not serve: numbers that share an exponent are stepped together."""
+
+    def coded(p: Tensor) -> bool:
+        entry = optimizer.state.get(p)
+        return codes.is_coded(entry.get("exp_avg_sq")) if entry else group["state_dtype"] is torch.uint8
+
+    if any(map(coded, rows)):
+        raise ValueError(
+            "state_dtype=torch.uint8: a sparse gradient steps rows, and 32 consecutive elements share an exponent; put "
+            "this parameter into a group with state_dtype=None, or make its gradient dense (sparse=False)"
+        )
+    if any(coded(p) and state.local(p) is not p for p in among):
+        raise ValueError(
+            "state_dtype=torch.uint8: a sharded DTensor cannot have 8-bit state, because its parts end inside groups "
+            "of 32 elements; use state_dtype=torch.bfloat16"
+        )
 
 
 def _no_kernel(optimizer: Engine, group: Group, among: list[Tensor]) -> str | None:

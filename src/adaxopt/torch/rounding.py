@@ -13,6 +13,11 @@ with `mix` a 32-bit finalizer of low bias (C. Wellons' hash-prospector). The key
 step, so that an element costs three multiplications: the step is memory-bound and stays so. bfloat16 uses
 the 16 highest bits, float16 the 13 highest (24 among its subnormals).
 
+24 bits are a bfloat16 number and 8 correction bits: the highest 24 of float32. The bfloat16 number is the nearest one,
+so that it serves the model as it stands; the correction is the third byte, read as a signed number.
+
+    bits of x = (bfloat16's << 16) + (correction << 8)
+
 The element e is `offset` plus the position *in memory* of a dense tensor, whatever its strides
 (channels_last, a transposed weight), because the kernel sees flat memory; a tensor with gaps is counted in
 its logical order.
@@ -20,13 +25,15 @@ its logical order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from adaxopt import counter_rng
 from adaxopt.counter_rng import MASK, WEYL, mix, seeds
 
-__all__ = ["PIECE", "key", "mix", "seeds", "stochastic_"]
+__all__ = ["PIECE", "joined", "key", "mix", "seeds", "split_", "stochastic_"]
 
 PIECE = 1 << 22
 """Elements that an eager call works on at a time: two int64 temporaries of that size (64 MB), no more."""
@@ -97,23 +104,69 @@ def stochastic_(
             f"source is {source.dtype} of shape {tuple(source.shape)}: must be torch.float32 or torch.float64 of "
             f"dest's shape {tuple(dest.shape)}"
         )
-    source = source.float()
-    flat, order = _flat(dest)
-    straight = source.permute(order).reshape(-1) if flat is not None else source.reshape(-1)
-    out = flat if flat is not None else torch.empty_like(straight, dtype=dest.dtype)
-    secret = key(seed, index, step, stream)
-    count = straight.numel()
-    piece = count if torch.compiler.is_compiling() else PIECE
-    for start in range(0, count, max(piece, 1)):
-        stop = min(start + piece, count)
-        _piece(out[start:stop], straight[start:stop], secret, offset + start)
-    if flat is None:
-        dest.copy_(out.view(dest.shape))
+
+    def piece(at: slice, bits: Tensor, out: Tensor, source: Tensor) -> None:
+        rounded = _ROUND[dest.dtype](source[at], bits)
+        out[at].copy_(torch.where(source[at].isfinite(), rounded, source[at]))
+
+    _in_memory_order(piece, (dest,), source, key(seed, index, step, stream), offset)
     return dest
 
 
-def _piece(out: Tensor, source: Tensor, secret: int | Tensor, first: int) -> None:
-    element = torch.arange(first, first + out.numel(), device=out.device, dtype=torch.int64)
-    element &= MASK
-    rounded = _ROUND[out.dtype](source, mix((element * WEYL + secret) & MASK))
-    out.copy_(torch.where(source.isfinite(), rounded, source))
+def joined(x: Tensor, rest: Tensor) -> Tensor:
+    """bfloat16 numbers and their correction bits as float32.
+
+    >>> joined(torch.tensor([1.0], dtype=torch.bfloat16), torch.tensor([1], dtype=torch.int8)) == 1 + 2**-15
+    tensor([True])
+    """
+    return ((x.view(torch.int16).to(torch.int32) << 16) + (rest.to(torch.int32) << 8)).view(torch.float32)
+
+
+def split_(
+    x: Tensor,
+    rest: Tensor,
+    source: Tensor,
+    *,
+    seed: int,
+    index: int,
+    step: int | float | Tensor,
+    offset: int = 0,
+) -> None:
+    """Write float32 numbers into bfloat16 `x` and int8 `rest`, rounded stochastically to 24 bits.
+
+    The draw is the third byte of stream 1, which no other number's rounding depends on noticeably.
+    """
+
+    def piece(at: slice, bits: Tensor, high: Tensor, low: Tensor, source: Tensor) -> None:
+        raw = (source[at].view(torch.int32).to(torch.int64) & MASK) + ((bits >> 8) & 0xFF)
+        raw = torch.where(source[at].isnan(), 0x7FC00000, raw)
+        high.view(torch.int16)[at].copy_((((raw + 0x8000) >> 16) & 0xFFFF).to(torch.int16))
+        low[at].copy_(((raw >> 8) & 0xFF).to(torch.int8))
+
+    _in_memory_order(piece, (x, rest), source, key(seed, index, step, 1), offset)
+
+
+def _in_memory_order(
+    piece: Callable[..., None], dests: tuple[Tensor, ...], source: Tensor, secret: int | Tensor, offset: int
+) -> None:
+    """Call `piece` with slices, their random bits, and tensors as lines in the memory order of the first of `dests`."""
+    flat, order = _flat(dests[0])
+    source = source.float()
+    straight = source.permute(order).reshape(-1) if flat is not None else source.reshape(-1)
+    lines = [t.permute(order) for t in dests]
+    outs = [
+        t.view(-1) if flat is not None and t.is_contiguous() else torch.empty_like(straight, dtype=t.dtype)
+        for t in lines
+    ]
+    count = straight.numel()
+    size = count if torch.compiler.is_compiling() else PIECE
+    for start in range(0, count, max(size, 1)):
+        at = slice(start, min(start + size, count))
+        element = torch.arange(offset + start, offset + at.stop, device=straight.device, dtype=torch.int64)
+        element &= MASK
+        piece(at, mix((element * WEYL + secret) & MASK), *outs, straight)
+    for t, line, out in zip(dests, lines, outs, strict=True):
+        if flat is None:
+            t.copy_(out.view(t.shape))
+        elif not line.is_contiguous():
+            line.copy_(out.view(line.shape))

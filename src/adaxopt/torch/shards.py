@@ -27,8 +27,8 @@ def refuse(states: Mapping[Tensor, Any], group: Mapping[str, Any], among: list[T
             )
         placed = not_in_rows(p)
         if placed is not None and draws(p, group, states.get(p, {})):
-            if p.dtype in state.LOW and group["rounding"] == "stochastic":
-                what, instead = "rounding='stochastic'", "take rounding='nearest' or 'kahan'"
+            if _rounds_parameter(p, group):
+                what, instead = f"rounding={group['rounding']!r}", "take rounding='nearest' or 'kahan'"
             else:
                 what, instead = "state in 16 bits", "leave state_dtype=None"
             raise ValueError(
@@ -39,10 +39,16 @@ def refuse(states: Mapping[Tensor, Any], group: Mapping[str, Any], among: list[T
 
 def draws(p: Tensor, group: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
     """Whether a step of this parameter rounds anything stochastically: the parameter, or 16-bit moments."""
-    if p.dtype in state.LOW and group["rounding"] == "stochastic":
+    if _rounds_parameter(p, group):
         return True
     kept = [entry[name].dtype for name in state.STATE[:3] if isinstance(entry.get(name), Tensor)]
-    return any(dtype in state.LOW for dtype in kept or [state.moment_dtype(p, group)])
+    return any(
+        dtype in (*state.LOW, torch.int8, torch.uint8) for dtype in kept or [state.moment_dtype(p, group)]
+    )
+
+
+def _rounds_parameter(p: Tensor, group: Mapping[str, Any]) -> bool:
+    return p.dtype in state.LOW and group["rounding"] in ("stochastic", "24bit")
 
 
 def first_element(p: Tensor) -> int:

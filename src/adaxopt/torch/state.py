@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from adaxopt.rule import Rule
-from adaxopt.torch import private
+from adaxopt.torch import codes, private
+from adaxopt.torch.rounding import joined
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -79,8 +80,8 @@ def moment_dtype(p: Tensor, group: Mapping[str, Any]) -> torch.dtype:
     """float32 for 16-bit parameters unless the user asks otherwise; complex state for complex parameters."""
     asked: torch.dtype | None = group["state_dtype"]
     if p.is_complex():
-        if asked is torch.bfloat16:
-            raise ValueError("state_dtype=torch.bfloat16: there is no complex bfloat16; leave it None here")
+        if asked in (torch.bfloat16, torch.uint8):
+            raise ValueError(f"state_dtype={asked}: complex state needs 64 bits or more; leave it None here")
         if asked is torch.float64:
             return torch.complex128
         return p.dtype if p.dtype in (torch.complex64, torch.complex128) else torch.complex64
@@ -100,16 +101,14 @@ def create(p: Tensor, group: Mapping[str, Any], rule: Rule) -> dict[str, Tensor]
         return torch.zeros_like(p, dtype=dtype, memory_format=torch.preserve_format)
 
     state = {"step": torch.zeros((), dtype=torch.float64, device=step_device(p, group))}
-    if rule.mean != "none":
-        state["exp_avg"] = zeros(dtype)
-    if rule.memory is not None:
-        state["exp_avg_sq"] = zeros(dtype)
-    if rule.maximum:
-        state["max_exp_avg_sq"] = zeros(dtype)
+    kept = (rule.mean != "none", rule.memory is not None, rule.maximum)
+    for name in (name for name, yes in zip(STATE, kept, strict=False) if yes):
+        state.update(codes.create(p, name) if dtype is torch.uint8 else {name: zeros(dtype)})
     if rule.mean == "window":
         state["window"] = torch.zeros((group["window"], *p.shape), dtype=dtype, device=p.device)
-    if group["rounding"] == "kahan" and p.dtype in LOW:
-        state["compensation"] = zeros(p.dtype)
+    rest = rest_dtype(p, group["rounding"])
+    if rest is not None:
+        state["compensation"] = zeros(rest)
     return state
 
 
@@ -122,16 +121,31 @@ def ready(optimizer: Engine, group: Mapping[str, Any], p: Tensor) -> dict[str, A
     return entry
 
 
+def rest_dtype(p: Tensor, rounding: str) -> torch.dtype | None:
+    """What holds the rest of a 16-bit parameter: a number of its own kind, or 8 correction bits; None where nothing."""
+    if rounding == "kahan" and p.dtype in LOW:
+        return p.dtype
+    return torch.int8 if rounding == "24bit" and p.dtype == torch.bfloat16 else None
+
+
+def full_value(p: Tensor, entry: Mapping[str, Any]) -> Tensor:
+    """A parameter in float32 (float64 if it is), with what its state holds of it beyond 16 bits."""
+    x, rest = real(p.detach()), entry.get("compensation")
+    if rest is None or p.dtype not in LOW:
+        return x if x.dtype == torch.float64 else x.float()
+    return joined(x, real(rest)) if rest.dtype == torch.int8 else x.float() + real(rest).float()
+
+
 def _keep_compensation(p: Tensor, group: Mapping[str, Any], entry: dict[str, Tensor]) -> None:
-    """Keep a compensation exactly where `rounding="kahan"` needs one, in the parameter's current dtype."""
-    rest = entry.get("compensation")
-    if group["rounding"] != "kahan" or p.dtype not in LOW:
+    """Keep a compensation exactly where `rounding` needs one, in the dtype that it needs."""
+    rest, needed = entry.get("compensation"), rest_dtype(p, group["rounding"])
+    if needed is None:
         if rest is not None:
             del entry["compensation"]
-    elif rest is None:
-        entry["compensation"] = torch.zeros_like(p)
-    elif rest.dtype != p.dtype:
-        entry["compensation"] = rest.to(p.dtype)
+    elif rest is None or (rest.dtype != needed and torch.int8 in (rest.dtype, needed)):
+        entry["compensation"] = torch.zeros_like(p, dtype=needed)
+    elif rest.dtype != needed:
+        entry["compensation"] = rest.to(needed)
 
 
 def in_rows(optimizer: Engine, p: Tensor) -> bool:
@@ -233,14 +247,20 @@ def read_by_a_step(rule: Rule, p: Tensor, state: Mapping[str, Tensor], rounding:
                 f"a parameter of shape {tuple(p.shape)} has no {name} in its state: must have "
                 "all or nothing; empty the entry to begin anew"
             )
-    used = {name: t for name, t in state.items() if name != "compensation"}
-    if rounding == "kahan" and p.dtype in LOW:
-        rest = state.get("compensation")
-        if rest is None or rest.dtype != p.dtype:
+        if codes.is_coded(state[name]) and codes.scale_name(name) not in state:
             raise ValueError(
-                f"rounding='kahan': a {p.dtype} parameter of shape {tuple(p.shape)} has "
+                f"a parameter of shape {tuple(p.shape)} has {name} in 8 bits and no {codes.scale_name(name)} in its "
+                "state: must have both; empty the entry to begin anew"
+            )
+    used = {name: t for name, t in state.items() if name != "compensation"}
+    needed = rest_dtype(p, rounding)
+    if needed is not None:
+        rest = state.get("compensation")
+        if rest is None or rest.dtype != needed:
+            raise ValueError(
+                f"rounding={rounding!r}: a {p.dtype} parameter of shape {tuple(p.shape)} has "
                 f"{'no compensation' if rest is None else f'a compensation in {rest.dtype}'} in its state; "
-                "it must have one of its own dtype: zeros like the parameter, to begin with"
+                f"it must have one of {needed}: zeros like the parameter, to begin with"
             )
         used["compensation"] = rest
     return used

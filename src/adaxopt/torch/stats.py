@@ -9,6 +9,7 @@ from torch import Tensor
 
 from adaxopt.memories import Growing
 from adaxopt.rule import TINY, denominator
+from adaxopt.torch import codes
 from adaxopt.torch.hyper import floats
 from adaxopt.torch.state import real
 
@@ -61,18 +62,17 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
         time = entry["row_step"].max() if "row_step" in entry else entry["step"]  # the busiest row's
         t = max(float(time), 1.0)
         n = method.numbers(t, group)
-        v = real(entry["exp_avg_sq"]) if "exp_avg_sq" in entry else None
-        m = real(entry["exp_avg"]) if "exp_avg" in entry else None
+        m, v, top = (_moment(entry, name) for name in codes.CODED)
         if v is not None:
             gain = n.k if gain is None else min(gain, n.k)
             inactive += int((v == 0).sum())
             finite = v.isfinite()
-            if "max_exp_avg_sq" in entry:
-                finite &= real(entry["max_exp_avg_sq"]).isfinite()
+            if top is not None:
+                finite &= top.isfinite()
             lost += v.numel() - int(finite.sum())
             samples.append(v.flatten()[::stride].double())
         if m is not None:
-            top = real(entry["max_exp_avg_sq"]) if "max_exp_avg_sq" in entry else v
+            top = v if top is None else top
             d = denominator(top.double(), n, torch) if top is not None else 1.0
             update = m.double() / d * n.s
             total += float((update**2).sum())
@@ -90,3 +90,7 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
     if count:
         result["update_rms"] = (total / count) ** 0.5
     return result
+
+
+def _moment(entry: dict[str, Any], name: str) -> Tensor | None:
+    return real(codes.expanded(entry, name)) if name in entry else None
