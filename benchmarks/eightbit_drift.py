@@ -3,13 +3,13 @@
     PYTHONPATH=src python benchmarks/eightbit_drift.py [--steps 20000 200000] [--out records/eightbit_drift.json]
 
 v <- v + k_t*(g*g - v) with the gains of AdaX (b2 = 1e-4 and 3/T) and of Adam (b2 = 0.95 and 0.999). Gradients
-are Gaussian; the sizes of coordinates are log-normal (sigma 1): groups of 32 span about two orders of magnitude. stationary: as they
-are. decaying: their size falls by 10^3 over the run. spiking: a coordinate's gradient is 100 times larger with
-probability 1e-3. Reported: sqrt(v) over its float64 value, mean and root mean square of the relative difference, over
-all coordinates of a row.
+are Gaussian; the sizes of coordinates are log-normal (sigma 1): groups of 32 span about two orders of magnitude.
+stationary: as they are. decaying: their size falls by 10^3 over the run. spiking: a coordinate's gradient is 100 times
+larger with probability 1e-3. Reported: sqrt(v) over its float64 value, mean and root mean square of the relative
+difference, over all coordinates of a row.
 
-Stored as: the package's codes, stochastically and to the nearest; sqrt(v) linear in 255 steps of the group's largest, to
-the nearest, with code 0 for what is below half a step (8-bit state as it is usual); bfloat16, stochastically.
+Stored as: the package's codes, stochastically and to the nearest; sqrt(v) linear in 255 steps of the group's largest,
+to the nearest, with code 0 for what is below half a step; bfloat16, stochastically.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def cast_state_dict(state_dict: Mapping[str, Any], dtype: torch.dtype) -> dict[s
     """A checkpoint of an adaxopt optimizer with its moments in another dtype, and `state_dtype` in its groups to match.
 
     `torch.float32` expands 8-bit state, exactly; `torch.uint8` makes it, rounded to the nearest code; torch.bfloat16
-    and torch.float64 are rounded as torch does. Load the result with `load_state_dict`, which keeps the dtype.
+    and torch.float64 are rounded as torch does. The state is a copy; `load_state_dict` keeps its dtype.
 
     >>> p = torch.nn.Parameter(torch.ones(2)); from adaxopt import AdaXW
     >>> small = AdaXW([p], state_dtype=torch.uint8); p.grad = torch.ones(2); small.step()
@@ -151,7 +151,7 @@ def cast_state_dict(state_dict: Mapping[str, Any], dtype: torch.dtype) -> dict[s
 
 def _cast(entry: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
     """A parameter's state with its moments in this dtype."""
-    result = {k: v for k, v in entry.items() if k not in codes.SCALES}
+    result = {k: v.clone() if isinstance(v, Tensor) else v for k, v in entry.items() if k not in codes.SCALES}
     moments = {
         k: codes.expanded(entry, k) for k in (*codes.CODED, "window") if isinstance(entry.get(k), Tensor)
     }

@@ -1,0 +1,390 @@
+"""Optimizers with 8-bit state and 24-bit weights: the contract around the codes of `codes.py`."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+
+import pytest
+import torch
+
+import adaxopt
+from adaxopt import AdamW, AdaXW, cast_state_dict, create, float32_weights, step_in_backward
+from adaxopt.torch import codes, rounding
+from adaxopt.torch.rounding import joined, split_
+from adaxopt.zoo import METHODS
+
+U8, I8, BF16, F16, F32 = torch.uint8, torch.int8, torch.bfloat16, torch.float16, torch.float32
+CODED = [name for name, m in METHODS.items() if m.rule.memory is not None and m.rule.mean != "window"]
+SHAPES = ((50,), (3, 40), (2, 3, 4, 5))
+
+
+def parameters(dtype=F32, shapes=SHAPES, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.nn.Parameter(torch.randn(s, generator=generator).to(dtype)) for s in shapes]
+
+
+def run(optimizer, params, steps, first=0):
+    for t in range(first, first + steps):
+        generator = torch.Generator().manual_seed(100 + t)
+        for p in params:
+            p.grad = torch.randn(p.shape, generator=generator).to(p.dtype)
+        optimizer.step()
+    return optimizer
+
+
+def everything(optimizer, params):
+    return [{"x": p.detach(), **optimizer.state[p]} for p in params]
+
+
+def same(one, other):
+    return all(
+        a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def through_file(file):
+    buffer = io.BytesIO()
+    torch.save(file, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, weights_only=True)
+
+
+# -- 8-bit state -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_a_step_of_every_method_is_the_rule_and_its_state_is_small(name):
+    """One step from the codes of the step before: parameters agree with the same step of expanded float32 state."""
+    params = parameters()
+    optimizer = run(create(name, params, lr=1e-2, state_dtype=U8), params, 3)
+    others = [torch.nn.Parameter(p.detach().clone()) for p in params]
+    wide = create(name, others, lr=1e-2)
+    wide.load_state_dict(cast_state_dict(optimizer.state_dict(), F32))
+    run(optimizer, params, 1, first=3), run(wide, others, 1, first=3)
+    for p, q in zip(params, others, strict=True):
+        assert torch.allclose(p, q, rtol=1e-6, atol=1e-6)
+        entry, full = optimizer.state[p], wide.state[q]
+        kept = [key for key in codes.CODED if key in entry]
+        assert kept == [key for key in codes.CODED if key in full]
+        for key in kept:
+            assert entry[key].dtype == (I8 if key == "exp_avg" else U8)
+            assert entry[codes.scale_name(key)].shape == (codes.groups(p.numel()),)
+            got, want = codes.expanded(entry, key), full[key]
+            if key != "exp_avg":
+                got, want = got.sqrt(), want.sqrt()
+            top = want.abs().max()
+            assert (got - want).abs().max() <= 2 * codes.steps(1.0, entry[key].dtype) * top
+
+
+def test_foreach_and_the_for_loop_write_the_same_bits():
+    ends = []
+    for foreach in (True, False):
+        params = parameters(BF16)
+        optimizer = AdaXW(params, state_dtype=U8, rounding="24bit", foreach=foreach)
+        ends.append(everything(run(optimizer, params, 3), params))
+    assert same(*ends)
+
+
+def test_large_tensors_are_encoded_in_pieces(monkeypatch):
+    ends = []
+    for piece in (rounding.PIECE, 64):
+        monkeypatch.setattr(rounding, "PIECE", piece)
+        params = parameters(BF16)
+        optimizer = AdaXW(params, state_dtype=U8, rounding="24bit", foreach=True)
+        ends.append(everything(run(optimizer, params, 3), params))
+    assert same(*ends)
+
+
+@pytest.mark.parametrize("name", ["sgdm", "adashift"])
+def test_methods_without_v_or_with_a_window_refuse(name):
+    with pytest.raises(
+        ValueError, match=r"state_dtype=torch\.uint8: 8-bit state is m and v, and this method keeps"
+    ):
+        create(name, parameters(), state_dtype=U8)
+
+
+def sparse():
+    e = torch.nn.Embedding(4, 3, sparse=True)
+    e(torch.tensor([1])).sum().backward()
+    AdaXW(e.parameters(), state_dtype=U8).step()
+
+
+def compiled():
+    AdaXW(parameters(), state_dtype=U8)._step_compiled({"differentiable": False, "state_dtype": U8})
+
+
+REFUSED = [
+    (sparse, "a sparse gradient steps rows, and 32 consecutive elements share an exponent"),
+    (
+        lambda: AdaXW([torch.zeros(2, dtype=torch.complex64)], state_dtype=U8),
+        "complex state needs 64 bits or more",
+    ),
+    (lambda: AdaXW(parameters(), state_dtype=U8, differentiable=True), "rounding has no derivative"),
+    (lambda: AdaXW(parameters(), state_dtype=I8), "state_dtype=torch.int8: must be one of"),
+    (compiled, "8-bit state cannot be stepped by a compiled step"),
+    (
+        lambda: AdaXW(parameters(F16), rounding="24bit"),
+        "rounding='24bit': 8 correction bits are kept for torch.bfloat16",
+    ),
+    (
+        lambda: cast_state_dict(AdaXW(parameters()).state_dict(), torch.int8),
+        "cast_state_dict: dtype=torch.int8",
+    ),
+    (
+        lambda: cast_state_dict(torch.optim.AdamW(parameters()).state_dict(), F32),
+        "not a checkpoint of adaxopt",
+    ),
+]
+
+
+@pytest.mark.parametrize(("attempt", "words"), REFUSED, ids=[words[:40] for _, words in REFUSED])
+def test_what_is_refused_is_said(attempt, words):
+    with pytest.raises(ValueError, match=words):
+        attempt()
+
+
+def test_stats_read_the_codes():
+    params = parameters()
+    wide = [torch.nn.Parameter(p.detach().clone()) for p in params]
+    small = run(AdaXW(params, state_dtype=U8), params, 5).stats()[0]
+    full = run(AdaXW(wide), wide, 5).stats()[0]
+    assert small.keys() == full.keys()
+    for key in ("v_q05", "v_q50", "v_q95", "update_rms"):
+        assert small[key] == pytest.approx(full[key], rel=0.1)
+        assert small[key] != full[key]
+    assert small["lost"] == small["inactive"] == 0
+
+
+def test_coordinates_without_a_gradient_are_inactive_and_wake_with_an_ordinary_step():
+    p = torch.nn.Parameter(torch.zeros(40))
+    optimizer = AdaXW([p], lr=1.0, weight_decay=0.0, state_dtype=U8)
+    g = torch.ones(40)
+    g[7] = 0
+    for _ in range(100):
+        p.grad = g.clone()
+        optimizer.step()
+    assert optimizer.state[p]["exp_avg_sq"][7] == 0
+    assert optimizer.stats()[0]["inactive"] == 1 / 40
+    before = p[7].item()
+    p.grad = torch.ones(40)
+    optimizer.step()
+    assert before - p[7].item() == pytest.approx(0.1, rel=1e-5)
+
+
+def test_no_step_is_large_where_neighbours_are_huge():
+    """A coordinate a million times smaller than its group's largest: at most 8 lr a step."""
+    p = torch.nn.Parameter(torch.zeros(32))
+    optimizer = AdamW([p], lr=1.0, weight_decay=0.0, state_dtype=U8)
+    worst = 0.0
+    for t in range(300):
+        p.grad = torch.full((32,), 1e-6) * (-1) ** t
+        p.grad[0] = 1.0
+        before = p.detach().clone()
+        optimizer.step()
+        worst = max(worst, (p.detach() - before)[1:].abs().max().item())
+    assert worst < 8
+
+
+def test_gradient_release_and_restart():
+    model = torch.nn.Linear(40, 3)
+    optimizer = AdaXW(model.parameters(), state_dtype=U8)
+    hooks = step_in_backward(optimizer)
+    for _ in range(2):
+        model(torch.ones(2, 40)).square().sum().backward()
+    hooks.remove()
+    entry = optimizer.state[model.weight]
+    assert entry["step"] == 2
+    assert entry["exp_avg_sq"].any()
+    optimizer.restart_memory()
+    assert not codes.expanded(entry, "exp_avg_sq").any()
+    assert codes.expanded(entry, "exp_avg").any()
+
+
+# -- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["adaxw", "amsgradw", "rmsprop"])
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_resuming_is_bit_exact(name, dtype):
+    params = parameters(dtype)
+    optimizer = run(create(name, params, lr=1e-2, state_dtype=U8, rounding="24bit"), params, 4)
+    again = [torch.nn.Parameter(p.detach().clone()) for p in params]
+    resumed = create(name, again)
+    resumed.load_state_dict(through_file(optimizer.state_dict()))
+    assert same(everything(optimizer, params), everything(resumed, again))
+    run(optimizer, params, 3, first=4), run(resumed, again, 3, first=4)
+    assert same(everything(optimizer, params), everything(resumed, again))
+
+
+def test_a_checkpoint_is_expanded_exactly_and_made_small_again():
+    params = parameters()
+    optimizer = run(create("amsgradw", params, state_dtype=U8), params, 4)
+    file = optimizer.state_dict()
+    wide = cast_state_dict(file, F32)
+    assert wide["param_groups"][0]["state_dtype"] is F32
+    for i, p in enumerate(params):
+        entry = wide["state"][i]
+        assert not any(key in entry for key in codes.SCALES)
+        for key in codes.CODED:
+            assert torch.equal(entry[key], codes.expanded(optimizer.state[p], key))
+            assert entry[key].dtype == F32
+    small = cast_state_dict(wide, U8)
+    for i in range(len(params)):
+        for key, value in file["state"][i].items():
+            assert torch.equal(small["state"][i][key], value), key
+    full = create("amsgradw", parameters())
+    full.load_state_dict(wide)
+    assert all(entry["exp_avg"].dtype == F32 for entry in full.state.values())
+    back = create("amsgradw", parameters())
+    back.load_state_dict(cast_state_dict(full.state_dict(), U8))
+    assert all(entry["exp_avg"].dtype == I8 for entry in back.state.values())
+    assert cast_state_dict(wide, BF16)["state"][0]["exp_avg"].dtype == BF16
+
+
+def test_torchs_format_goes_both_ways():
+    params = parameters()
+    ours = run(AdamW(params, lr=1e-2, state_dtype=U8), params, 3)
+    theirs = torch.optim.AdamW(params, lr=1e-2)
+    theirs.load_state_dict(ours.to_torch_state_dict())
+    for p in params:
+        norm = 1 - 0.999**3
+        want = codes.expanded(ours.state[p], "exp_avg_sq") * norm
+        assert torch.allclose(theirs.state[p]["exp_avg_sq"], want, rtol=1e-6)
+        assert torch.equal(theirs.state[p]["exp_avg"], codes.expanded(ours.state[p], "exp_avg"))
+    again = AdamW(params, lr=1e-2, state_dtype=U8)
+    again.load_state_dict(theirs.state_dict())
+    for p in params:
+        assert again.state[p]["exp_avg_sq"].dtype == U8
+        assert (again.state[p]["exp_avg_sq"].int() - ours.state[p]["exp_avg_sq"].int()).abs().max() <= 1
+    converted = AdaXW(params, state_dtype=U8)
+    adaxopt.load_adamw_state_dict(converted, theirs.state_dict())
+    assert converted.state[params[0]]["exp_avg"].dtype == I8
+
+
+def test_another_memory_order_has_other_codes_of_the_same_numbers():
+    params = parameters(shapes=((4, 8, 3, 3),))
+    optimizer = run(AdaXW(params, state_dtype=U8), params, 2)
+    other = [torch.nn.Parameter(params[0].detach().to(memory_format=torch.channels_last))]
+    loaded = AdaXW(other)
+    loaded.load_state_dict(optimizer.state_dict())
+    entry = loaded.state[other[0]]
+    assert entry["exp_avg"].stride() == other[0].stride()
+    for key in ("exp_avg", "exp_avg_sq"):
+        got, want = codes.expanded(entry, key), codes.expanded(optimizer.state[params[0]], key)
+        assert not torch.equal(entry[key], optimizer.state[params[0]][key])
+        assert (got - want).abs().max() <= 0.03 * want.abs().max()
+    run(loaded, other, 1)
+
+
+BROKEN = {
+    "no scale": (lambda e: e.pop("exp_avg_scale"), "'exp_avg_scale' as None"),
+    "another kind": (lambda e: e.update(exp_avg=e["exp_avg"].to(U8)), "'exp_avg' in torch.uint8"),
+    "scales of another count": (lambda e: e.update(exp_avg_scale=e["exp_avg_scale"][:1]), r"of shape \(1,\)"),
+    "half of it": (lambda e: e.update(exp_avg=e["exp_avg"].float()), r"only \['exp_avg_sq'\] in 8 bits"),
+    "another shape": (
+        lambda e: e.update(exp_avg=e["exp_avg"].view(5, 10), exp_avg_sq=e["exp_avg_sq"].view(5, 10)),
+        r"in 8 bits of shape \(5, 10\): this parameter is of another shape",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_codes_are_refused_before_anything_changes(kind):
+    change, words = BROKEN[kind]
+    params = parameters()
+    optimizer = run(AdaXW(params, state_dtype=U8), params, 2)
+    file = copy.deepcopy(optimizer.state_dict())
+    change(file["state"][0])
+    before = copy.deepcopy(everything(optimizer, params))
+    with pytest.raises(ValueError, match=words):
+        optimizer.load_state_dict(file)
+    assert same(before, everything(optimizer, params))
+
+
+# -- 24-bit weights --------------------------------------------------------------------------------------------------
+
+
+def numbers(count=5000):
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(count, generator=generator) * 10 ** (8 * torch.rand(count, generator=generator) - 4)
+
+
+def made(source, step=1):
+    x, rest = torch.empty_like(source, dtype=BF16), torch.empty_like(source, dtype=I8)
+    split_(x, rest, source, seed=0, index=0, step=step)
+    return x, rest
+
+
+def test_24_bits_are_the_nearest_bfloat16_and_a_rest():
+    source = numbers()
+    x, rest = made(source)
+    full = joined(x, rest)
+    assert ((full - source).abs() <= 2.0**-15 * source.abs()).all()
+    assert torch.equal(*made(full)[:1], x)
+    assert torch.equal(joined(*made(full, step=2)), full)
+    assert ((x.float() - full).abs() <= 2.0**-8 * full.abs()).all()
+    exact = torch.tensor([0.0, -0.0, 1.0, math.inf, -math.inf], dtype=F32)
+    x, rest = made(exact)
+    assert torch.equal(x.float(), exact)
+    assert not rest.any()
+    assert made(torch.tensor([math.nan]))[0].isnan()
+
+
+def test_24_bits_are_unbiased():
+    source = torch.full((20_000,), 1 + 2.0**-17)
+    mean = joined(*made(source)).double().mean().item()
+    assert mean == pytest.approx(1 + 2.0**-17, abs=4 * 2.0**-16 / math.sqrt(20_000))
+
+
+def test_small_steps_are_kept_that_nearest_rounding_loses():
+    """lr 1e-5 on weights of size 1: bfloat16 alone does not move; with 8 more bits the parameter follows float32."""
+    ends = {}
+    for mode in ("nearest", "24bit", "kahan"):
+        p = torch.nn.Parameter(torch.linspace(1, 2, 64).to(BF16))
+        optimizer = AdamW([p], lr=1e-5, weight_decay=0.0, rounding=mode)
+        start = p.detach().clone()
+        for _ in range(50):
+            p.grad = torch.ones_like(p)
+            optimizer.step()
+        ends[mode] = float32_weights(optimizer)[p] - start.float()
+    assert (ends["nearest"] == 0).all()
+    assert ends["24bit"].mean().item() == pytest.approx(-5e-4, rel=0.05)
+    assert ends["kahan"].mean().item() == pytest.approx(-5e-4, rel=0.05)
+
+
+def test_full_weights_of_parameters_without_a_rest():
+    params = [
+        torch.nn.Parameter(torch.ones(2, dtype=dtype))
+        for dtype in (F32, torch.float64, BF16, torch.complex64)
+    ]
+    full = float32_weights(AdaXW(params))
+    assert [full[p].dtype for p in params] == [F32, torch.float64, F32, torch.complex64]
+    assert all(full[p].data_ptr() != p.data_ptr() for p in params)
+
+
+def test_rows_keep_their_rest():
+    e = torch.nn.Embedding(6, 4, sparse=True, dtype=BF16)
+    torch.nn.init.ones_(e.weight)
+    optimizer = AdamW(e.parameters(), lr=1e-5, rounding="24bit", weight_decay=0.0)
+    for _ in range(20):
+        e.weight.grad = None
+        e(torch.tensor([1, 4])).sum().backward()
+        optimizer.step()
+    full = float32_weights(optimizer)[e.weight]
+    assert torch.equal(full[[0, 2, 3, 5]], torch.ones(4, 4))
+    assert (full[[1, 4]] - 1).mean().item() == pytest.approx(-2e-4, rel=0.15)
+
+
+def test_changing_the_rounding_keeps_what_it_can():
+    params = parameters(BF16)
+    optimizer = run(AdaXW(params, rounding="24bit"), params, 2)
+    assert optimizer.state[params[0]]["compensation"].dtype == I8
+    optimizer.param_groups[0]["rounding"] = "kahan"
+    run(optimizer, params, 1)
+    assert optimizer.state[params[0]]["compensation"].dtype == BF16
+    optimizer.param_groups[0]["rounding"] = "nearest"
+    run(optimizer, params, 1)
+    assert "compensation" not in optimizer.state[params[0]]
