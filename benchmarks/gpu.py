@@ -28,7 +28,7 @@ from shapes import MODELS
 from adaxopt import AdaXW
 
 FROZEN = 150_000
-BF16 = torch.bfloat16
+BF16, U8 = torch.bfloat16, torch.uint8
 OTHERS = ("optimi", "apex", "bitsandbytes", "torchao", "adax")
 STEPS = {"256M": 10, "GPT-2 medium": 10, "ResNet-50": 100, "ResNet-20": 200}
 REFERENCE = "torch AdamW fused"
@@ -44,6 +44,12 @@ ROWS: dict[str, tuple[int, torch.dtype, Make]] = {
         14,
         BF16,
         lambda p: AdaXW(p, lr=1e-6, fused=True, state_dtype=BF16, rounding="stochastic"),
+    ),
+    "AdaXW fused, 8-bit state": (16, torch.float32, lambda p: AdaXW(p, lr=1e-6, fused=True, state_dtype=U8)),
+    "AdaXW fused, 8-bit state, 24-bit weights": (
+        12,
+        BF16,
+        lambda p: AdaXW(p, lr=1e-6, fused=True, state_dtype=U8, rounding="24bit"),
     ),
     "torch AdamW fused, all bf16": (14, BF16, lambda p: torch.optim.AdamW(p, lr=1e-6, fused=True)),
     "torch AdamW foreach": (28, torch.float32, lambda p: torch.optim.AdamW(p, lr=1e-6, foreach=True)),
@@ -183,7 +189,7 @@ def measure(model: str, bandwidth: float, rounds: int, compiled: bool) -> list[d
 def show(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         print(
-            f"{row['model']:13} {row['row']:28} {row['gradients']:6} {row['ms']:9.4f} ms "
+            f"{row['model']:13} {row['row']:40} {row['gradients']:6} {row['ms']:9.4f} ms "
             f"[{row['low']:.4f}, {row['high']:.4f}]  floor {row['floor_ms']:.4f} ({row['of_copy']:.3f})  "
             f"{row['speedup']:.2f}x  peak {row.get('peak_bytes', 0) / 2**20:.2f} MiB"
         )
