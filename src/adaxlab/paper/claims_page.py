@@ -87,7 +87,7 @@ def page(records: Path, experiments: list[Row]) -> str:
 
 
 FIGURES = {
-    "gain": "The methods differ only in one number per step, the gain k_t (S4.3, D1).",
+    "gain": "The second moments of the methods differ in one number per step, the gain k_t (S4.3, D1).",
     "figure-3a": "Figure 3(a): updates on problem (4) fade; all methods but SGD have passed the optimum (F5.1, F5.2).",
     "reddi": "Problem (3) and rare large gradients: where Adam moves in the wrong direction (S2.6 to S4.8).",
     "lemma-4-1": "Lemma 4.1 needs its schedule: with the constant steps of the experiments it is false (L4.1, L4.1c).",
