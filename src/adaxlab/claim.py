@@ -30,7 +30,7 @@ ClaimRule = Literal[
 ]  # fmt: skip
 KEYS = (
     "id", "section", "claim", "by", "paper", "ours", "n", "p", "family", "rule", "verdict", "provisional", "post_hoc",
-    "runs", "reason", "note",
+    "runs", "reason", "plan", "note",
 )  # fmt: skip
 VERDICTS = {True: "supported", False: "contradicted", None: "inconclusive"}
 """The words for what a rule says of the data."""
@@ -135,7 +135,8 @@ def row(
     **tested: Any,
 ) -> dict[str, Any]:
     """A judged claim. `holds` is the rule's outcome, None is inconclusive; `n` counts what was sampled or enumerated;
-    without a `run` there is nothing to judge it by. `tested` has the keys of a claim that runs decide."""
+    without a `run` there is nothing to judge it by. `tested` has the keys of a claim that runs decide; the `plan` of
+    an open one says how many new seeds would decide it (`needed`, in words) and which study is to judge it."""
     made = {
         "p": None,
         "family": 0,
@@ -143,6 +144,7 @@ def row(
         "post_hoc": False,
         "runs": "",
         "reason": "",
+        "plan": {},
         **tested,
     }
     made |= {"id": id, "section": section, "claim": claim, "by": by, "paper": paper, "ours": ours, "n": n}

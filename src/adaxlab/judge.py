@@ -164,7 +164,7 @@ def _row(judged: Judged, p: float | None, family: int) -> dict[str, Any]:
         provisional=holds is not None and judged.n < ENOUGH,
         post_hoc=judged.post_hoc,
         runs=provenance(judged.runs),
-        reason=_reason(judged, holds, family),
+        **_open(judged, holds, family),
     )
 
 
@@ -184,27 +184,30 @@ def provenance(runs: Iterable[RunRecord]) -> str:
     )
 
 
-def _reason(judged: Judged, holds: bool | None, family: int) -> str:
-    """Why a claim is not decided: what n would decide it, were mean and standard deviation to stay, and its cost."""
+def _open(judged: Judged, holds: bool | None, family: int) -> dict[str, Any]:
+    """Why a claim is not decided, and how many new seeds would decide it, were mean and standard deviation to stay: at
+    Holm's strictest level, because the other claims of the study may come to be weaker or stronger."""
     if holds is not None or not judged.run:
-        return ""
+        return {}
     if judged.n < LEAST:
-        return f"n = {judged.n}: fewer than {LEAST} seeds decide nothing"
+        few = f"n = {judged.n}: fewer than {LEAST} seeds decide nothing"
+        return {"reason": few, "plan": {"needed": f"at least {LEAST}"}}
     tested = [each for each in judged.findings if each.p is not None]
-    sizes = [
-        [stats.sample_size(each.gap, each.sd, 1 - ALPHA / m, LEAST, MOST) for each in tested]
-        for m in (1, max(family, 1))
-    ]
-    if not tested or None in sizes[1]:
-        return f"power: more than {MOST:,} seeds would be needed at this mean and standard deviation"
-    n, strict = (max(size for size in each if size is not None) for each in sizes)
+    sizes = [stats.sample_size(each.gap, each.sd, 1 - ALPHA / max(family, 1), LEAST, MOST) for each in tested]
+    if not sizes or None in sizes:
+        text = f"at this mean and standard deviation more than {MOST:,} seeds would be needed"
+        return {"reason": text, "plan": {"needed": f"more than {MOST:,}"}}
+    n = max(size for size in sizes if size is not None)
     seconds = [
         run.done["seconds"] / run.done.get("together", 1)
         for run in judged.runs
         if run.done and "seconds" in run.done
     ]
-    cost = len([name for name in (judged.claim.a, judged.claim.b) if name]) * strict
-    minutes = f", about {cost * stats.mean(seconds) / 60:.3g} GPU minutes" if seconds else ""
+    runs = len([name for name in (judged.claim.a, judged.claim.b) if name]) * n
+    plan = {"needed": str(n), "runs": runs}
+    if seconds:
+        plan["minutes"] = float(f"{runs * stats.mean(seconds) / 60:.2g}")
     plain = "" if judged.holds is None else f"the plain interval alone would say {VERDICTS[judged.holds]}; "
-    at = f"n = {n}" + (f" (n = {strict} at Holm's strictest level)" if strict > n else "")
-    return f"{plain}power: {at} would decide at this mean and standard deviation: {cost} new runs{minutes}"
+    level = f"Holm's strictest level, {family} claims" if family > 1 else "the 5% level"
+    text = f"{plain}n = {n} new seeds would decide it at this mean and standard deviation ({level})"
+    return {"reason": text, "plan": plan}

@@ -168,7 +168,8 @@ PLAIN = {
     "similar": "a - bWHAT is within +-{margin:g}",
     "below": "aWHAT is below {margin:g}",
     "ratio": "a/bWHAT is within 1 +- {margin:g}",
-    "equals_paper": "our 95% interval meets the paper's mean +- margin",
+    "equals_paper": "supported if our plain 95% interval meets the paper's mean +- margin, contradicted if it does not "
+    "and the adjusted p is below 0.05, else inconclusive",
 }
 TRACE = {
     "below": "the trace (mean of sqrt(v-hat)) at iteration 1000 is below {margin:g}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,23 @@ def test_every_claim_is_complete_and_linked():
         assert text.count(f'id="{anchor(one["id"])}"') == 1
     shown = {id for record in THEORY for one in record.get("errata", []) for id in one["shown_by"]}
     assert shown <= {one["id"] for one in OURS + others}
+    assert {one["id"] for one in OURS if one["verdict"] == "contradicted"} <= shown
+
+
+def test_every_part_is_linked_at_the_top():
+    others = [row for part in judged(RECORDS).values() for row in part]
+    text = page(RECORDS, others)
+    head, _, body = text.partition("\n## ")
+    links = re.findall(r"\]\(#([a-z0-9-]+)\)", head)
+    headings = re.findall(r"^## (.*)", "## " + body, flags=re.M)
+    assert len(links) == len(set(links)) == len(headings)
+    there = {*re.findall(r'<a id="(part-[^"]*)"', body), *(h.lower().replace(" ", "-") for h in headings)}
+    assert set(links) <= there
+
+
+def test_a_test_that_holm_turns_says_so():
+    entry = page(RECORDS, [a_claim(p=0.0624, family=8)])
+    assert "- Test: adjusted p = 0.062 (Holm's method, 8 claims of the study), not below 0.05" in entry
 
 
 def test_the_order_of_the_page():
@@ -50,7 +68,7 @@ def a_claim(**changes):
 def test_experiments_get_their_own_sections(tmp_path):
     text = page(tmp_path, [a_claim()])
     assert "## CIFAR-10" in text
-    assert "| [X1](#claim-x1) | AdaX \\| wins. | **inconclusive** |" in text
+    assert "| [X1](#claim-x1) | paper | AdaX \\| wins. | **inconclusive** |" in text
     assert "- Rule: b2·T, c\\*x" in text
     assert "- Computed (n = 5): 92.1 [91.9, 92.3]" in text
     assert "1 claims of the paper:" in text

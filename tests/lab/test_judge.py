@@ -313,7 +313,7 @@ def test_the_claims_of_a_study_are_adjusted_together():
     same = judge([claim()] * 5, found)
     assert {row["verdict"] for row in same} == {OPEN}
     assert same[0]["p"] == pytest.approx(5 * alone["p"], rel=1e-3)
-    assert same[0]["reason"].startswith("the plain interval alone would say supported; power: n = ")
+    assert same[0]["reason"].startswith("the plain interval alone would say supported; n = ")
     clear = Claim("x", "", "", "s/x", "better", "accuracy", "a", "d")
     assert [row["verdict"] for row in judge([claim(), *[clear] * 4], found)] == [YES] * 5
     other = [replace(run, spec={**run.spec, "study": "s/y"}) for run in found]
@@ -370,7 +370,7 @@ def test_what_is_open_says_what_would_decide_it_and_its_cost():
     gap, sd = 0.3 - abs(np.mean(A) - np.mean(b)), np.std(np.array(A) - b, ddof=1)
     half = [stats.t_quantile(0.975, k - 1) * sd / k**0.5 for k in (n, n - 1)]
     assert half[0] < gap <= half[1]
-    assert row["reason"].endswith(f"{2 * n} new runs, about {2 * n * 100 / 60:.3g} GPU minutes")
+    assert row["plan"] == {"needed": str(n), "runs": 2 * n, "minutes": float(f"{2 * n * 100 / 60:.2g}")}
 
 
 @pytest.mark.parametrize(

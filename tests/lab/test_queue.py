@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ ROWS = {
 def test_a_job_is_a_study_and_decides_something(job):
     assert job.command or isinstance(catalogue.find(job.study), Study)
     mine = [claim for claim in CLAIMS.values() if job.study in (claim.study, claim.retest)]
-    assert mine or job.decides
+    assert mine or job.purpose
 
 
 @pytest.mark.parametrize("job", queue.JOBS, ids=lambda job: job.study)
@@ -56,14 +57,29 @@ def test_every_open_claim_says_what_would_decide_it():
     for row in ROWS.values():
         assert bool(row["reason"]) == (row["verdict"] in (VERDICTS[None], NOT_RUN)), row["id"]
         job = queue.job_of(CLAIMS[row["id"]], row["verdict"])
-        assert (job is not None) == ("would judge it, about" in row["reason"]), row["id"]
+        assert (job is not None) == ("would judge it" in row["reason"]), row["id"]
 
 
 def test_the_page_lists_what_has_no_record(tmp_path):
     text = queue.page(tmp_path, CLAIMS.values(), ROWS)
-    assert text.count("\n| `") == len(queue.JOBS)
+    jobs, judged = text.split(queue.CLAIMS)
+    assert jobs.count("\n| `") == len(queue.JOBS)
+    asked = [
+        claim for job in queue.JOBS for claim in CLAIMS.values() if job.study in (claim.study, claim.retest)
+    ]
+    assert judged.count("\n| `") == len(asked)
+    assert judged.count("| ours |") == sum(claim.ours for claim in asked)
     assert (
         "| `cifar10/lr-new` | `adax reproduce cifar10/lr-new --records records` | 20 | 200 to 204 | 8 |"
         in text
     )
     assert "tuning 20000 to 20002; 200 to 204" in text
+
+
+def test_an_open_claim_shows_the_n_that_is_needed_beside_the_n_that_is_planned(tmp_path):
+    text = queue.page(tmp_path, CLAIMS.values(), ROWS)
+    found = ROWS["cifar10.beta2-larger"]
+    assert int(found["plan"]["needed"]) > found["n"]
+    assert found["plan"]["planned"] == catalogue.study("cifar10/beta2-new").seeds
+    shown = f"| {found['n']} | {found['plan']['needed']} | {found['plan']['planned']} |"
+    assert re.search(rf"\| \[cifar10.beta2-larger\].*{re.escape(shown)}", text)

@@ -49,14 +49,23 @@ def judged(root: Path = RECORDS) -> dict[str, list[dict[str, Any]]]:
 def _planned(
     claims: Iterable[Claim], rows: Iterable[dict[str, Any]], ran: Container[str]
 ) -> list[dict[str, Any]]:
-    """The rows with the study of the queue that would judge them, and its minutes, unless it is one that has run."""
+    """The rows with the study of the queue that would judge them, and its minutes, unless it is one that has run.
+
+    A claim has one price: its study's, which all claims of the study share, or else that of its own new runs.
+    """
     made = []
     for claim, row in zip(claims, rows, strict=True):
-        job = queue.job_of(claim, row["verdict"], ran)
-        plan = f"study {job.study} would judge it, about {job.minutes:g} GPU minutes" if job else ""
-        if row["verdict"] == NOT_RUN and not job:
-            plan = f"study {claim.study} is not in the queue"
-        made.append({**row, "reason": notes(row["reason"], plan)})
+        job, plan, text = queue.job_of(claim, row["verdict"], ran), row["plan"], ""
+        if job:
+            n = queue.planned(claim, job)
+            plan = {**plan, "study": job.study, "planned": n}
+            seeds = f" with n = {n}" if n else ""
+            text = f"study {job.study} would judge it{seeds}, about {job.minutes:g} GPU minutes for all its claims"
+        elif row["verdict"] == NOT_RUN:
+            text = f"study {claim.study} is not in the queue"
+        elif "minutes" in plan:
+            text = f"no study is planned; {plan['runs']} runs, about {plan['minutes']:g} GPU minutes"
+        made.append({**row, "reason": notes(row["reason"], text), "plan": plan})
     return made
 
 

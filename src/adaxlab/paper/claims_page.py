@@ -10,41 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab.claim import NOT_RUN, OURS, VERDICTS, WORDS, anchor, check, words
+from adaxlab.judge import ALPHA
 from adaxlab.markdown import spelled, table
+from adaxlab.paper import claims_text as text
 from adaxlab.paper.drawn import image
 from adaxlab.paper.theory.record import order
 
 Row = dict[str, Any]
-
-
-CHANGED = (
-    "E3 was inconclusive twice by clock time, and is now judged by counting operations;",
-    "the rate's lr went from 0.05 to 0.5 after a reduced run missed its rule (at 0.05 and 1e5 steps the slope was "
-    "-0.473, steeper than claimed too);",
-    "the rare-gradient problem runs at lr 0.5 after a trial at 0.1, where AdaX had not yet reached the right side on "
-    "most seeds;",
-    "a drift reversal was removed from the regret problems, because it made regret negative;",
-    "the paths drawn on the landscape use other rates than the tuned ones, whose paths were not legible.",
-)
-"""What was changed after first results were known, in sections 2 to 4."""
-
-
-HEAD = (
-    "A rule on runs is a statement about a mean over seeds, tested by Student's t (paired by seed where two rows are",
-    "compared, two-sided). The p values of the claims of one study are adjusted together by Holm's method: those",
-    "written before the runs among themselves, post hoc ones among all. The adjusted p decides; the interval shown is",
-    "the plain 95% one:",
-    "",
-    "- *supported*: p below 0.05, and the mean is on the statement's side;",
-    "- *contradicted*: p below 0.05, and the mean is on the other side;",
-    "- *inconclusive*: anything else. The entry says what n would decide, and its cost;",
-    "- *not run*: there are no runs yet.",
-    "",
-    "A value of the paper is supported when our plain interval meets it. Fewer than 3 seeds decide nothing; a verdict",
-    "from fewer than 5 is marked *provisional*. *Post hoc* marks a claim whose rule was written after the runs that",
-    "judge it. Many older runs did not record their commit, or were made with uncommitted changes; each entry says how",
-    "many. Theorems and lemmas are numbered as in the paper's LaTeX source.",
-)
 
 
 def page(records: Path, experiments: list[Row]) -> str:
@@ -57,26 +29,18 @@ def page(records: Path, experiments: list[Row]) -> str:
         "",
         "<!-- Made from records/ by `adax claims`; edits here are lost. -->",
         "",
-        "This page lists every claim of the paper that was checked, and comparisons of our own: what the paper says",
-        "(in our words), the rule by which it was tested, and the result.",
-        "[The report](reproduction.md) has the summary.",
+        text.BEGIN,
+        *_contents(ours, experiments),
         "",
-        "The rules are part of the code that computes the results, so they were fixed before the recorded run, though",
-        "not before every prototype:",
+        text.MEANING,
+        *(f"- {change}" for change in text.CHANGED),
         "",
-        *(f"- {change}" for change in CHANGED),
-        "",
-        *HEAD,
-        "",
-        "Sections 2 to 4 need no data set: `adax reproduce reddi`, `adax reproduce synthetic` and `adax reproduce "
-        "theory`",
-        "compute their part of this page in about a minute on one core; see the [figures](#figures) below.",
-        "",
+        text.END,
         *_overview(ours + experiments),
     ]
     for group in (ours, experiments):
         for section in dict.fromkeys(row["section"] for row in group):
-            lines += ["", f"## {spelled(section)}", ""]
+            lines += ["", f'<a id="{_part(section)}"></a>', f"## {spelled(section)}", ""]
             for row in group:
                 lines += _entry(row) if row["section"] == section else []
     lines += _open(ours + experiments)
@@ -86,21 +50,36 @@ def page(records: Path, experiments: list[Row]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-FIGURES = {
-    "gain": "The second moments of the methods differ in one number per step, the gain k_t (S4.3, D1).",
-    "figure-3a": "Figure 3(a): updates on problem (4) fade; all methods but SGD have passed the optimum (F5.1, F5.2).",
-    "reddi": "Problem (3) and rare large gradients: where Adam moves in the wrong direction (S2.6 to S4.8).",
-    "lemma-4-1": "Lemma 4.1 needs its schedule: with the constant steps of the experiments it is false (L4.1, L4.1c).",
-    "regret-bound": "The regret bound holds, but grows as fast as the trivial bound (T4.1, T4.1o).",
-    "rate": "The rate of Theorem 4.2 (T4.2, T4.2s).",
-    "landscape": "Three methods on a surface with three minima.",
-}
-"""docs/images/theory-NAME.svg, drawn from records/theory, and what it shows."""
+def _contents(*groups: list[Row]) -> list[str]:
+    """Links to the parts of the page."""
+    found = [
+        "- [What a verdict means](#what-a-verdict-means)",
+        "- [List of claims](#list-of-claims)",
+        "- Claims, with rule and result:",
+    ]
+    for section in dict.fromkeys(row["section"] for group in groups for row in group):
+        found.append(f"  - [{spelled(section)}](#{_part(section)})")
+    rest = (
+        ("open-claims", "Open claims"),
+        ("figures", "Figures"),
+        ("errata", "Errata"),
+        ("what-was-run", "What was run"),
+    )
+    return found + [f"- [{name}](#{place})" for place, name in rest]
+
+
+def _part(heading: str) -> str:
+    """Where the claims of a section begin; GitHub and the site have different places for headings with signs.
+
+    >>> _part("Section 5.1, ImageNet (stand-in: x)")
+    'part-section-5-1-imagenet-stand-in-x'
+    """
+    return "-".join(["part", *re.findall(r"[a-z0-9]+", heading.lower())])
 
 
 def _figures() -> list[str]:
     out = ["", "## Figures", ""]
-    for name, shows in FIGURES.items():
+    for name, shows in text.FIGURES.items():
         out += [shows, "", *image(f"theory-{name}", shows, "images").splitlines(), ""]
     return out
 
@@ -108,7 +87,14 @@ def _figures() -> list[str]:
 def _overview(rows: list[Row]) -> list[str]:
     own = [row for row in rows if row["by"] == OURS]
     theirs = [row for row in rows if row["by"] != OURS]
-    out = [f"{len(theirs)} claims of the paper:", "", by_source(theirs)]
+    out = [
+        "## List of claims",
+        "",
+        *_theorem(rows),
+        f"{len(theirs)} claims of the paper:",
+        "",
+        by_source(theirs),
+    ]
     if own:
         out += [
             "",
@@ -119,8 +105,23 @@ def _overview(rows: list[Row]) -> list[str]:
     for row in rows:
         plain = row["verdict"] in (VERDICTS[True], NOT_RUN)
         verdict = words(row) if plain else words(row).replace(row["verdict"], f"**{row['verdict']}**")
-        cells.append((f"[{row['id']}](#{anchor(row['id'])})", _cell(row["claim"]), verdict))
-    return [*out, "", table(("id", "claim", "verdict"), cells)]
+        cells.append((f"[{row['id']}](#{anchor(row['id'])})", row["by"], _cell(row["claim"]), verdict))
+    whose = "*Whose* is `paper` for a statement of the paper and `ours` for one of this project."
+    return [*out, "", whose, "", table(("id", "whose", "claim", "verdict"), cells)]
+
+
+def _theorem(rows: list[Row]) -> list[str]:
+    """A theorem and what the paper says about it are claims of their own."""
+    found = {row["id"]: row["verdict"] for row in rows}
+    if not {"T4.1", "T4.1b", "T4.1o"} <= set(found):
+        return []
+    return [
+        "A theorem and what the paper says about it are separate claims. That the regret stays below the bound of "
+        f"Theorem 4.1 is {found['T4.1']} ([T4.1](#{anchor('T4.1')})); that the theorem is about Algorithm 2 "
+        f"is {found['T4.1b']} ([T4.1b](#{anchor('T4.1b')})), and that its bound gives R_T = o(T) is "
+        f"{found['T4.1o']} ([T4.1o](#{anchor('T4.1o')})).",
+        "",
+    ]
 
 
 SOURCES = {
@@ -171,12 +172,28 @@ def _open(rows: list[Row]) -> list[str]:
     found = [row for row in rows if row["reason"]]
     if not found:
         return []
-    cells = [
-        (f"[{row['id']}](#{anchor(row['id'])})", row["verdict"], row["n"], _cell(row["reason"]))
-        for row in found
-    ]
-    text = "Every claim that is not decided, and what would decide it. [The queue](queue.md) has the studies in order."
-    return ["", "## Open claims", "", text, "", table(("id", "verdict", "n", "why"), cells)]
+    cells = []
+    for row in found:
+        plan = row["plan"]
+        study = f"`{plan['study']}`" if "study" in plan else "none"
+        cells.append(
+            (
+                f"[{row['id']}](#{anchor(row['id'])})",
+                row["by"],
+                row["verdict"],
+                row["n"],
+                plan.get("needed", ""),
+                study,
+                plan.get("planned") or "",
+            )
+        )
+    head = ("id", "whose", "verdict", "n now", "n needed", "study that would judge it", "n planned")
+    about = (
+        "Every claim that is not decided. *n needed* is the number of new seeds that would decide it, at the mean and "
+        "the standard deviation seen so far and at Holm's strictest level. [The queue](queue.md) has the studies in "
+        "order, with their GPU minutes, which the claims of a study share."
+    )
+    return ["", "## Open claims", "", about, "", table(head, cells)]
 
 
 def _entry(row: Row) -> list[str]:
@@ -193,8 +210,7 @@ def _entry(row: Row) -> list[str]:
         f"- Computed{count}: {_words(row['ours'])}",
     ]
     if row["p"] is not None:
-        together = f" (adjusted over {row['family']} claims of the study)" if row["family"] > 1 else ""
-        out.append(f"- Test: p = {row['p']:.2g}{together}")
+        out.append(f"- Test: {_test(row)}")
     if row["reason"]:
         out.append(f"- Open: {_words(row['reason'])}")
     if row["runs"]:
@@ -202,6 +218,23 @@ def _entry(row: Row) -> list[str]:
     if row["note"]:
         out.append(f"- Note: {_words(row['note'])}")
     return [*out, ""]
+
+
+def _test(row: Row) -> str:
+    """The p that decides, and how it was adjusted.
+
+    >>> _test({"p": 0.0624, "family": 8, "verdict": "inconclusive"})
+    "adjusted p = 0.062 (Holm's method, 8 claims of the study), not below 0.05"
+    """
+    many = row["family"] > 1
+    text = (
+        f"adjusted p = {row['p']:.2g} (Holm's method, {row['family']} claims of the study)"
+        if many
+        else f"p = {row['p']:.2g}"
+    )
+    if row["p"] < ALPHA:
+        return f"{text}, below {ALPHA:g}"
+    return f"{text}, not below {ALPHA:g}" if row["verdict"] == VERDICTS[None] else text
 
 
 def _errata(theory: list[Row]) -> list[str]:
@@ -212,7 +245,7 @@ def _errata(theory: list[Row]) -> list[str]:
         "",
         "## Errata",
         "",
-        "Errors in the paper or in the code released with it, and what this project does instead.",
+        text.ERRATA,
         "",
     ]
     cells = []

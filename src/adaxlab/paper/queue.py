@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import records
-from adaxlab.claim import NOT_RUN, VERDICTS, Claim
+from adaxlab.claim import NOT_RUN, VERDICTS, Claim, anchor, words
 from adaxlab.markdown import table
 from adaxlab.paper import catalogue
 from adaxlab.study import Study
@@ -23,8 +23,8 @@ from adaxlab.study import Study
 class Job:
     study: str
     minutes: float
-    decides: str = ""
-    """What it is for, where its claims do not say it."""
+    purpose: str = ""
+    """What it is for, where it judges no claim."""
     command: str = ""
     """Instead of `adax reproduce`."""
     more: str = ""
@@ -88,36 +88,71 @@ def job_of(claim: Claim, verdict: str, ran: Container[str] = ()) -> Job | None:
     return next((job for job in JOBS if job.study == wanted), None)
 
 
+def planned(claim: Claim, job: Job) -> int | None:
+    """The n that a job gives a claim: its seeds, or its tuning seeds where tuned settings are compared."""
+    study = catalogue.studies().get(job.study)
+    if not isinstance(study, Study):
+        return None
+    return len(study.tuning.all_seeds) if claim.rule == "paper_ratio" and study.tuning else study.seeds
+
+
 HEAD = """# Studies that wait for a GPU
 
 <!-- Made from src/adaxlab/paper/queue.py by `adax claims`; edits here are lost. -->
 
-If you have a GPU, these studies would decide claims that are still open, in the order in which they are to be run.
-Minutes are estimates for one H200, from the records; runs that an earlier study makes are not counted again.
-`--seconds 570` stops a command in time, and the same command resumes. A command that writes records needs a checkout
-without uncommitted changes; for a copy of the code without its history, set `ADAXOPT_COMMIT` to the commit.
+If you have a GPU, these studies would judge claims that are still open, in the order in which they are to be run. A
+study may leave a claim open: [below](#claims-by-study), the n that is planned stands beside the n that is needed.
+Minutes are estimates for one H200, from the records, and are shared by all claims of a study; runs that an earlier
+study makes are not counted again. `--seconds 570` stops a command in time, and the same command resumes. A command that
+writes records needs a checkout without uncommitted changes; for a copy of the code without its history, set
+`ADAXOPT_COMMIT` to the commit.
+
+"""
+CLAIMS = """
+
+## Claims by study
+
+*Whose* is `paper` for a statement of the paper and `ours` for a comparison of this project. *n needed* is the smallest
+number of new seeds at which the mean and the standard deviation seen so far would decide the claim at Holm's strictest
+level ([what a verdict means](claims.md#what-a-verdict-means)); a new sample of that size decides with about even odds.
+Where *n planned* is smaller, the study may leave the claim open; its own level is less strict where it judges fewer
+claims. Claims that are decided already are judged again on new seeds; those that were not run have no *n needed*.
 
 """
 
 
-def page(root: Path, claims: Iterable[Claim], rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """docs/queue.md: the studies that have no record yet."""
-    asked = list(claims)
-    lines, total = [], 0.0
+def waiting(
+    root: Path, claims: Iterable[Claim], rows: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[Job, list[Claim]]]:
+    """The jobs that have no record yet, each with the claims that it judges."""
+    asked, found = list(claims), []
     for job in JOBS:
         mine = [claim for claim in asked if job.study in (claim.study, claim.retest)]
         again = job.study in AGAIN and any(rows[claim.id]["verdict"] in OPEN for claim in mine)
-        if records.load(root, job.study) and not again:
-            continue
+        if again or not records.load(root, job.study):
+            found.append((job, mine))
+    return found
+
+
+def page(root: Path, claims: Iterable[Claim], rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """docs/queue.md: the studies that have no record yet."""
+    jobs, judged, total = [], [], 0.0
+    for job, mine in waiting(root, claims, rows):
         total += job.minutes
         command = job.command or f"adax reproduce {job.study} --records records {job.more}".strip()
         study = catalogue.studies().get(job.study)
         runs, seeds = (str(study.runs()), _seeds(study)) if isinstance(study, Study) else ("", "")
-        decides = job.decides or ", ".join(claim.id for claim in mine)
-        lines.append(
-            (f"`{job.study}`", f"`{command}`", runs, seeds, f"{job.minutes:g}", f"{total:g}", decides)
-        )
-    return HEAD + table(("study", "command", "runs", "seeds", "minutes", "in all", "decides"), lines) + "\n"
+        own = sum(claim.ours for claim in mine)
+        judges = job.purpose or f"{len(mine) - own} of the paper's claims, {own} of ours"
+        jobs.append((f"`{job.study}`", f"`{command}`", runs, seeds, f"{job.minutes:g}", f"{total:g}", judges))
+        for claim in mine:
+            row = rows[claim.id]
+            link = f"[{claim.id}](claims.md#{anchor(claim.id)})"
+            needed, n = row["plan"].get("needed", ""), planned(claim, job) or ""
+            judged.append((f"`{job.study}`", link, row["by"], words(row), row["n"] or "", needed, n))
+    first = table(("study", "command", "runs", "seeds", "minutes", "in all", "judges"), jobs)
+    head = ("study", "claim", "whose", "verdict now", "n now", "n needed", "n planned")
+    return f"{HEAD}{first}{CLAIMS}{table(head, judged)}\n"
 
 
 def _seeds(study: Study) -> str:

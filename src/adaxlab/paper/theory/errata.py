@@ -96,4 +96,32 @@ ERRATA = [
         "L7.3",
         "L7.3c",
     ),
+    _row(
+        16,
+        "Earlier variants, NosAdam among them, are said to emphasise recent gradients and to share Adam's problem.",
+        "True of Adam and AdaShift. NosAdam's weights prefer the past, and its updates fade with the gradient.",
+        "S2.3",
+        "S3.8",
+        "S3.7",
+    ),
+    _row(
+        17,
+        "v-hat is said to become stable and large.",
+        "It becomes stable. It is as large as the early squares, so it is too small where gradients grow later.",
+        "S4.5",
+        "S4.6",
+    ),
+    _row(
+        18,
+        "With the values of Figure 3(a), SGDM and AdaX are said to stop at the optimum.",
+        "Both pass it, AdaX before Adam; only SGD without momentum does not.",
+        "F5.1",
+    ),
+    _row(
+        19,
+        "Adam's failure on problem (3) is stated without a restriction on b2.",
+        "At b2 = .9, .99 and .999 Adam finds the optimum; at such a b2 the failure needs rarer large gradients.",
+        "S2.7",
+        "S2.8",
+    ),
 ]
