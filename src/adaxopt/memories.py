@@ -1,4 +1,4 @@
-"""The memory as a value: which gain k_t a method uses, chosen apart from everything else.
+"""The memory as a value: which gain k_t a method uses, chosen independently of everything else.
 
     AdaXW(params, memory=Growing.over(10_000))      b2 = 3/T
     AdaXW(params, memory=LogTime(8))                k_t = 8/(8+t-1)
@@ -128,7 +128,7 @@ class Unnormalised(Memory):
 
 @dataclass(frozen=True, repr=False)
 class Equal(Memory):
-    """k_t = 1/t: all squares count alike (AdaGrad's sum, divided by t). Its number is not used."""
+    """k_t = 1/t: all squares have equal weight (AdaGrad's sum, divided by t). Its number is not used."""
 
     number: Number = 0.0
 

@@ -7,7 +7,7 @@ weights (written up to a factor that cancels in k_t); the other two are given by
     family      weights, i <= t      c_t                  k_t                     who
     growing     b2 (1+b2)^(t-i)      (1+b2)^t - 1         b2 / ((1+b2)^t - 1)     AdaX: the past grows
     fading      (1-b2) b2^(t-i)      1 - b2^t             (1-b2) / (1-b2^t)       Adam: the past fades
-    equal       1                    t                    1/t                     AdaGrad: all count alike
+    equal       1                    t                    1/t                     AdaGrad: equal weights
     power       i^-c                 sum_{i<=t} i^-c      t^-c / c_t              NosAdam
     log-time                                              delta / (delta+t-1)     ADANA
     polynomial                                            t^-c                    Adafactor
@@ -80,7 +80,7 @@ def growing_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:
     >>> growing_gain(1, 1e-4), growing_gain(887_000, 1e-4) > 0, growing_gain(10**9, 1e-4)
     (1.0, True, 0.0)
 
-    b2 = 0 is the limit 1/t: every square counts alike. An array b2 has its derivative there too, (1-t)/(2t):
+    b2 = 0 is the limit 1/t: all squares have equal weight. An array b2 has its derivative there too, (1-t)/(2t):
     the quotient is b2/log(1+b2) * y/(e^y - 1) / t with y = t*log(1+b2), and each factor has a series at 0.
     """
     if _plain(b2) and b2 == 0:

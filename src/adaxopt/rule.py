@@ -179,7 +179,7 @@ def step(
     wake: bool = False,
     xp: Any = scalars,
 ) -> tuple[Number, Number | None, Number | None, Number | None, Number]:
-    """One step in operator form: the oracle, the differentiable path, JAX and the scalar laboratory.
+    """One step in operator form: the oracle, the differentiable path, JAX and simulations with plain numbers.
 
     `m`, `v` and `top` (the running maximum) are None where a method keeps none; `old` is the gradient that leaves
     the window. Returns (x, m, v, top, denominator); nothing is changed in place.

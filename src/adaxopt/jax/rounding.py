@@ -14,7 +14,7 @@ def stochastic(x: jax.Array, dtype: Any, seed: int, index: int, count: jax.Array
     """float32 `x` in bfloat16 or float16, up with probability equal to the distance; inf and nan pass.
 
     Elements are counted in their logical order, which a sharded array keeps: replicas and shards under jit draw what
-    one device would. (Elements beyond 2^32 repeat the chances of the first.)
+    one device would. (Elements beyond 2^32 repeat the random bits of the first.)
 
     >>> x = jnp.full((10_000,), 1 + 2**-9)                             # a quarter of the way from 1 to 1 + 2^-7
     >>> up = (stochastic(x, jnp.bfloat16, 0, 0, jnp.int32(1), 0) > 1).mean()

@@ -46,7 +46,7 @@ def scale_by_method(
 
     `options` are the rule's own (`betas`, `memory`, `total_steps`, `eps`, `p`, `wake`, `clip_update`, `cautious`,
     `eps_placement`, `window`, `correct`); missing ones are the method's defaults. Learning rate and weight decay are
-    optax's affair.
+    left to optax.
 
     >>> direction = scale_by_method("adaxw")
     >>> g = {"w": jnp.array([2.0, -4.0])}
