@@ -26,6 +26,7 @@ from adaxlab.paper.claims_page import by_exhibit, by_source
 from adaxlab.paper.drawn import image
 from adaxlab.paper.tables import (
     adamw,
+    answers,
     best_lr,
     cifar10_guide,
     cifar10_speed,
@@ -360,6 +361,7 @@ SECTIONS: dict[str, Section] = {
     "headline": headline.section,
     "example": example.section,
     "exhibits": exhibits.section,
+    "answers": answers.section,
     **text_tables.SECTIONS,
     **image_tables.SECTIONS,
     **voc_tables.SECTIONS,

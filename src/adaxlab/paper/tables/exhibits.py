@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adaxlab import markdown
+from adaxlab import markdown, records
 from adaxlab.claim import NOT_RUN, anchor, words
 from adaxlab.paper import claims
 
@@ -21,9 +22,24 @@ class Exhibit(NamedTuple):
     settings: str = ""
     """The claim at the paper's settings; empty where no run used them."""
     tuned: str = ""
-    """The claim after equal tuning."""
+    """The claim after equal tuning; empty where there is none."""
 
 
+class StandIn(NamedTuple):
+    """Runs of AdaX on a stand-in, and the paper's steps and b2·T on its own data."""
+
+    study: str
+    row: str
+    steps: int
+    b2_steps: float
+
+
+STAND_INS = {
+    "Tiny-ImageNet": StandIn("imagenet/tiny", "adaxw", 500_000, 50),
+    "CamVid": StandIn("voc/camvid", "adaxw", 20_000, 2),
+    "Penn Treebank": StandIn("language/ptb", "adax", 350_000, 35),
+    "words of enwik8": StandIn("language/enwik8", "adax", 350_000, 35),
+}
 CIFAR = ("Table 2", "CIFAR-10, the paper's own data (points)")
 TINY = ("Table 2", "Tiny-ImageNet, a stand-in for ImageNet (points)")
 CAMVID = ("Section 5.1, VOC2012", "CamVid, a stand-in for VOC2012 (points of IoU)")
@@ -57,6 +73,7 @@ EXHIBITS = (
         "imagenet.adaxw-no-loss",
         "imagenet.tuned.adaxw-no-loss",
     ),
+    Exhibit(*TINY, "SGDM better than AdamW", "imagenet.sgdm-over-adamw"),
     Exhibit(*CAMVID, "AdaX-W better than AdamW", "voc.adaxw-over-adamw", "voc.adaxw-over-adamw-tuned"),
     Exhibit(
         *CAMVID, "AdaX-W better than AMSGrad(W)", "voc.adaxw-over-amsgradw", "voc.adaxw-over-amsgradw-tuned"
@@ -81,13 +98,35 @@ HEAD = ("exhibit", "data", "claim", "the paper", "here, at the paper's settings"
 def section(root: Path) -> str:
     """A row a comparison; a difference is positive where the first method is better."""
     judged = {row["id"]: row for row in claims.committed(root / "records")}
-    return markdown.table(HEAD, [_line(each, judged) for each in EXHIBITS])
+    facts = {name: _facts(root, each) for name, each in STAND_INS.items()}
+    return markdown.table(HEAD, [_line(each, judged, facts) for each in EXHIBITS])
 
 
-def _line(each: Exhibit, judged: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+def _facts(root: Path, each: StandIn) -> str:
+    """How a stand-in's runs differ from the paper's."""
+    found = [
+        run for run in records.load(root / "records", each.study) if run.spec["row"] == each.row and run.done
+    ]
+    ended = [run for run in found if run.spec["purpose"] == "final"]
+    if not ended:
+        return ""
+    assert ended[0].done is not None
+    steps = ended[0].done["steps"]
+    memory = ended[0].spec["options"]["betas"][1] * steps
+    same = math.isclose(memory, each.b2_steps, rel_tol=0.01)
+    return f"; 1/{each.steps / steps:.0f} of the paper's steps, b2·T = {memory:.2g} " + (
+        "as in the paper" if same else f"instead of {each.b2_steps:g}"
+    )
+
+
+def _line(
+    each: Exhibit, judged: Mapping[str, Mapping[str, Any]], facts: Mapping[str, str]
+) -> tuple[str, ...]:
     paper = judged[each.settings or each.tuned]["paper"].replace("+-", "±")
-    found = (_cell(judged[id]) if id else "not run" for id in (each.settings, each.tuned))
-    return (each.where, each.data, each.compared, paper, *found)
+    none = {each.settings: "not run", each.tuned: "no claim"}
+    found = (_cell(judged[id]) if id else none[id] for id in (each.settings, each.tuned))
+    data = each.data + facts.get(each.data.partition(",")[0], "")
+    return (each.where, data, each.compared, paper, *found)
 
 
 def _cell(row: Mapping[str, Any]) -> str:
@@ -99,6 +138,18 @@ def _cell(row: Mapping[str, Any]) -> str:
     """
     if row["verdict"] == NOT_RUN:
         return NOT_RUN
-    seen = re.search(r"[-+][\d.]+ \[[^]]+\]", row["ours"])
     text = words(row).replace(f", n = {row['n']}", "")
-    return f"{seen[0] if seen else row['ours']}, n = {row['n']}: [{text}](claims.md#{anchor(row['id'])})"
+    return f"{difference(row)}, n = {row['n']}: [{text}](claims.md#{anchor(row['id'])})"
+
+
+def difference(row: Mapping[str, Any]) -> str:
+    """What was seen, with its interval; where pairing by seed decides the verdict, also the interval without it.
+
+    >>> difference({"ours": "5 - 4 = +1.0 [+0.5, +1.5]; without pairing by seed [-1.0, +3.0], which would be inconclusive"})
+    '+1.0 [+0.5, +1.5] (without pairing by seed [-1.0, +3.0], which would be inconclusive)'
+    """
+    seen = re.search(r"[-+][\d.]+ \[[^]]+\]", row["ours"])
+    if not seen:
+        return row["ours"]
+    unpaired = re.search(r"without pairing by seed \[[^]]+\], which would be \w+", row["ours"])
+    return seen[0] + (f" ({unpaired[0]})" if unpaired else "")
