@@ -145,8 +145,8 @@ def _cell(row: Mapping[str, Any]) -> str:
 def difference(row: Mapping[str, Any]) -> str:
     """What was seen, with its interval; where pairing by seed decides the verdict, also the interval without it.
 
-    >>> difference({"ours": "5 - 4 = +1.0 [+0.5, +1.5]; without pairing by seed [-1.0, +3.0], which would be inconclusive"})
-    '+1.0 [+0.5, +1.5] (without pairing by seed [-1.0, +3.0], which would be inconclusive)'
+    >>> difference({"ours": "5 - 4 = +1 [+0.5, +1.5]; without pairing by seed [-1, +3], which would be inconclusive"})
+    '+1 [+0.5, +1.5] (without pairing by seed [-1, +3], which would be inconclusive)'
     """
     seen = re.search(r"[-+][\d.]+ \[[^]]+\]", row["ours"])
     if not seen:
