@@ -35,6 +35,7 @@ from adaxlab.paper.tables import (
     exhibits,
     gpu_step,
     headline,
+    low_bit,
     memories,
     sparse_step,
 )
@@ -362,6 +363,7 @@ SECTIONS: dict[str, Section] = {
     "example": example.section,
     "exhibits": exhibits.section,
     "answers": answers.section,
+    **low_bit.SECTIONS,
     **text_tables.SECTIONS,
     **image_tables.SECTIONS,
     **voc_tables.SECTIONS,

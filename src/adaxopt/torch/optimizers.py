@@ -39,10 +39,12 @@ _SHARED = """
         differentiable: whether autograd records the step.
         maximize: maximize the objective instead of minimizing it.
         state_dtype: dtype of m and v. None is float32 for 16-bit parameters, else the parameter's dtype. 16-bit state
-            is always rounded stochastically.
+            is always rounded stochastically. torch.uint8 is 8-bit state: 2.06 bytes for m and v together, as codes with
+            shared exponents (`adaxopt.torch.codes`).
         rounding: of 16-bit parameters: "nearest", "stochastic" (the random bits depend on `seed`, the position of the
-            parameter, the element and the step, and not on torch's generator) or "kahan" (a second 16-bit tensor
-            stores the rounding error).
+            parameter, the element and the step, and not on torch's generator), "kahan" (a second 16-bit tensor
+            stores the rounding error) or "24bit" (8 correction bits beside bfloat16, rounded stochastically;
+            `float32_weights` returns the full values).
         seed: of stochastic rounding.
         wake: guard late-activated coordinates: where v is exactly 0, the first gradient's square gets the weight 1.
             Without the guard a coordinate whose first gradient comes at step t moves by (1-b1)/sqrt(k_t) * lr, 1500 lr

@@ -1,0 +1,79 @@
+"""The tables of docs/low-bit-state.md: the codes' steps, and functions of eightbit_drift.json and gpu_eightbit.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from adaxlab.markdown import read, table
+from adaxlab.paper.tables.gpu_step import spread
+
+SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)
+
+
+def steps(root: Path) -> str:
+    from adaxopt.torch import codes
+
+    head = ("", *("the group's largest" if s == 1 else f"{s:g} of it" for s in SHARES))
+    kinds = {"m": codes.FIRST, "sqrt(v)": codes.SECOND}
+    rows = [(name, *(f"{100 * codes.steps(s, kind):.1f}%" for s in SHARES)) for name, kind in kinds.items()]
+    least = 2 / codes.MOST[codes.SECOND] ** 2
+    return table(head, rows) + f"\n\nA sqrt(v) below at most {least:.1g} of the group's largest takes code 1."
+
+
+def drift(root: Path) -> str:
+    record = read(root, "eightbit_drift.json")
+    if record is None:
+        return "*Drift of v: not simulated yet (`python benchmarks/eightbit_drift.py`).*"
+    rows = record["rows"]
+    stored = list(dict.fromkeys(row["stored"] for row in rows))
+    cells: dict[tuple[Any, ...], dict[str, str]] = {}
+    for row in rows:
+        key = (f"{row['steps']:,}", row["memory"], row["gradients"])
+        cells.setdefault(key, {})[row["stored"]] = f"{100 * row['mean']:+.1f}% ({100 * row['rms']:.1f}%)"
+    return (
+        "sqrt(v) relative to its float64 value: mean (root mean square) over "
+        f"{record['coordinates']} coordinates of a simulation on a CPU. Gradients are Gaussian, with sizes that differ "
+        "by about two orders of magnitude inside a group; *decaying*: falling by 10³ over the run; *spiking*: 100 "
+        "times larger with probability 0.001. Columns: this package's codes, rounded stochastically and to the nearest; "
+        "sqrt(v) in 255 equal steps, to the nearest; bfloat16. `python benchmarks/eightbit_drift.py`, "
+        "[record](../records/eightbit_drift.json).\n\n"
+        + table(
+            ("steps", "memory", "gradients", *stored),
+            [(*key, *(found.get(name, "") for name in stored)) for key, found in cells.items()],
+        )
+    )
+
+
+def gpu(root: Path) -> str:
+    record = read(root, "gpu_eightbit.json")
+    if record is None:
+        return "*Not measured yet (`python benchmarks/eightbit.py`).*"
+    rows = [row for row in record["rows"] if "registers" not in row]
+    failed = [f"{row['row']} ({row['failed']})" for row in rows if "failed" in row]
+    environment = record["environment"]
+    return (
+        table(
+            ("model", "optimizer", "n", "ms (quartiles)", "floor, ms", "bytes of state"),
+            [
+                (
+                    row["model"],
+                    row["row"],
+                    row["n"],
+                    spread(row),
+                    f"{row['floor_ms']:.3f}",
+                    f"{row['state_bytes']:.2f}",
+                )
+                for row in rows
+                if "failed" not in row
+            ],
+        )
+        + f"\n\n`optimizer.step()` on one {environment['gpu']}, torch {environment['torch']}, Triton "
+        f"{environment['triton']}; medians of n alternating rounds. Floor: the bytes that must be moved, at the "
+        f"measured copy bandwidth ({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). Bytes of state per parameter include "
+        "correction bits. `python benchmarks/eightbit.py`."
+        + (f" Failed: {'; '.join(failed)}." if failed else "")
+    )
+
+
+SECTIONS = {"low-bit-steps": steps, "low-bit-drift": drift, "low-bit-gpu": gpu}
