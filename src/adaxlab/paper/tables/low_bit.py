@@ -35,8 +35,8 @@ def drift(root: Path) -> str:
         "sqrt(v) relative to its float64 value: mean (root mean square) over "
         f"{record['coordinates']} coordinates of a simulation on a CPU. Gradients are Gaussian, with sizes that differ "
         "by about two orders of magnitude inside a group; *decaying*: falling by 10³ over the run; *spiking*: 100 "
-        "times larger with probability 0.001. Columns: this package's codes, rounded stochastically and to the nearest; "
-        "sqrt(v) in 255 equal steps, to the nearest; bfloat16. `python benchmarks/eightbit_drift.py`, "
+        "times larger with probability 0.001. Columns: this package's codes, rounded stochastically and to the "
+        "nearest; sqrt(v) in 255 equal steps, to the nearest; bfloat16. `python benchmarks/eightbit_drift.py`, "
         "[record](../records/eightbit_drift.json).\n\n"
         + table(
             ("steps", "memory", "gradients", *stored),
