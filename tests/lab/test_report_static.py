@@ -104,3 +104,20 @@ def test_a_picture_compares_with_what_its_study_does(tmp_path, monkeypatch):
         assert f"Compared with {titles([baseline])[baseline]} on the same seeds" in drawn
         assert "80% interval" in drawn
     assert len(labels) > 1
+
+
+def test_figures_have_the_unit_of_the_tables():
+    """Shares of 1 are drawn in percent, as tables have them; losses stay as they are."""
+    (share, *_), loss = study(seeds=1), study(seeds=1)[0]
+    share = RunRecord(
+        share.spec, share.env, [{"metric": 0.25, "train_metric": 0.5, "train_loss": 2.0}],
+        {"metric": 0.25, "metric_name": "mean IoU", "higher_is_better": True}, share.path,
+    )  # fmt: skip
+    made = figures.in_percent(share)
+    assert made.done == {"metric": 25.0, "metric_name": "mean IoU (%)", "higher_is_better": True}
+    assert made.metrics == [{"metric": 25.0, "train_metric": 50.0, "train_loss": 2.0}]
+    loss.done["metric_name"] = "nats per word"
+    assert figures.in_percent(loss) is loss
+    images = Path(__file__).parents[2] / "docs" / "images"
+    for name, axis in (("voc-camvid-metric", "mean IoU (%)"), ("imagenet-tuned-difference", "by (points)")):
+        assert axis in (images / f"{name}.svg").read_text()

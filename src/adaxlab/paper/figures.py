@@ -16,11 +16,14 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from adaxlab import stats
 from adaxlab.errors import LabError
+from adaxlab.measures import percent
 from adaxlab.paper import catalogue, drawn
 from adaxlab.paper.tables import gpu_step
 from adaxlab.provenance import UNFINISHED
@@ -45,7 +48,7 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
     wanted = frozenset(name for study in studies for name in drawn.names(study))
     for file in sorted(records.rglob("*.jsonl")):
         if file.parent.name not in (UNFINISHED, "cifar10") and EXPORT in file.read_text().partition("\n")[0]:
-            runs = read_export(file)
+            runs = [in_percent(run) for run in read_export(file)]
             out += save_charts(runs, folder, formats, ("light", "dark"), *_judged(runs), only=wanted)
     if (records / "cifar10").is_dir():
         from adaxlab.paper.cifar10_report import load
@@ -78,6 +81,23 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
 
         out += save(for_record(json.loads(file.read_text())), folder, formats)
     return out
+
+
+PERCENT = {"accuracy": "accuracy (%)", "mean IoU": "mean IoU (%)"}
+"""The metrics that the tables have in percent, by their names in the records."""
+
+
+def in_percent(run: RunRecord) -> RunRecord:
+    """The run in the unit of the tables: shares of 1 in percent, everything else as it is."""
+    if not run.done or run.done["metric_name"] not in PERCENT:
+        return run
+    done = {**_scaled(run.done), "metric_name": PERCENT[run.done["metric_name"]]}
+    return replace(run, metrics=[_scaled(point) for point in run.metrics], done=done)
+
+
+def _scaled(values: Mapping[str, Any]) -> dict[str, Any]:
+    shares = ("metric", "train_metric", "best")
+    return {key: percent(v) if key in shares and v is not None else v for key, v in values.items()}
 
 
 def _judged(runs: Sequence[RunRecord]) -> tuple[str | None, stats.DecisionRule | None]:

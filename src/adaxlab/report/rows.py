@@ -114,7 +114,8 @@ def differences(study: StudyRuns, found: Judged) -> Chart:
         return None
     order = [r["optimizer"] for r in rows]
     y, hue = names(order), colour(study.looks, order, legend=False)
-    title = f"better than {study.says(found.base)} by ({study.metric_name})"
+    unit = "points" if study.metric_name.endswith("(%)") else study.metric_name
+    title = f"better than {study.says(found.base)} by ({unit})"
     scale = alt.Scale(zero=True, nice=True, padding=10)
 
     def x(field: str) -> alt.X:
