@@ -159,13 +159,12 @@ def _write_coded(at, lanes, code, scale_at, exponent, inside, there, MASKED: tl.
 @triton.jit
 def _write_v(at, lanes, code, scale_at, exponent, old, old_exponent, k, inside, there, MASKED: tl.constexpr):
     """Write v; where the gain is small, only groups that change."""
-    if k > RARE:
-        _write_coded(at, lanes, code, scale_at, exponent, inside, there, MASKED)
-    else:
+    other = there
+    if k <= RARE:  # no store in here: Triton 3.6 would not compile it
         other = tl.max((code != old).to(tl.int32), axis=1, keep_dims=True) > 0
         other = (other | (exponent != old_exponent)) & there
-        if MASKED:
-            tl.store(at + lanes, code, mask=other & inside)
-        else:
-            tl.store(at + lanes, code, mask=other)
-        tl.store(scale_at, exponent, mask=other)
+    if MASKED:
+        tl.store(at + lanes, code, mask=other & inside)
+    else:
+        tl.store(at + lanes, code, mask=other)
+    tl.store(scale_at, exponent, mask=other)
