@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from adaxlab import stats
 from adaxlab.claim import VERDICTS, Claim, resolve
 from adaxlab.measures import MEASURES, Measure, Shared, ended, final, percent
-from adaxlab.store import RunRecord
+
+if TYPE_CHECKING:
+    from adaxlab.store import RunRecord
 
 LEAST = 3
 """Fewer seeds decide nothing."""
-Runs = Mapping[int, RunRecord]
+Runs = Mapping[int, "RunRecord"]
 
 
 def runs_of(records: Iterable[RunRecord], study: str, name: str, purpose: str = "final") -> list[RunRecord]:

@@ -17,15 +17,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adaxlab import finding, stats
 from adaxlab.claim import ENOUGH, OURS, PAPER, VERDICTS, Claim, notes, row
 from adaxlab.finding import LEAST, Finding, by_seed, runs_of
 from adaxlab.measures import MEASURES
-from adaxlab.records import load
-from adaxlab.store import RunRecord
+
+if TYPE_CHECKING:
+    from adaxlab.store import RunRecord
 
 ALPHA = 0.05
 """An adjusted p below this decides."""
@@ -128,18 +128,6 @@ def examined(claims: Iterable[Claim], records: Iterable[RunRecord]) -> list[tupl
             values = stats.holm([each.p for each in part if each.p is not None])
             adjusted |= {id(each): (p, len(part)) for each, p in zip(part, values, strict=True)}
     return [(each, _row(each, *adjusted.get(id(each), (None, 0)))) for each in found]
-
-
-def judge_files(claims: Iterable[Claim], root: Path) -> list[dict[str, Any]]:
-    """The claims, judged from the committed records under `root`."""
-    claims = list(claims)
-    return judge(claims, runs_under(root, claims))
-
-
-def runs_under(root: Path, claims: Iterable[Claim]) -> list[RunRecord]:
-    """The committed runs under `root` that the claims need."""
-    studies = dict.fromkeys(study for claim in claims for study in claim.studies)
-    return [run for study in studies for run in load(root, study)]
 
 
 def _row(judged: Judged, p: float | None, family: int) -> dict[str, Any]:

@@ -10,16 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adaxlab import stats
-from adaxlab.store import RunRecord
+
+if TYPE_CHECKING:
+    from adaxlab.store import RunRecord
 
 FLOORS = {"cifar10": 15.0, "imagenet": 2.0}
 """A final accuracy in percent that is no more than this is a run that failed: little more than chance."""
 
-Of = Callable[[RunRecord], float | None]
-Shared = Callable[[RunRecord], Hashable | None]
+Of = Callable[["RunRecord"], float | None]
+Shared = Callable[["RunRecord"], Hashable | None]
 
 
 @dataclass(frozen=True)

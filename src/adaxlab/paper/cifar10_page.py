@@ -6,9 +6,9 @@ from pathlib import Path
 
 from adaxlab.claim import words
 from adaxlab.errors import LabError
-from adaxlab.judge import judge_files
 from adaxlab.paper import cifar10_runs as committed
 from adaxlab.paper.cifar10_post_hoc_claims import CLAIMS
+from adaxlab.paper.claims import judge_files
 
 LEAD = (
     "The paper's CIFAR-10 experiments, reproduced. SGDM, AdamW and AMSGrad(W) are PyTorch's implementations; AdaX-W is "

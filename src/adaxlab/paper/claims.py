@@ -13,10 +13,10 @@ from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adaxlab import files
+from adaxlab import files, records
 from adaxlab.claim import NOT_RUN, WORDS, Claim, notes, words
 from adaxlab.errors import unknown
-from adaxlab.judge import judge, judge_files
+from adaxlab.judge import judge
 from adaxlab.paper import catalogue, claims_page, queue
 from adaxlab.store import RunRecord
 
@@ -32,11 +32,11 @@ def claims_of(study: str) -> list[Claim]:
     return [claim for claim in found if study in (claim.study, claim.retest, claim.study.partition("/")[0])]
 
 
-def verdicts(study: str, records: Iterable[RunRecord]) -> list[dict[str, Any]]:
+def verdicts(study: str, runs: Iterable[RunRecord]) -> list[dict[str, Any]]:
     """The claims of a study (or of a family), judged from run records."""
-    records = list(records)
-    ran = {run.spec["study"] for run in records}
-    return _planned(claims_of(study), judge(claims_of(study), records), ran)
+    runs = list(runs)
+    ran = {run.spec["study"] for run in runs}
+    return _planned(claims_of(study), judge(claims_of(study), runs), ran)
 
 
 def judged(root: Path = RECORDS) -> dict[str, list[dict[str, Any]]]:
@@ -44,6 +44,18 @@ def judged(root: Path = RECORDS) -> dict[str, list[dict[str, Any]]]:
     decide it."""
     ran = queue.ran(root)
     return {family: _planned(claims, judge_files(claims, root), ran) for family, claims in FAMILIES.items()}
+
+
+def judge_files(claims: Iterable[Claim], root: Path) -> list[dict[str, Any]]:
+    """The claims, judged from the committed records under `root`."""
+    claims = list(claims)
+    return judge(claims, runs_under(root, claims))
+
+
+def runs_under(root: Path, claims: Iterable[Claim]) -> list[RunRecord]:
+    """The committed runs under `root` that the claims need."""
+    studies = dict.fromkeys(study for claim in claims for study in claim.studies)
+    return [run for study in studies for run in records.load(root, study)]
 
 
 def _planned(

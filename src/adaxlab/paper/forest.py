@@ -19,8 +19,8 @@ import altair as alt
 
 from adaxlab.claim import ENOUGH, VERDICTS, Claim
 from adaxlab.finding import LEAST, edges, runs_of
-from adaxlab.judge import Judged, examined, runs_under
-from adaxlab.paper.claims import FAMILIES
+from adaxlab.judge import Judged, examined
+from adaxlab.paper.claims import FAMILIES, runs_under
 from adaxlab.report import names
 from adaxlab.report.encoding import data
 from adaxlab.report.palette import Look

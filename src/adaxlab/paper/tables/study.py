@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from adaxlab import markdown, records, spec, stats
 from adaxlab.claim import OURS, anchor, words
-from adaxlab.judge import judge_files
 from adaxlab.measures import Of, ended, final_percent
 from adaxlab.paper import catalogue, drawn
-from adaxlab.paper.claims import claims_of
+from adaxlab.paper.claims import claims_of, judge_files
 from adaxlab.provenance import made_at, not_complete
 from adaxlab.report import names
 from adaxlab.store import RunRecord
