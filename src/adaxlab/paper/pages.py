@@ -109,7 +109,7 @@ def cpu(root: Path) -> str:
         (
             name,
             f"{r['median_ms']:.1f}" if r["median_ms"] >= 1 else f"{r['median_ms']:.3f}",
-            f"{r['ratio']:.2f} × {r['against']}" if r["ratio"] else "",
+            f"{1 / r['ratio']:.2f} × {r['against']}" if r["ratio"] else "",
             _mb(r),
         )
         for name, r in record["rows"].items()
@@ -122,9 +122,9 @@ def cpu(root: Path) -> str:
         f"{' x '.join(f'{n:,}' for n in record['sparse_table'])}, of which each step updates "
         f"{record['sparse_named']:,}. "
         "In the rows with coordinates without a gradient, one coordinate of every tensor (or half of them) never "
-        "receives a gradient, and `wake` checks for it:"
+        "receives a gradient, and `wake` checks for it. A speedup of 2 × X is half the time of X:"
         "\n\n"
-        + table(("", "ms per step", "relative time", "extra memory, MB"), rows)
+        + table(("", "ms per step", "speedup", "extra memory, MB"), rows)
         + (f"\n\n{gpu_step.since(record).strip()}" if record.get("since") else "")
     )
 
@@ -214,77 +214,6 @@ def _cell(row: dict[str, Any] | None, best: float | None, higher: bool) -> str:
     return f"**{shown}**" if row["mean"] == best else shown
 
 
-def gpu(root: Path) -> str:
-    record = gpu_step.read(root / "records")
-    if record is None:
-        return "*GPU: not measured yet (`make bench-gpu`).*"
-    models = {row["model"]: row for row in record["rows"]}
-    rows = []
-    for model, any_row in models.items():
-        by_name = {r["row"]: r for r in record["rows"] if r["model"] == model and r["gradients"] == "fixed"}
-        own, torchs = by_name["AdaXW fused"], by_name["torch AdamW fused"]
-        rows.append(
-            (
-                f"{model}, {any_row['tensors']} tensor{'s' if any_row['tensors'] > 1 else ''}",
-                own["n"],
-                gpu_step.spread(torchs),
-                gpu_step.spread(own),
-                *(f"{by_name[name]['speedup']:.2f}" for name in RATIOS),
-            )
-        )
-    environment = record["environment"]
-    largest = next(r for r in record["rows"] if r["row"] == "AdaXW fused")
-    return (
-        image("gpu-step", "Time of one optimizer step compared with torch's fused AdamW, per model", "images")
-        + f"\n\n`optimizer.step()` on one {environment['gpu']}, torch {environment['torch']}, Triton "
-        f"{environment['triton']}, float32 unless stated; medians of n alternating rounds, gradients at fixed "
-        "addresses. "
-        "Speedups are relative to torch's fused AdamW (graph replay: relative to its replay). On the 256M tensor "
-        "the kernel "
-        f"reaches {largest['of_copy']:.2f} of the copy bandwidth measured in the same run "
-        f"({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). `make bench-gpu`.{gpu_step.since(record)}\n\n"
-        + _other_paths(record)
-        + _host(root)
-        + table(("", "n", "torch, ms (quartiles)", "AdaXW, ms (quartiles)", "speedup", *HEADS), rows)
-    )
-
-
-def _other_paths(record: dict[str, Any]) -> str:
-    """What the table does not show: paths without the kernel, and torch's compiled step."""
-    rows = {(r["model"], r["row"]): r["ms"] for r in record["rows"] if r["gradients"] == "fixed"}
-    ratios = [
-        ms / rows[m, "torch AdamW foreach"] for (m, name), ms in rows.items() if name == "AdaXW foreach"
-    ]
-    span = f"{min(ratios):.2f} to {max(ratios):.2f}"
-    text = f"Without the kernel, AdaXW's foreach path takes {span} times as long as torch's. "
-    compiled, torchs = rows.get(("256M", "AdaXW compiled")), rows.get(("256M", "torch AdamW compiled"))
-    if compiled and torchs:
-        text += (
-            f"With torch.compile, the 256M step takes {compiled:.2f} ms (AdaXW) and {torchs:.2f} ms (AdamW). "
-        )
-    where = "[gpu_step.json](../records/gpu_step.json), [ResNet-20](../records/gpu_step_resnet20.json)"
-    return f"{text}Records: {where}.\n\n"
-
-
-def _host(root: Path) -> str:
-    """The parts of the smallest model's step, which is bound by host time."""
-    record = read(root, "gpu_step_host.json")
-    if record is None:
-        return ""
-    us = record["host_us"]
-    return (
-        f"For ResNet-20 the step is bound by host time. In {us['note'].rpartition('; ')[2]}, `step()` "
-        f"took {us['AdaXW.step']:.0f} us on the host (torch's AdamW: {us['torch AdamW.step']:.0f} us), of which "
-        f"{us['plan still fits']:.0f} us check that parameters and state have not moved, "
-        f"{us['of that reading p.grad'] + us['of that addresses, dtypes, contiguity']:.0f} us read the gradients and "
-        f"{us['of that the launch']:.0f} us launch the kernel ([record](../records/gpu_step_host.json)).\n\n"
-    )
-
-
-RATIOS = ("AdaXW fused", "AdaXW fused, frozen", "AdaXW fused, bf16 state", "AdaXW fused, graph")
-HEADS = ("frozen memory (t = 150k)", "bf16 state", "graph replay")
-
-
 def cifar(root: Path) -> str:
     runs = records.load(root / "records", TABLE2.name)
     if not runs:
@@ -350,7 +279,7 @@ SECTIONS: dict[str, Section] = {
     "cpu": cpu,
     "claims": claims,
     "lr": lr,
-    "gpu": gpu,
+    "gpu": gpu_step.section,
     "gpu-sparse": sparse_step.section,
     "adamw": adamw.section,
     "cifar": cifar,

@@ -1,4 +1,4 @@
-"""The records of a step's time on a GPU as one, for the tables of docs/speed.md and their figure."""
+"""A step's time on a GPU: the records as one, and their part of docs/speed.md."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from adaxlab import markdown
+from adaxlab.paper.drawn import image
 
 
 def read(records: Path) -> dict[str, Any] | None:
@@ -26,10 +29,106 @@ def read(records: Path) -> dict[str, Any] | None:
 
 
 def since(record: Mapping[str, Any]) -> str:
-    """What has changed in the code since the record was made, from the record's note."""
-    return f" Changed since these measurements: {record['since']}." if record.get("since") else ""
+    """Whether the code has changed since the record was made; the record's note says how."""
+    return " The step has changed since, and was not measured again." if record.get("since") else ""
 
 
 def spread(row: dict[str, Any]) -> str:
     """Milliseconds, and between which quartiles."""
     return f"{row['ms']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+
+
+# -- docs/speed.md --------------------------------------------------------------------------------------------------
+
+OWN, TORCHS = "AdaXW fused", "torch AdamW fused"
+RATIOS = (f"{OWN}, graph", f"{OWN}, frozen", f"{OWN}, bf16 state")
+HEADS = ("", "n", "torch, ms (quartiles)", "AdaXW, ms (quartiles)", "speedup", "fresh gradients", "graph replay",
+         "frozen memory (t = 150k)", "bf16 state")  # fmt: skip
+
+
+def section(root: Path) -> str:
+    record = read(root / "records")
+    if record is None:
+        return "*GPU: not measured yet (`make bench-gpu`).*"
+    rows = []
+    for model in dict.fromkeys(row["model"] for row in record["rows"]):
+        fixed, fresh = (
+            {r["row"]: r for r in record["rows"] if r["model"] == model and r["gradients"] == kind}
+            for kind in ("fixed", "fresh")
+        )
+        own = fixed[OWN]
+        size = f"{own['tensors']} tensor{'s' if own['tensors'] > 1 else ''}, {own['numbers'] / 1e6:.3g}M parameters"
+        rows.append(
+            (
+                f"{model}: {size}",
+                own["n"],
+                spread(fixed[TORCHS]),
+                spread(own),
+                f"{own['speedup']:.2f}",
+                f"{fresh[OWN]['speedup']:.2f}" if OWN in fresh else "",
+                *(f"{fixed[name]['speedup']:.2f}" for name in RATIOS),
+            )
+        )
+    environment = record["environment"]
+    return (
+        image("gpu-step", "Time of one optimizer step compared with torch's fused AdamW, per model", "images")
+        + f"\n\n`optimizer.step()` on one {environment['gpu']}, torch {environment['torch']}, Triton "
+        f"{environment['triton']}, float32 unless stated; medians of n alternating rounds. A speedup is torch's time "
+        "divided by AdaXW's; torch's is its fused AdamW, under *graph replay* the replay of it. The parameters of 256M "
+        f"are 2^28 numbers in one tensor. `make bench-gpu`.{since(record)}\n\n"
+        + markdown.table(HEADS, rows)
+        + "\n\n"
+        + _why(record)
+        + _host(root)
+        + _other_paths(record)
+    )
+
+
+def _why(record: Mapping[str, Any]) -> str:
+    """Why the factors differ between models, and what the columns are."""
+    rows = {(r["model"], r["row"]): r for r in record["rows"] if r["gradients"] == "fixed"}
+    large = [rows["256M", name]["of_copy"] for name in (OWN, TORCHS)]
+    replay = [rows["ResNet-50", f"{name}, graph"]["ms"] for name in (OWN, TORCHS)]
+    return (
+        "**Why the factors differ.** The steps of large models are bound by memory bandwidth: on 256M AdaXW reaches "
+        f"{large[0]:.2f} of the copy bandwidth measured in the same run ({record['copy_bytes_per_s'] / 1e12:.2f} TB/s) "
+        f"and torch {large[1]:.2f}. The steps of small models are bound by host time, the time that Python and the "
+        "launches take, and torch needs more of it. A replayed CUDA graph needs almost no host time: ResNet-50's step "
+        f"then takes {replay[0]:.2f} ms (AdaXW) and {replay[1]:.2f} ms (torch).\n\n"
+        "**Columns.** *Speedup* is for gradients at fixed addresses, as with `zero_grad(set_to_none=False)`; under "
+        "*fresh gradients* each step gets other gradient tensors, as after `zero_grad()`. *Frozen memory*: at step "
+        "150,000 AdaX's v no longer changes in float32, and the kernel does not write it. *bf16 state*: m and v in "
+        "bfloat16.\n\n"
+    )
+
+
+def _other_paths(record: Mapping[str, Any]) -> str:
+    """What the table does not show: paths without the kernel, and torch's compiled step."""
+    rows = {(r["model"], r["row"]): r["ms"] for r in record["rows"] if r["gradients"] == "fixed"}
+    ratios = [
+        rows[m, "torch AdamW foreach"] / ms for (m, name), ms in rows.items() if name == "AdaXW foreach"
+    ]
+    span = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    text = f"Without the kernel, AdaXW's foreach path has a speedup of {span} over torch's: it is slower. "
+    compiled, torchs = rows.get(("256M", "AdaXW compiled")), rows.get(("256M", "torch AdamW compiled"))
+    if compiled and torchs:
+        text += (
+            f"With torch.compile, the 256M step takes {compiled:.2f} ms (AdaXW) and {torchs:.2f} ms (AdamW). "
+        )
+    where = "[gpu_step.json](../records/gpu_step.json), [ResNet-20](../records/gpu_step_resnet20.json)"
+    return f"{text}Records: {where}."
+
+
+def _host(root: Path) -> str:
+    """The parts of the smallest model's step, which is bound by host time."""
+    record = markdown.read(root, "gpu_step_host.json")
+    if record is None:
+        return ""
+    us = record["host_us"]
+    return (
+        f"In an earlier version of the step, ResNet-20's `step()` took {us['AdaXW.step']:.0f} us on the host (torch's "
+        f"AdamW: {us['torch AdamW.step']:.0f} us), of which {us['plan still fits']:.0f} us checked that parameters and "
+        "state had not moved, "
+        f"{us['of that reading p.grad'] + us['of that addresses, dtypes, contiguity']:.0f} us read the gradients and "
+        f"{us['of that the launch']:.0f} us launched the kernel ([record](../records/gpu_step_host.json)).\n\n"
+    )

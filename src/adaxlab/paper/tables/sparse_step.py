@@ -46,6 +46,6 @@ def steps(record: dict[str, Any]) -> str:
         "sum "
         "duplicates (`coalesce`). The last column is for gradients that are already coalesced, as after clipping. "
         "Without "
-        f"the kernel AdaX takes {min(without):.1f} to {max(without):.1f} times as long. "
+        f"the kernel AdaX takes {min(without):.1f} to {max(without):.1f} times as long as with it. "
         f"`python benchmarks/sparse.py`.{since(record)}"
     )
