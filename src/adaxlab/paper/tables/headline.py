@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from adaxlab.paper import claims
 from adaxlab.paper.tables import gpu_step
-from adaxlab.paper.tables.decision import TASKS, mark
+from adaxlab.paper.tables.decision import TASKS, Task, mark
 
 WHEN_NOT = (
     "- **When not to use AdaX**: when gradients grow or change character late in training, when you cannot clip them, "
@@ -25,7 +26,7 @@ MODELS = {"256M": "one tensor of 256M numbers"}
 WORDS = {
     "inconclusive": "no significant difference on",
     "supported": "better on",
-    "contradicted": "worse than Adam on",
+    "contradicted": "worse on",
 }
 
 
@@ -55,11 +56,21 @@ def _tuned(root: Path) -> str:
     groups: dict[str, list[str]] = {}
     for task in TASKS:
         row = judged.get(task.claim, {"verdict": "not run", "n": 0, "provisional": False})
-        groups.setdefault(row["verdict"], []).append(f"{SHORT[task.claim]} (n = {row['n']}{mark(row)})")
+        groups.setdefault(row["verdict"], []).append(f"{SHORT[task.claim]} ({_details(task, row)})")
     said = "; ".join(f"{words} {_listed(groups[v])}" for v, words in WORDS.items() if v in groups)
     return (
-        f"- **AdaX against AdamW**, each at the best of equally many learning rates: {said or 'not run yet'}."
+        "- **AdaX against AdamW**, each at the best of equally many learning rates, on the paper's data or on "
+        f"[stand-ins](docs/reproduction.md#scope): {said or 'not run yet'}."
     )
+
+
+def _details(task: Task, row: Mapping[str, Any]) -> str:
+    """What a verdict rests on: the data, the baseline where it is not AdamW, n, whether pairing by seed decides."""
+    parts = ["stand-in"] if "stand-in" in task.data else []
+    parts += [f"against {task.baseline}"] if task.baseline != "AdamW" else []
+    parts.append(f"n = {row['n']}{mark(row)}")
+    parts += ["only if paired by seed"] if "which would be inconclusive" in row.get("ours", "") else []
+    return ", ".join(parts)
 
 
 def _listed(words: list[str]) -> str:
