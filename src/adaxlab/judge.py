@@ -194,7 +194,7 @@ def _open(judged: Judged, holds: bool | None, family: int) -> dict[str, Any]:
     runs = len([name for name in (judged.claim.a, judged.claim.b) if name]) * n
     plan = {"needed": str(n), "runs": runs}
     if seconds:
-        plan["minutes"] = float(f"{runs * stats.mean(seconds) / 60:.2g}")
+        plan["minutes"] = max(1, round(float(f"{runs * stats.mean(seconds) / 60:.2g}")))
     plain = "" if judged.holds is None else f"the plain interval alone would say {VERDICTS[judged.holds]}; "
     level = f"Holm's strictest level, {family} claims" if family > 1 else "the 5% level"
     text = f"{plain}n = {n} new seeds would decide it at this mean and standard deviation ({level})"

@@ -58,7 +58,7 @@ def _contents(*groups: list[Row]) -> list[str]:
         "- Claims, with rule and result:",
     ]
     for section in dict.fromkeys(row["section"] for group in groups for row in group):
-        found.append(f"  - [{spelled(section)}](#{_part(section)})")
+        found.append(f"    - [{spelled(section)}](#{_part(section)})")
     rest = (
         ("open-claims", "Open claims"),
         ("figures", "Figures"),
