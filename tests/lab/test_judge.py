@@ -370,7 +370,11 @@ def test_what_is_open_says_what_would_decide_it_and_its_cost():
     gap, sd = 0.3 - abs(np.mean(A) - np.mean(b)), np.std(np.array(A) - b, ddof=1)
     half = [stats.t_quantile(0.975, k - 1) * sd / k**0.5 for k in (n, n - 1)]
     assert half[0] < gap <= half[1]
-    assert row["plan"] == {"needed": str(n), "runs": 2 * n, "minutes": round(float(f"{2 * n * 100 / 60:.2g}"))}
+    assert row["plan"] == {
+        "needed": str(n),
+        "runs": 2 * n,
+        "minutes": round(float(f"{2 * n * 100 / 60:.2g}")),
+    }
 
 
 @pytest.mark.parametrize(
