@@ -71,7 +71,7 @@ def test_few_seeds_are_lines_and_many_a_band(seeds):
     thin = layers(made.chart, type="line", strokeWidth=1)
     assert len(layers(made.chart, type="area")) == (seeds > 10)
     assert len(thin) == (1 < seeds <= 10)
-    assert ("one line a seed" in made.caption) == (1 < seeds <= 10)
+    assert ("one line per seed" in made.caption) == (1 < seeds <= 10)
     for _, rows in thin:
         assert len({r["run"] for r in rows}) == seeds
         assert sorted(r["mean"] for r in rows if r["x"] == 3) == pytest.approx(

@@ -265,7 +265,7 @@ def test_a_chart_is_saved_as_shown(browser, report, tmp_path, kind):
             page.locator(f"#figure-1 [data-save={kind}]").evaluate("b => b.click()")
         path = tmp_path / started.value.suggested_filename
         started.value.save_as(path)
-        assert path.name == f"accuracy-along-training.{kind}"
+        assert path.name == f"accuracy-during-training.{kind}"
         if kind == "png":
             with Image.open(path) as image:
                 assert image.size[0] > 1000

@@ -38,7 +38,7 @@ def figures(study: StudyRuns, found: Judged | None = None) -> list[Figure]:
     over = f"Mean over {_seeds(study)}{' with its 95% interval' if several else ''}"
     lines = f"{_seeds(study)[0].upper()}{_seeds(study)[1:]}"
     if several and curves.single(study):
-        lines = f"Thin: one line a seed ({_seeds(study)}). Thick: their mean"
+        lines = f"Thin: one line per seed ({_seeds(study)}). Thick: their mean"
     elif several:
         lines = over
     crosses = (
@@ -57,7 +57,7 @@ def figures(study: StudyRuns, found: Judged | None = None) -> list[Figure]:
     made: list[tuple[str, str, str, Chart]] = [
         (
             "metric",
-            f"{study.metric_name[:1].upper()}{study.metric_name[1:]} along training",
+            f"{study.metric_name[:1].upper()}{study.metric_name[1:]} during training",
             f"{lines}; {study.direction} is better.{crosses}{metric_cut}",
             metric,
         ),
@@ -71,7 +71,7 @@ def figures(study: StudyRuns, found: Judged | None = None) -> list[Figure]:
         (
             "seeds",
             f"Final {study.metric_name}, seed by seed",
-            f"A point is one run ({_seeds(study)}); the tick is the mean, the box its 95% interval.{paper}",
+            f"Each point is one run ({_seeds(study)}); the tick is the mean, the box its 95% interval.{paper}",
             seed_dots(study),
         ),
         (
@@ -91,10 +91,10 @@ def figures(study: StudyRuns, found: Judged | None = None) -> list[Figure]:
             "difference",
             f"Compared with {base} on the same seeds",
             f"Mean of the paired differences ({_seeds(study)}) and its {percent(found.rule.confidence)} interval; to "
-            f"the right: better than {base}. The verdict is by the test that is named under the table.",
+            f"the right: better than {base}. The verdict comes from the test named under the table.",
             differences(study, found),
         ),
-        ("time", "Time for one run", f"Mean wall-clock; a tick is one run.{solid}", wall_clock(study)),
+        ("time", "Time for one run", f"Mean wall-clock time; each tick is one run.{solid}", wall_clock(study)),
     ]
     return [Figure(name, title, caption, chart) for name, title, caption, chart in made if chart is not None]
 
