@@ -96,7 +96,7 @@ def test_a_large_tensor_in_whole_blocks_and_its_bytes(dtype):
     ends = {}
     for name, options in {"8": OURS, "32": {}}.items():
         x = torch.randn(count, generator=torch.Generator("cuda").manual_seed(0), device="cuda")
-        p = torch.nn.Parameter(x.to(dtype) if name == "8" else x.to(dtype).float())
+        p = torch.nn.Parameter(x.to(dtype, copy=True) if name == "8" else x.to(dtype).to(F32, copy=True))
         optimizer = AdamW([p], lr=1e-3, fused=True, **options)
         generator = torch.Generator("cuda").manual_seed(1)
         for _ in range(20):
