@@ -94,7 +94,12 @@ def figures(study: StudyRuns, found: Judged | None = None) -> list[Figure]:
             f"the right: better than {base}. The verdict comes from the test named under the table.",
             differences(study, found),
         ),
-        ("time", "Time for one run", f"Mean wall-clock time; each tick is one run.{solid}", wall_clock(study)),
+        (
+            "time",
+            "Time for one run",
+            f"Mean wall-clock time; each tick is one run.{solid}",
+            wall_clock(study),
+        ),
     ]
     return [Figure(name, title, caption, chart) for name, title, caption, chart in made if chart is not None]
 
