@@ -200,6 +200,22 @@ def accepts(name: str, option: str) -> bool:
     return any(_accepts(part, option) for part in found)
 
 
+def default(name: str, option: str) -> Any:
+    """The documented default of any option, of a split that of the first part that has one; None where there is none.
+
+    >>> default("torch:SGD", "momentum"), default("muon+adamw", "second.eps"), default("adamw", "clip_update")
+    (0, 1e-08, None)
+    """
+    side, dot, key = option.rpartition(".")
+    found = parts(name)
+    for kind in (found[SIDES.index(side)],) if dot else found:
+        if kind in METHODS and key in METHODS[kind].defaults:
+            return METHODS[kind].defaults[key]
+        if kind not in METHODS and key in (taken := _parameters(kind)):
+            return None if taken[key].default is inspect.Parameter.empty else taken[key].default
+    return None
+
+
 def _defaults(kind: str) -> dict[str, Any]:
     """The documented defaults that a specification writes out."""
     if kind in METHODS:

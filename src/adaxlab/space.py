@@ -167,7 +167,9 @@ def point(method: str, own: Mapping[str, Any], space: Mapping[str, Range]) -> di
             grows = optimizers.grows(method) and name == "b2"
             found[name] = span.clip(3.0 if grows or betas is None else betas[BETAS[last]])
         else:
-            found[name] = span.clip(float(_own(taken, name) or span.low))
+            mine = _own(taken, name)
+            mine = optimizers.default(method, name) if mine is None else mine
+            found[name] = span.clip(float(mine) if isinstance(mine, int | float) else span.low)
     return found
 
 

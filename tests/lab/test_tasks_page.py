@@ -23,10 +23,11 @@ def test_the_page_has_its_examples():
     assert list(FILES) == ["my_task.py", "reviews.py", "my_optimizer.py", "letters.py"]
     assert [words[2] for words in COMMANDS] == [
         "my_task.py:MyTask",
+        "my_task.py:MyTask",
         "reviews.py:Reviews",
         "letters.py:Letters",
     ]
-    assert {"--tune-over", "--seeds", "--jobs", "--budget"} <= set(COMMANDS[1])
+    assert {"--tune-over", "--seeds", "--jobs", "--budget"} <= set(COMMANDS[2])
 
 
 @pytest.fixture
@@ -59,9 +60,29 @@ def test_the_first_example_gives_a_sensible_result(run):
     assert abs(adamw["estimate"]["mean"] - adaxw["estimate"]["mean"]) < 0.1  # tuned, they are alike
 
 
+OWN = """import torch
+
+
+class MyOptimizer(torch.optim.SGD):
+    def __init__(self, params, lr=0.1, alpha=0.5):
+        super().__init__(params, lr=lr, momentum=alpha)
+"""
+
+
+def test_an_option_of_the_readers_own_class_is_tuned(run):
+    pytest.importorskip("optuna")
+    Path("my_optimizer.py").write_text(OWN)
+    adamw, own = run([*COMMANDS[1], "--seeds", "3"])["optimizers"]
+    alphas = [trial["options"]["alpha"] for trial in own["trials"]]
+    assert alphas[0] == 0.5, "the first trial has the class's own settings"
+    assert len(set(alphas)) == len(adamw["trials"]) == 12
+    assert all(0.05 <= alpha <= 0.95 for alpha in alphas)
+    assert own["estimate"]["mean"] > 0.85  # chance is 0.5
+
+
 def test_a_classifier_with_f1_an_own_optimizer_and_a_budget(run):
     pytest.importorskip("optuna")
-    found = run(COMMANDS[1])
+    found = run(COMMANDS[2])
     assert found["metric"] == "macro_f1"
     assert found["study"]["budget"]["asked"] == "2h"
     names = [row["name"] for row in found["optimizers"]]
@@ -92,7 +113,7 @@ def test_a_language_model_and_splits(run):
     torch = pytest.importorskip("torch")
     if not hasattr(torch.optim, "Muon"):
         pytest.skip("torch.optim.Muon came with torch 2.9")
-    found = run(COMMANDS[2])
+    found = run(COMMANDS[3])
     assert [row["name"] for row in found["optimizers"]] == ["adamw", "muon+adamw", "muon+adaxw"]
     for row in found["optimizers"]:
         assert 1 < row["estimate"]["mean"] < 12  # of 24 letters
