@@ -39,8 +39,9 @@ def _table2(rows: Rows) -> str:
     values = "; ".join(f"*{verdict}* for {_listed(names)}" for verdict, names in groups.items())
     return (
         "**Does Table 2 hold?** On CIFAR-10, the paper's own data, mostly, at the paper's settings. The paper's "
-        f"accuracy is {values}. AdaX-W is ahead: by {_leads(rows, LEADS)}. **After equal tuning the lead is gone**: "
-        f"{_leads(rows, TUNED)}. Equal tuning means that every method has the same number of learning rates to try; "
+        f"accuracy is {values}. AdaX-W is ahead: by {_leads(rows, LEADS)}. **After equal tuning no "
+        f"significant lead remains**: {_leads(rows, TUNED)}. Equal tuning means that every method "
+        "has the same number of learning rates to try; "
         "no other setting was tuned. **ImageNet was not run**: [Tiny-ImageNet](imagenet.md) is a [stand-in](#scope) "
         "and says nothing about the paper's accuracies. [Each verdict](cifar10.md#table2)."
     )
