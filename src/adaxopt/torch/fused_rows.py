@@ -122,7 +122,9 @@ class Share(fused_cuda.Share):
         flat = [t for entry in part.states for name, t in entry.items() if name in STATE]
         aligned = all(t.data_ptr() % 16 == 0 for t in (*self.params, *flat))
         whole = width % block == 0 and width % self.options["EACH"] == 0
-        self.options.update(WIDTH=width, BLOCK=block, MASKED=not (whole and aligned))
+        self.options.update(
+            WIDTH=width, G_SIZE=self.dtype.itemsize, BLOCK=block, MASKED=not (whole and aligned)
+        )
         self.grads: Sequence[Named | None] = ()
 
     def knows(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:

@@ -204,7 +204,11 @@ def _at(address, start, TYPE: tl.constexpr, EACH: tl.constexpr, MASKED: tl.const
     """Where a block begins; a full one is said to be aligned to EACH elements, so that a thread reads as many at once
     of every tensor, whatever its type: layouts agree and nothing is shuffled between threads."""
     at = address.to(tl.pointer_type(TYPE))
-    return at + start if MASKED else tl.multiple_of(at, EACH * TYPE.primitive_bitwidth // 8) + start
+    return (
+        at + start
+        if MASKED
+        else tl.multiple_of(at, EACH * at.dtype.element_ty.primitive_bitwidth // 8) + start
+    )
 
 
 @triton.jit

@@ -40,7 +40,7 @@ def each_row(
     KEYS: tl.constexpr, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr,
     SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr,
     OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr,
-    ROUNDING: tl.constexpr, WIDTH: tl.constexpr,
+    ROUNDING: tl.constexpr, WIDTH: tl.constexpr, G_SIZE: tl.constexpr,
     BLOCK: tl.constexpr, EACH: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Program i steps row `named[i]` of the tensor `owner` by `values[i]`; addresses are numbers here.
@@ -69,7 +69,7 @@ def each_row(
         # `_block` knows one position for all tensors, the row's: the gradient begins as much earlier as it is shorter,
         # and random bits are drawn by the position in the gradient
         apart = (i - row) * WIDTH
-        g = values + apart * (G_TYPE.primitive_bitwidth // 8)
+        g = values + apart * G_SIZE
         for begin in range(0, WIDTH, BLOCK):
             _block(
                 x, g, m, v, top, rest, x, x, x, apart, key, k.to(kind), rate.to(kind), eps.to(kind), shrink.to(kind),
