@@ -103,6 +103,63 @@ def layers():
     return found
 
 
+EIGHT = {
+    "8-bit state": {"state_dtype": torch.uint8},
+    "and 24-bit weights": {"state_dtype": torch.uint8, "rounding": "24bit"},
+    "foreach": {"state_dtype": torch.uint8, "foreach": True},
+}
+EIGHT_SHAPES = ((5, 64), (7, 4, 8), (3,), (6, 5))
+"""The last two have rows that end inside a group of 32: their state is wider."""
+
+
+def eight():
+    """8-bit state of sharded parameters: the same steps, codes and exponents as of whole tensors; and checkpoints."""
+    found = {}
+    for name, options in EIGHT.items():
+        dtype = torch.bfloat16 if "rounding" in options else torch.float32
+        rows = gradients(EIGHT_SHAPES, dtype, steps=5)
+        made = {}
+        for sharded in (True, False):
+            starts = [torch.linspace(-2, 3, torch.Size(s).numel()).reshape(s).to(dtype) for s in EIGHT_SHAPES]
+            if sharded:
+                starts = [distribute_tensor(t, mesh(), [Shard(0)]) for t in starts]
+            params = [nn.Parameter(t) for t in starts]
+            optimizer = adaxopt.AdaXW(params, lr=1e-2, **options)
+            for row in rows:
+                for p, g in zip(params, row, strict=True):
+                    p.grad = distribute_tensor(g, mesh(), [Shard(0)]) if sharded else g.clone()
+                optimizer.step()
+            made[sharded] = optimizer, params
+        (mine, parts), (alone, wholes) = made[True], made[False]
+        narrow = [mine.state[p]["exp_avg_sq"].dtype for p in parts]
+        found[f"{name}: codes where rows hold whole groups"] = (
+            narrow == [torch.uint8] * 2 + [torch.float32] * 2
+        )
+        for i in (0, 1):
+            same = torch.equal(whole(parts[i]), wholes[i].detach())
+            for key, value in mine.state[parts[i]].items():
+                same = same and torch.equal(whole(value).reshape(-1), alone.state[wholes[i]][key].reshape(-1))
+            found[f"{name}: parameter {i} as on one process"] = same
+        file = {
+            "state": {i: {k: whole(v) for k, v in mine.state[p].items()} for i, p in enumerate(parts)},
+            "param_groups": mine.state_dict()["param_groups"],
+        }
+        other = adaxopt.AdaXW([nn.Parameter(whole(p)) for p in parts])
+        other.load_state_dict(file)
+        back = adaxopt.AdaXW([nn.Parameter(p.detach().clone()) for p in parts])
+        back.load_state_dict(other.state_dict())
+        before, after = ([one.state[p] for p in one.param_groups[0]["params"]] for one in (mine, back))
+        found[f"{name}: a checkpoint of whole tensors and back"] = all(
+            a.keys() == b.keys() and all(torch.equal(whole(a[k]), whole(b[k])) for k in a)
+            for a, b in zip(before[:2], after[:2], strict=True)
+        )
+        wide = adaxopt.cast_state_dict(mine.state_dict(), torch.float32)["state"][0]["exp_avg"]
+        want = adaxopt.cast_state_dict(other.state_dict(), torch.float32)["state"][0]["exp_avg"]
+        found[f"{name}: expanded"] = isinstance(wide, DTensor) and torch.equal(whole(wide), want)
+        found[f"{name}: stats"] = mine.stats()[0]["step"] == 5.0
+    return found
+
+
 REFUSED = {
     "rounding": {"rounding": "stochastic"},
     "state": {"state_dtype": torch.bfloat16},

@@ -11,7 +11,7 @@ import adaxopt
 
 pytestmark = pytest.mark.needs("torch")
 feature = pytest.mark.feature
-SCENARIOS = ("narrow", "layers", "refused", "warm_up", "zero_warm_up", "zero_rounding", "clipping")
+SCENARIOS = ("narrow", "layers", "refused", "warm_up", "zero_warm_up", "zero_rounding", "clipping", "eight")
 
 
 @pytest.fixture(scope="module", params=[2, 3, 4])
@@ -66,6 +66,13 @@ def test_rounding_under_zero_does_not_depend_on_the_number_of_processes(found):
         assert all(rank.values()), rank
 
 
+@feature(TORCH, "8-bit state of sharded parameters")
+def test_eight_bit_state_does_not_depend_on_the_number_of_processes(found):
+    for rank in found["eight"]:
+        assert len(rank) == 6 * len(program.EIGHT)
+        assert all(rank.values()), rank
+
+
 @feature(TORCH, "gradient clipping on DTensors")
 def test_clipping_takes_every_mixture_of_gradients(found):
     for rank in found["clipping"]:
@@ -80,10 +87,10 @@ def test_clipping_takes_every_mixture_of_gradients(found):
 @pytest.mark.needs("triton")
 @feature(TORCH, "the fused kernel on local shards (interpreted on CPU)")
 def test_the_kernel_rounds_and_refuses_the_same(tmp_path):
-    names = ("narrow", "refused", "zero_rounding")
+    names = ("narrow", "refused", "zero_rounding", "eight")
     launch(2, Path(program.__file__), tmp_path, *names, TRITON_INTERPRET="1")
     found = load(tmp_path, 2, names)
-    assert all(all(rank.values()) for name in ("narrow", "zero_rounding") for rank in found[name])
+    assert all(all(rank.values()) for name in ("narrow", "zero_rounding", "eight") for rank in found[name])
     refuses(found)
 
 

@@ -146,27 +146,6 @@ def test_what_is_refused_is_said(attempt, words):
         attempt()
 
 
-def test_sharded_parameters_are_refused_before_anything_is_done():
-    from torch import distributed as dist
-    from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
-
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        whole = distribute_tensor(torch.ones(64, 32, dtype=BF16), init_device_mesh("cpu", (1,)), [Shard(0)])
-        p = torch.nn.Parameter(whole)
-        p.grad = torch.ones_like(p)
-        optimizer = AdaXW([p], state_dtype=U8)
-        with pytest.raises(ValueError, match="a sharded DTensor cannot have 8-bit state"):
-            optimizer.step()
-        assert not optimizer.state
-        split = AdaXW([p], rounding="24bit")
-        split.step()
-        assert split.state[p]["compensation"].dtype == I8
-        assert float32_weights(split)[p].shape == (64, 32)
-    finally:
-        dist.destroy_process_group()
-
-
 def test_stats_read_the_codes():
     params = parameters()
     wide = [torch.nn.Parameter(p.detach().clone()) for p in params]

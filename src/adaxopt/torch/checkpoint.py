@@ -47,10 +47,8 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
         if name in parameter:
             p = parameter[name]
             coded = _coded(p, entry, name)
-            new_state[p] = {
-                k: coded[k] if k in coded else _placed(p, k, value, group_of[p], name)
-                for k, value in entry.items()
-            }
+            others = (k for k in entry if k not in codes.SCALES and k not in coded)
+            new_state[p] = {**{k: _placed(p, k, entry[k], group_of[p], name) for k in others}, **coded}
             _check_keys(optimizer, new_state[p], name)
         else:
             new_state[name] = entry
@@ -180,7 +178,8 @@ def _coded(p: Tensor, entry: Mapping[str, Any], name: Any) -> dict[str, Tensor]:
     for key in moments:
         value, scale = entry[key], entry.get(codes.scale_name(key))  # type: Tensor, Any
         count = codes.groups(value.numel())
-        if not codes.fits(key, value, scale):
+        parts = [state.local(t) if isinstance(t, Tensor) else t for t in (value, scale)]
+        if not codes.fits(key, *parts):
             shown = (
                 f"{scale.dtype} of shape {tuple(scale.shape)}" if isinstance(scale, Tensor) else repr(scale)
             )
@@ -188,21 +187,30 @@ def _coded(p: Tensor, entry: Mapping[str, Any], name: Any) -> dict[str, Tensor]:
                 f"checkpoint's parameter {name!r} has {key!r} in {value.dtype} and {codes.scale_name(key)!r} as "
                 f"{shown}: must be {codes.kind_of(key)} and torch.uint8 of shape ({count},)"
             )
-        if p.is_complex() or state.local(p) is not p or value.shape != p.shape:
-            what = (
-                "complex" if p.is_complex() else "sharded" if state.local(p) is not p else "of another shape"
-            )
+        if p.is_complex() or value.shape != p.shape:
+            what = "complex" if p.is_complex() else "of another shape"
             raise ValueError(
                 f"checkpoint's parameter {name!r} has {key!r} in 8 bits of shape {tuple(value.shape)}: this parameter "
                 f"is {what} ({tuple(p.shape)}); adaxopt.cast_state_dict(state_dict, torch.float32) expands a checkpoint"
             )
-        if not same_layout(p, value):
-            other = codes.create(p, key)
-            codes.encode_(other[key], other[codes.scale_name(key)], codes.decode(value, scale).to(p.device))
-            placed.update(other)
-        else:
-            placed.update({key: value.to(p.device), codes.scale_name(key): scale.to(p.device)})
+        placed.update(_coded_as(p, key, value, scale))
     return placed
+
+
+def _coded_as(p: Tensor, key: str, value: Tensor, scale: Tensor) -> dict[str, Tensor]:
+    """Codes as this parameter has them: on its device, in its memory order, placed as it is."""
+    kept = codes.scale_name(key)
+    if state.local(p) is not p:
+        if state.local(value) is value and state.cuts_groups(p):
+            return {key: state.distributed_as(p, codes.decode(value, scale).to(p.device))}
+        if state.local(value) is value:
+            scale = scale.reshape(p.shape[0], -1)
+        return {k: state.distributed_as(p, t.to(p.device)) for k, t in ((key, value), (kept, scale))}
+    if same_layout(p, value):
+        return {key: value.to(p.device), kept: scale.reshape(-1).to(p.device)}
+    other = codes.create(p, key)
+    codes.encode_(other[key], other[kept], codes.decode(value, scale).to(p.device))
+    return other
 
 
 def counted(value: Any, key: str, name: Any) -> Tensor:

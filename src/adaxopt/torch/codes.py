@@ -70,7 +70,7 @@ def fits(name: str, codes: Tensor, scales: Any) -> bool:
     """Whether these can be a moment of this name, as `create` makes it."""
     if not isinstance(scales, Tensor) or codes.dtype != kind_of(name) or codes.layout != torch.strided:
         return False
-    return scales.dtype == torch.uint8 and scales.shape == (groups(codes.numel()),) and dense(codes)
+    return scales.dtype == torch.uint8 and scales.numel() == groups(codes.numel()) and dense(codes)
 
 
 def create(like: Tensor, name: str) -> dict[str, Tensor]:
@@ -96,7 +96,7 @@ def steps(share: float, kind: torch.dtype) -> float:
 def decode(codes: Tensor, scales: Tensor) -> Tensor:
     """m or v in float32, in the shape and memory order of the codes."""
     flat, order = _memory(codes)
-    step = _power(scales.to(torch.int32)).repeat_interleave(GROUP)[: flat.numel()]
+    step = _power(scales.reshape(-1).to(torch.int32)).repeat_interleave(GROUP)[: flat.numel()]
     code = flat.to(torch.float32)
     if codes.dtype == FIRST:
         value = code * code.abs() * step
@@ -132,7 +132,7 @@ def encode_(
     """
     flat, order = _memory(codes)
     resting = None if still is None else _line(still, order)
-    _encode(flat, scales, _line(values, order), bits, resting)
+    _encode(flat, scales.view(-1), _line(values, order), bits, resting)
 
 
 def _encode(codes: Tensor, scales: Tensor, values: Tensor, bits: Tensor | None, still: Tensor | None) -> None:
@@ -176,7 +176,7 @@ def store_(
     lines = []
     for name, value in lose(values).items():
         flat, order = _memory(entry[name])
-        lines.append((name, flat, entry[scale_name(name)], _line(value, order)))
+        lines.append((name, flat, entry[scale_name(name)].view(-1), _line(value, order)))
     second = next((line for name, _, _, line in lines if name == "exp_avg_sq"), None)
     count, device = lines[0][1].numel(), lines[0][1].device
     for start in range(0, count, rounding.PIECE):

@@ -113,7 +113,7 @@ def to_torch(optimizer: Engine) -> dict[str, Any]:
                 "steps; torch's checkpoints have one for all rows"
             )
         moments = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
-        entries[name] = {k: codes.expanded(entry, k).detach().clone() for k in moments if k in entry}
+        entries[name] = {k: state.expanded(entry, k).detach().clone() for k in moments if k in entry}
         entries[name]["step"] = entry["step"].to(torch.float32)
         t = entry["step"].item()
         if rule.memory is Fading and t > 0:
@@ -153,7 +153,7 @@ def _cast(entry: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
     """A parameter's state with its moments in this dtype."""
     result = {k: v.clone() if isinstance(v, Tensor) else v for k, v in entry.items() if k not in codes.SCALES}
     moments = {
-        k: codes.expanded(entry, k) for k in (*codes.CODED, "window") if isinstance(entry.get(k), Tensor)
+        k: state.expanded(entry, k) for k in (*codes.CODED, "window") if isinstance(entry.get(k), Tensor)
     }
     for key, value in (codes.lose(moments) if dtype is torch.uint8 else moments).items():
         if dtype is not torch.uint8:

@@ -38,7 +38,7 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
     if group["state_dtype"] in (torch.bfloat16, torch.uint8) or group["rounding"] == "24bit":
         for p in among:
             check_parameter(p, group["state_dtype"], group["rounding"])
-    _refuse_coded(optimizer, group, among, rows)
+    _refuse_coded(optimizer, group, rows)
     if rows and group["capturable"]:
         raise ValueError("capturable=True: sparse gradients cannot be captured in a graph")
     whole = projected or rule.mean == "window" or group.get("cautious")
@@ -53,7 +53,7 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
             raise ValueError(f"fused=True: {reason}; leave fused=None to take the fastest path there is")
 
 
-def _refuse_coded(optimizer: Engine, group: Group, among: list[Tensor], rows: list[Tensor]) -> None:
+def _refuse_coded(optimizer: Engine, group: Group, rows: list[Tensor]) -> None:
     """What state in 8 bits does not serve: numbers that share an exponent are stepped together."""
 
     def coded(p: Tensor) -> bool:
@@ -64,11 +64,6 @@ def _refuse_coded(optimizer: Engine, group: Group, among: list[Tensor], rows: li
         raise ValueError(
             "state_dtype=torch.uint8: a sparse gradient steps rows, and 32 consecutive elements share an exponent; put "
             "this parameter into a group with state_dtype=None, or make its gradient dense (sparse=False)"
-        )
-    if any(coded(p) and state.local(p) is not p for p in among):
-        raise ValueError(
-            "state_dtype=torch.uint8: a sharded DTensor cannot have 8-bit state, because its parts end inside groups "
-            "of 32 elements; use state_dtype=torch.bfloat16"
         )
 
 

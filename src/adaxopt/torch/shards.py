@@ -30,7 +30,7 @@ def refuse(states: Mapping[Tensor, Any], group: Mapping[str, Any], among: list[T
             if _rounds_parameter(p, group):
                 what, instead = f"rounding={group['rounding']!r}", "take rounding='nearest' or 'kahan'"
             else:
-                what, instead = "state in 16 bits", "leave state_dtype=None"
+                what, instead = "state in 16 or 8 bits", "leave state_dtype=None"
             raise ValueError(
                 f"{what}, a parameter of shape {tuple(p.shape)} placed as {placed}: stochastic rounding needs parts "
                 f"that are consecutive rows, so that no result depends on the sharding; use Shard(0), or {instead}"

@@ -85,9 +85,42 @@ def moment_dtype(p: Tensor, group: Mapping[str, Any]) -> torch.dtype:
         if asked is torch.float64:
             return torch.complex128
         return p.dtype if p.dtype in (torch.complex64, torch.complex128) else torch.complex64
-    if asked is not None:
+    if asked is not None and not (asked is torch.uint8 and cuts_groups(p)):
         return asked
     return torch.float32 if p.dtype in LOW else p.dtype
+
+
+def cuts_groups(p: Tensor) -> bool:
+    """Whether parts of a DTensor may end inside a group of 8-bit codes: then its state has the default dtype."""
+    return local(p) is not p and (p.dim() < 2 or p.shape[1:].numel() % codes.GROUP != 0)
+
+
+def coded_zeros(p: Tensor, name: str) -> dict[str, Tensor]:
+    """Codes and exponents of zeros. Those of a DTensor are placed as it is, exponents in rows of their own, so that
+    parts hold whole groups and any other number of processes can load them."""
+    if local(p) is p:
+        return codes.create(p, name)
+    from torch.distributed.tensor import zeros
+
+    rows = (p.shape[0], p.shape[1:].numel() // codes.GROUP)
+    mesh, places = p.device_mesh, p.placements  # type: ignore[attr-defined]
+    scales = zeros(rows, dtype=torch.uint8, device_mesh=mesh, placements=places)
+    return {
+        name: torch.zeros_like(p, dtype=codes.kind_of(name), requires_grad=False),
+        codes.scale_name(name): scales,
+    }
+
+
+def expanded(entry: Mapping[str, Any], name: str) -> Tensor:
+    """A moment in floating point, whatever it is stored in; of a DTensor as one."""
+    t: Tensor = entry[name]
+    if local(t) is t or not codes.is_coded(t):
+        return codes.expanded(entry, name)
+    from torch.distributed.tensor import DTensor
+
+    value = codes.decode(local(t), local(entry[codes.scale_name(name)]))
+    mesh, places = t.device_mesh, t.placements  # type: ignore[attr-defined]
+    return DTensor.from_local(value, mesh, places, run_check=False, shape=t.shape, stride=t.stride())
 
 
 def create(p: Tensor, group: Mapping[str, Any], rule: Rule) -> dict[str, Tensor]:
@@ -103,7 +136,7 @@ def create(p: Tensor, group: Mapping[str, Any], rule: Rule) -> dict[str, Tensor]
     state = {"step": torch.zeros((), dtype=torch.float64, device=step_device(p, group))}
     kept = (rule.mean != "none", rule.memory is not None, rule.maximum)
     for name in (name for name, yes in zip(STATE, kept, strict=False) if yes):
-        state.update(codes.create(p, name) if dtype is torch.uint8 else {name: zeros(dtype)})
+        state.update(coded_zeros(p, name) if dtype is torch.uint8 else {name: zeros(dtype)})
     if rule.mean == "window":
         state["window"] = torch.zeros((group["window"], *p.shape), dtype=dtype, device=p.device)
     rest = rest_dtype(p, group["rounding"])

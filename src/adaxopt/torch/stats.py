@@ -93,4 +93,5 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
 
 
 def _moment(entry: dict[str, Any], name: str) -> Tensor | None:
-    return real(codes.expanded(entry, name)) if name in entry else None
+    parts = {key: real(entry[key]) for key in (name, codes.scale_name(name)) if key in entry}
+    return codes.expanded(parts, name) if name in parts else None
