@@ -21,7 +21,7 @@ OLD = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 3)
 """Triton 3.2 takes constants by name, and no others in the signature."""
 
 
-def compiled(function: Any, constants: dict[str, Any], kinds: dict[str, str], warps: int) -> Any:
+def compiled(function: Any, constants: dict[str, Any], kinds: dict[str, str], warps: int, **more: Any) -> Any:
     """For compute capability 9.0; arguments that `kinds` does not name are tables of int64."""
     names = function.arg_names
     given = {name: value for name, value in constants.items() if name in names}
@@ -30,7 +30,7 @@ def compiled(function: Any, constants: dict[str, Any], kinds: dict[str, str], wa
         source = ASTSource(function, {n: t for n, t in signature.items() if t != "constexpr"}, given)
     else:
         source = ASTSource(function, signature, {(names.index(n),): value for n, value in given.items()})
-    options = {"num_warps": warps, "enable_fp_fusion": True}
+    options = {"num_warps": warps, "enable_fp_fusion": True, **more}
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 
 
@@ -92,7 +92,8 @@ def update(x: str, g: str, state: str, rounding: str = "nearest", method: str = 
         "EACH": each,
         **more,
     }
-    return compiled(kernel.update, constants, {}, warps)
+    limit = {"maxnreg": fused_cuda.REGISTERS} if coded else {}
+    return compiled(kernel.update, constants, {}, warps, **limit)
 
 
 def advance(kind: str) -> Any:

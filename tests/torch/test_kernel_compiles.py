@@ -18,7 +18,7 @@ if not interpreter.HERE:
             ("float32", "float32", "uint8", "nearest", {}),
             ("float32", "bfloat16", "uint8", "nearest", {"method": "amsgradw"}),
             ("float32", "float32", "uint8", "nearest", {"ROOTS": 3, "OUTER_ROOTS": 0}),
-            ("float16", "float16", "uint8", "stochastic", {"method": "rmsprop"}),
+            ("float16", "float16", "uint8", "stochastic", {"method": "rmsprop", "WAKE": False}),
             ("bfloat16", "bfloat16", "uint8", "24bit", {}),
         ],
     )
