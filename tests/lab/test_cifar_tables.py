@@ -12,7 +12,7 @@ import pytest
 
 from adaxlab import store
 from adaxlab.paper import pages
-from adaxlab.paper.cifar10_post_hoc_claims import CLAIMS
+from adaxlab.paper.cifar10_added_claims import CLAIMS
 from adaxlab.paper.cifar10_runs import STUDIES, accuracy, load, not_run
 from adaxlab.paper.tables import cifar10 as tables
 from adaxlab.paper.tables import cifar10_guide as guide

@@ -11,7 +11,7 @@ import pytest
 from adaxlab import cli, records
 from adaxlab.measures import MEASURES
 from adaxlab.paper import catalogue
-from adaxlab.paper.cifar10_post_hoc_claims import POST_HOC
+from adaxlab.paper.cifar10_added_claims import POST_HOC
 from adaxlab.paper.claims import FAMILIES, judged, show, verdicts
 from adaxlab.paper.imagenet_claims import PAPER_LR
 

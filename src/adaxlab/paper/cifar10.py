@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from adaxlab.paper import cifar10_retests, memory
-from adaxlab.paper.cifar10_post_hoc_claims import CLAIMS
+from adaxlab.paper.cifar10_added_claims import CLAIMS
 from adaxlab.paper.cifar10_rows import HOLDOUT, adamw, adaxw, make, ours, sgdm
 from adaxlab.study import Row, Tuning
 

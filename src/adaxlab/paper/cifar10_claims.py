@@ -13,7 +13,7 @@ Each claim about SGDM is judged at both of its weight decays; the twins at 1e-4 
 the run, by the rule that stood there before it, and say so. The claims about study `tuned` are ours: they were asked
 for when `tuning` had been seen, and written before `tuned` was run.
 
-Sentences that were found to have no claim when most studies had been run are in `cifar10_post_hoc_claims.py`.
+Sentences that were found to have no claim when most studies had been run are in `cifar10_added_claims.py`.
 
 A diverged run has a loss that is not finite, or an accuracy of at most 15%.
 """

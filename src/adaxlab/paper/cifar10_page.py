@@ -7,7 +7,7 @@ from pathlib import Path
 from adaxlab.claim import words
 from adaxlab.errors import LabError
 from adaxlab.paper import cifar10_runs as committed
-from adaxlab.paper.cifar10_post_hoc_claims import CLAIMS
+from adaxlab.paper.cifar10_added_claims import CLAIMS
 from adaxlab.paper.claims import judge_files
 
 LEAD = (

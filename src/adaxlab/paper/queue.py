@@ -58,6 +58,7 @@ JOBS = (
     Job("voc/eight", 23),
     Job("language/ptb-gap", 87),
     Job("language/ptb-sgdm", 29),
+    Job("cifar10/eight-bit", 21),
     Job("cifar10/adamnx-tuning", 10, "the learning rates of cifar10/adamnx"),
     Job("cifar10/adamnx", 10),
     Job(

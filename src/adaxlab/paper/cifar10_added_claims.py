@@ -28,6 +28,7 @@ from adaxlab.paper.cifar10_claims import (
 )
 
 CONTROL = "Beyond the paper: float32 on CIFAR-10"
+LOW_BIT = "Beyond the paper: 8-bit state on CIFAR-10"
 OTHERS = "Beyond the paper: AdamNX (arXiv 2511.13465) on CIFAR-10"
 
 POST_HOC = (
@@ -115,6 +116,15 @@ POST_HOC = (
     ),
     on("table2-fp32", CONTROL, ours=True)(
         "fp32-adaxw-over-adamw", "In float32, AdaX-W ends above AdamW", "adaxw", "adamw"
+    ),
+    *(
+        on("eight-bit", LOW_BIT, "similar", margin=0.2, ours=True, note="within 0.2 points")(
+            f"eight-bit-{row}",
+            f"{method} ends alike with 8-bit and with float32 state",
+            f"{row}, 8-bit",
+            f"{row}, float32",
+        )
+        for row, method in (("adamw", "AdamW"), ("adaxw", "AdaX-W"))
     ),
     *(
         on("adamnx", OTHERS, ours=True, note="each at its best lr; written before the runs")(id, text, a, b)
