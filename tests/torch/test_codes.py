@@ -124,6 +124,23 @@ def test_a_v_above_zero_is_never_stored_as_zero_and_never_made_smaller_below_cod
     assert decode(table, scales)[0] > 0
 
 
+def test_changes_of_v_of_one_millionth_are_drawn_too():
+    """Small decreases that were always rounded up again would make v grow: the gain of a long run is 1e-6 and less."""
+    table, scales = every_code(SECOND, 127)
+    table, scales = table[2:-1], scales[2:-1]
+    values = decode(table, scales)
+    for factor, bits, step in (
+        (1 - 1e-6, 2**32 - 1, -1),
+        (1 + 1e-6, 0, 1),
+        (1 - 1e-6, 0, 0),
+        (1 + 1e-6, 2**32 - 1, 0),
+    ):
+        moved = values.clone()
+        moved[:, 0] *= factor
+        again, _ = made(moved, SECOND, torch.full((values.numel(),), bits))
+        assert torch.equal(again[:, 0].int(), table[:, 0].int() + step), factor
+
+
 def test_m_is_rounded_toward_zero_where_v_is_zero():
     """Beside a v of 0 the denominator is eps alone: an m that was rounded up could make a step of any size."""
     m = torch.full((codes.GROUP,), 1e-19)

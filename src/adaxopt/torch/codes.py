@@ -41,7 +41,7 @@ LEAST = {FIRST: 1, SECOND: 64}
 ROOM = {FIRST: 0x3FBFF, SECOND: 0x7E81F}
 """Added to the bits of a group's largest number: its exponent goes up where it exceeds (S * MOST**2), for v squared."""
 BACK = 0.5 - 2.0**-13
-"""Taken off a root before it is rounded, instead of rounding down: an exact code stays, whichever way its root errs."""
+"""Taken off m's root before it is rounded, instead of rounding down: an exact code stays, whichever way it errs."""
 CODED = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 STREAM = 1
 
@@ -155,9 +155,14 @@ def _encode(codes: Tensor, scales: Tensor, values: Tensor, bits: Tensor | None, 
         code = code + ((size - code * code) > u * (2 * code + 1))
         made = torch.copysign(code, values)
     else:
-        code = (size.sqrt().sqrt() - BACK).round().clamp(min=1)
-        low = code * code
-        code = code + ((size - low * low) > u * ((2 * code + 1) * (2 * low + (2 * code + 1))))
+        near = size.sqrt().sqrt().round()
+        low = near * near
+        beyond = size - low * low  # its sign says between which codes the number is, however small it is
+        code = torch.where(beyond < 0, near - 1, near)
+        low, odd = code * code, 2 * code + 1
+        gap = odd * (2 * low + odd)
+        code = code + (torch.where(beyond < 0, beyond + gap, beyond) > u * gap)
+        code = code.clamp(min=1)
         made = torch.where(finite, torch.where(values == 0, 0.0, code), float(LOST))
     codes.copy_(made)
     scales.copy_(power)

@@ -133,11 +133,13 @@ def _code_v(v, bits):
     exponent = tl.maximum((((largest + V_ROOM) >> 23) + 97) >> 1, V_LEAST)
     size = v * _power(381 - 2 * exponent)
     root = _root(size)
-    code = tl.maximum((_root(root) - BACK + WHOLE) - WHOLE, 1.0)
-    low = code * code
+    near = (_root(root) + WHOLE) - WHOLE
+    beyond = size - _square(near * near)
+    code = tl.where(beyond < 0.0, near - 1.0, near)
     odd = 2.0 * code + 1.0
-    up = size - _square(low) > _draw(bits & 0x7FFFFF) * (odd * (2.0 * low + odd))
-    code = tl.where(up, code + 1.0, code)
+    gap = odd * (2.0 * (code * code) + odd)
+    up = tl.where(beyond < 0.0, beyond + gap, beyond) > _draw(bits & 0x7FFFFF) * gap
+    code = tl.maximum(tl.where(up, code + 1.0, code), 1.0)
     code = tl.where(v <= LARGEST, tl.where(v == 0.0, 0.0, code), LOST)
     return (
         (code + WHOLE).to(tl.int32, bitcast=True).to(tl.uint8),
