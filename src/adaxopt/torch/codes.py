@@ -9,9 +9,10 @@ bytes a parameter. A power of two makes decoding exact in float32, so that a num
 A coordinate whose m or v is not finite is lost, as in float32: its v reads infinite and its m 0, so that it receives
 no further update. Its neighbours do not notice.
 
-Rounding is stochastic and unbiased, E[m] = m and E[v] = v (in v, not in its root), with two exceptions: a v above 0
-never becomes 0 but takes at least code 1, which makes steps smaller, never larger; and m is rounded toward 0 where v is
-0. The bits are those of `rounding.py`, stream 1: m takes the highest 23, v the lowest 23.
+Rounding is stochastic and unbiased, E[m] = m and E[v] = v (in v, not in its root), with three exceptions: a v above
+0 never becomes 0 but takes at least code 1, which makes steps smaller, never larger; m is rounded toward 0 where v is
+0; and an m less than 2^-13 of a step below a code takes that code. The bits are those of `rounding.py`, stream 1: m
+takes the highest 23, v the lowest 23.
 
 Neighbouring codes differ by (2c+1)/c^2 of the value. `steps` gives the largest such difference for numbers of a given
 size relative to their group's largest.
