@@ -43,14 +43,14 @@ def update(
 
     own = [fits(some) for some in (xs, ms, vs, tops)]  # torch 2.6 cannot compile `narrow is full` of lists
     wide = [up(some) for some in (xs, ms, vs, tops)]
-    coded = bool(vs) and codes.is_coded(vs[0])
+    coded = len(vs) > 0 and codes.is_coded(vs[0])  # torch 2.6 cannot compile `bool` of a list
     entries = [state.real_state(optimizer.state[p]) for p in taken.params] if coded else []
     kept = [name for name, some in zip(codes.CODED, (ms, vs, tops), strict=True) if some]
     if coded:
         for stream, name in enumerate(codes.CODED, start=1):
             wide[stream] = [codes.expanded(e, name).to(work) for e in entries] if name in kept else []
     compensations = [real(c) for c in taken.compensations] if xs[0].dtype in LOW else []
-    split = bool(compensations) and compensations[0].dtype == torch.int8
+    split = len(compensations) > 0 and compensations[0].dtype == torch.int8
     if compensations:
         own[0] = False
         if split:
