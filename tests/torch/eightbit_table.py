@@ -62,6 +62,10 @@ def parameters(dtype, device, shapes=SHAPES, seed=0):
     return [torch.nn.Parameter(torch.randn(s, generator=generator).to(device, dtype)) for s in shapes]
 
 
+if not hasattr(torch.Tensor, "grad_dtype"):  # torch 2.6 refuses a gradient of another dtype
+    TABLE = [case for case in TABLE if case.g is None]
+
+
 def gradients(params, seed, dtype=None, scale=1.0):
     """Sizes that differ by five orders of magnitude inside groups of 32, and some zeros."""
     generator = torch.Generator().manual_seed(seed)
