@@ -32,7 +32,7 @@ def random_bits(count, seed=0):
 def every_code(kind, exponent):
     """All codes of numbers as a column of groups, each with the group's largest beside it."""
     most = codes.MOST[kind]
-    first = torch.arange(-most if kind == FIRST else 0, most + 1)
+    first = torch.arange(-128 if kind == FIRST else 0, most + 1)  # -128 is -0
     table = torch.zeros(len(first), codes.GROUP, dtype=kind)
     table[:, 0], table[:, 1] = first, most
     return table, torch.full((len(first),), exponent, dtype=torch.uint8)
@@ -81,7 +81,7 @@ def test_rounding_is_unbiased(kind, size):
     for number in numbers:
         values = torch.zeros(draws, codes.GROUP, dtype=torch.float64)
         values[:, 0], values[:, 1] = number, size
-        shift = 20 if kind == FIRST else 11
+        shift = 20 if kind == FIRST else 7
         bits = torch.zeros(draws, codes.GROUP, dtype=torch.int64)
         bits[:, 0] = torch.arange(draws) << shift
         got = read(values.float(), kind, bits.view(-1))[:, 0].double()
@@ -95,9 +95,8 @@ def test_rounding_is_unbiased(kind, size):
 def test_neighbours_are_as_far_apart_as_said(kind, size):
     """Every size of the largest number within an octave; v is compared by its root."""
     generator = torch.Generator().manual_seed(3)
+    size = size if kind == FIRST else max(size, 1e-12)
     largest = size * 2 ** torch.rand(400, generator=generator)
-    if kind == SECOND:
-        largest = largest.clamp(min=1e-12)
     worst = 0.0
     for share in (1.0, 0.1, 0.01):
         values = torch.zeros(400, codes.GROUP)
@@ -124,16 +123,17 @@ def test_a_v_above_zero_is_never_stored_as_zero_and_never_made_smaller_below_cod
     assert decode(table, scales)[0] > 0
 
 
-def test_changes_of_v_of_one_millionth_are_drawn_too():
+@pytest.mark.parametrize(("first", "change"), [(2, 1e-5), (17, 1e-6)])
+def test_small_changes_of_v_are_drawn_too(first, change):
     """Small decreases that were always rounded up again would make v grow: the gain of a long run is 1e-6 and less."""
     table, scales = every_code(SECOND, 127)
-    table, scales = table[2:-1], scales[2:-1]
+    table, scales = table[first:-1], scales[first:-1]
     values = decode(table, scales)
     for factor, bits, step in (
-        (1 - 1e-6, 2**32 - 1, -1),
-        (1 + 1e-6, 0, 1),
-        (1 - 1e-6, 0, 0),
-        (1 + 1e-6, 2**32 - 1, 0),
+        (1 - change, 0, -1),
+        (1 + change, 2**32 - 1, 1),
+        (1 - change, 2**32 - 1, 0),
+        (1 + change, 0, 0),
     ):
         moved = values.clone()
         moved[:, 0] *= factor
@@ -141,11 +141,11 @@ def test_changes_of_v_of_one_millionth_are_drawn_too():
         assert torch.equal(again[:, 0].int(), table[:, 0].int() + step), factor
 
 
-def test_m_is_rounded_toward_zero_where_v_is_zero():
+def test_m_is_zero_where_v_is_zero():
     """Beside a v of 0 the denominator is eps alone: an m that was rounded up could make a step of any size."""
     m = torch.full((codes.GROUP,), 1e-19)
     m[0] = 1e-12
-    bits = torch.zeros(codes.GROUP, dtype=torch.int64)
+    bits = torch.full((codes.GROUP,), 2**32 - 1)
     assert (read(m, FIRST, bits)[1:] > 1e-17).all()
     entry = {**codes.create(m, "exp_avg"), **codes.create(m, "exp_avg_sq")}
     v = torch.zeros(codes.GROUP)

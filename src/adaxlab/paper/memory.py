@@ -19,7 +19,7 @@ The rule, written before any run of this study:
     an option      a memory that is wider, and not significantly worse at its best, on two of three tasks, becomes a
                    documented option of the library on every backend
 
-The transformer's setting is the one that `gpt-quiet` chooses; its screen is written when that is known. CIFAR-10's does
+The transformer's setting is the one that `gpt-short` chooses; its screen is written when that is known. CIFAR-10's does
 not wait for it.
 """
 

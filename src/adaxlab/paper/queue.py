@@ -31,17 +31,15 @@ class Job:
     """Further options of `adax reproduce`."""
 
 
-NOISE = "4 runs of 36 are missing (`records/unfinished/gpt-noise.jsonl`): where the noise of seeds comes from"
 AGAIN = ("cifar10/runtime", "language/speed")
 """Measured again, though there is a record: it does not have what the claim needs."""
 JOBS = (
     Job(
-        "gpt-quiet",
-        9,
+        "gpt-short",
+        6,
         "the setting of the memory study and of the quality of 8-bit state (`tools/seed_noise.py`)",
         more="--jobs 4",
     ),
-    Job("gpt-noise", 2, NOISE, more="--jobs 4"),
     Job("cifar10/trace-lr", 2),
     Job("cifar10/lr-new", 8),
     Job("cifar10/padax-new", 6),

@@ -1,21 +1,26 @@
 """Moments in 8 bits: codes beside the parameter, element by element, and one shared exponent for 32 of them.
 
-    m = S * q*|q|           q = -127 ... 127 (int8)
-    sqrt(v) = S * c*c       c = 1 ... 254 (uint8);  0: exactly zero;  255: lost, read as infinite
+    m = S * x(c), with m's sign      c = 0 ... 127; the sign is the highest bit of an int8
+    v = S * x(c)                     c = 1 ... 254 (uint8);  0: exactly zero;  255: lost, read as infinite
+
+x is a float with 4 bits after the point, and equal steps near zero:
+
+    x(c) = c/8  for c < 16,  2^(c // 16) * (1 + (c % 16) / 16)  from there on
 
 S = 2^(E - 127) is stored as E (uint8), one for every 32 consecutive elements of the codes' memory (the last group may
-be shorter): the smallest power of two with which the largest finite number of the group has a code. Together 2.0625
-bytes a parameter. A power of two makes decoding exact in float32, so that a number that does not change keeps its code.
-A coordinate whose m or v is not finite is lost, as in float32: its v reads infinite and its m 0, so that it receives
-no further update. Its neighbours do not notice.
+be shorter): the smallest power of two with which the largest number of the group has a code. Together 2.0625 bytes a
+parameter. Neighbours differ by S/8 or by a sixteenth of the number, whichever is more. Every number of a grid is on the
+grid of half its S: one that does not change is stored exactly, whatever happens to E, while no neighbour grows.
 
-Rounding is stochastic and unbiased, E[m] = m and E[v] = v (in v, not in its root), with three exceptions: a v above
-0 never becomes 0 but takes at least code 1, which makes steps smaller, never larger; m is rounded toward 0 where v is
-0; and an m less than 2^-13 of a step below a code takes that code. The bits are those of `rounding.py`, stream 1: m
-takes the highest 23, v the lowest 23.
+With w = S*x + max(S*x, 2*S), the code is what the bits of w have above those of 2*S, rounded to 4 bits after the point:
+adding random bits below them rounds stochastically. Back from there, S*x = w - max(w, 4*S)/2.
 
-Neighbouring codes differ by (2c+1)/c^2 of the value. `steps` gives the largest such difference for numbers of a given
-size relative to their group's largest.
+A coordinate whose m or v is not below 2^126 is lost, as in float32 one that is not finite: its v reads infinite and
+its m 0, so that it receives no further update. Its neighbours do not notice.
+
+Rounding is unbiased, E[m] = m and E[v] = v, with two exceptions: a v above 0 takes at least code 1, which makes steps
+smaller, never larger; m is 0 where v is 0. The bits are those of `rounding.py`, stream 1: m takes the highest 19, v
+the lowest 19. `steps` gives the largest difference of neighbours for numbers of a given size.
 """
 
 from __future__ import annotations
@@ -37,12 +42,16 @@ FIRST, SECOND = torch.int8, torch.uint8
 LOST = 255
 """The code of a v that is not finite."""
 MOST = {FIRST: 127, SECOND: 254}
-LEAST = {FIRST: 1, SECOND: 64}
-"""The smallest E: S is a normal number, and for v its square too."""
-ROOM = {FIRST: 0x3FBFF, SECOND: 0x7E81F}
-"""Added to the bits of a group's largest number: its exponent goes up where it exceeds (S * MOST**2), for v squared."""
-BACK = 0.5 - 2.0**-13
-"""Taken off m's root before it is rounded, instead of rounding down: an exact code stays, whichever way it errs."""
+TAIL = 19
+"""Bits of a float32 that its code has not."""
+HIGH = 2.0**126
+"""From here on a number counts as not finite."""
+LEAST = 4
+"""The smallest E: S times code 1 is a normal number."""
+SPAN = {FIRST: 7, SECOND: 15}
+"""The exponent of x(MOST)."""
+ROOM = {FIRST: 0x07FFFF, SECOND: 0x0FFFFF}
+"""Added to the bits of a group's largest number: its exponent goes up where the number exceeds S * x(MOST)."""
 CODED = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 STREAM = 1
 
@@ -85,25 +94,38 @@ def steps(share: float, kind: torch.dtype) -> float:
     """The largest relative difference of neighbouring codes, in m or sqrt(v), at `share` of a group's largest number.
 
     >>> [round(steps(share, SECOND), 3) for share in (1.0, 0.1, 0.01, 0.001)]
-    [0.011, 0.036, 0.121, 0.44]
+    [0.031, 0.031, 0.031, 1.251]
     >>> [round(steps(share, FIRST), 3) for share in (1.0, 0.1, 0.01)]
-    [0.023, 0.073, 0.266]
+    [0.062, 0.062, 0.101]
     """
-    smallest = MOST[kind] ** 2 / 2  # S times it is the smallest number that can be a group's largest
-    code = int((smallest * share) ** 0.5)
-    return (2 * code + 1) / code**2 if code else float("inf")
+    x = size(MOST[kind]) / 2  # S times it is the smallest number that can be a group's largest
+    x *= share if kind == FIRST else share**2
+    found = 0.0
+    for low in range(MOST[kind]):  # neighbours around x ... 2x
+        least, above = max(size(low), x), size(low + 1)
+        if above > x and size(low) < 2 * x:
+            apart = (above - size(low)) / least
+            found = max(found, apart if kind == FIRST else (1 + apart) ** 0.5 - 1)
+    return found
+
+
+def size(code: int) -> float:
+    """x(c)."""
+    return code / 8 if code < 16 else float(2 ** (code // 16) * (1 + code % 16 / 16))
 
 
 def decode(codes: Tensor, scales: Tensor) -> Tensor:
     """m or v in float32, in the shape and memory order of the codes."""
     flat, order = _memory(codes)
-    step = _power(scales.reshape(-1).to(torch.int32)).repeat_interleave(GROUP)[: flat.numel()]
-    code = flat.to(torch.float32)
+    exponent = scales.reshape(-1).to(torch.int32).repeat_interleave(GROUP)[: flat.numel()]
+    code = flat.to(torch.int32)
+    kept = code & 127 if codes.dtype == FIRST else code
+    w = (((exponent + 1) << 23) + (kept << TAIL)).view(torch.float32)
+    value = w - 0.5 * torch.maximum(w, _power(exponent + 2))
     if codes.dtype == FIRST:
-        value = code * code.abs() * step
+        value = torch.where(code < 0, -value, value)
     else:
-        root = code * code * step
-        value = torch.where(flat == LOST, torch.inf, root * root)
+        value = torch.where(code == LOST, torch.inf, value)
     back = sorted(range(codes.dim()), key=order.__getitem__)
     return value.view([codes.shape[i] for i in order]).permute(back)
 
@@ -126,7 +148,7 @@ def draws(
 def encode_(
     codes: Tensor, scales: Tensor, values: Tensor, bits: Tensor | None = None, still: Tensor | None = None
 ) -> None:
-    """Write m or v as codes, in place. Without `bits` to the nearest; where `still` is true, m toward 0.
+    """Write m or v as codes, in place. Without `bits` to the nearest; where `still` is true, m as 0.
     An m that is not finite becomes 0: `lose` says what that means for v.
 
     `bits` are 32 random bits an element, in the memory order of the codes.
@@ -140,33 +162,24 @@ def _encode(codes: Tensor, scales: Tensor, values: Tensor, bits: Tensor | None, 
     """`encode_` of lines."""
     kind, values = codes.dtype, values.float()
     size = values.abs() if kind == FIRST else values
-    finite = (size >= 0) & (size < torch.inf)
-    grouped = torch.nn.functional.pad(torch.where(finite, size, 0.0), (0, -len(size) % GROUP)).view(-1, GROUP)
+    finite = (size >= 0) & (size < HIGH)
+    kept = finite if still is None else finite & ~still
+    grouped = torch.nn.functional.pad(torch.where(kept, size, 0.0), (0, -len(size) % GROUP)).view(-1, GROUP)
     top = (grouped.amax(1).view(torch.int32) + ROOM[kind]) >> 23
-    power = (top - 13 if kind == FIRST else (top + 97) >> 1).clamp(min=LEAST[kind])
-    unit = _power(254 - power if kind == FIRST else 381 - 2 * power)  # 1/S, 1/S^2
-    size = (grouped * unit.unsqueeze(1)).view(-1)[: len(size)]  # 0 where not finite
-    u: Any = 0.5
+    exponent = (top - SPAN[kind]).clamp(min=LEAST)
+    two = (exponent + 1) << 23  # the bits of 2*S
+    w = (grouped + torch.maximum(grouped, two.view(torch.float32).unsqueeze(1))).view(torch.int32)
+    above = (w - two.unsqueeze(1)).view(-1)[: len(size)]
+    tail: Any = 1 << (TAIL - 1)
     if bits is not None:
-        part = bits >> 9 if kind == FIRST else bits & 0x7FFFFF
-        u = part.to(torch.float32) * 2.0**-23 + 2.0**-24
+        tail = (bits >> 13 if kind == FIRST else bits & 0x7FFFF).to(torch.int32)
+    code = (above + tail) >> TAIL
     if kind == FIRST:
-        u = u if still is None else torch.where(still, 1.0, u)
-        code = (size.sqrt() - BACK).round()
-        code = code + ((size - code * code) > u * (2 * code + 1))
-        made = torch.copysign(code, values)
+        code = torch.where(values.signbit(), code - 128, code)
     else:
-        near = size.sqrt().sqrt().round()
-        low = near * near
-        beyond = size - low * low  # its sign says between which codes the number is, however small it is
-        code = torch.where(beyond < 0, near - 1, near)
-        low, odd = code * code, 2 * code + 1
-        gap = odd * (2 * low + odd)
-        code = code + (torch.where(beyond < 0, beyond + gap, beyond) > u * gap)
-        code = code.clamp(min=1)
-        made = torch.where(finite, torch.where(values == 0, 0.0, code), float(LOST))
-    codes.copy_(made)
-    scales.copy_(power)
+        code = torch.where(finite, torch.maximum(code, (size > 0).to(torch.int32)), LOST)
+    codes.copy_(code)
+    scales.copy_(exponent)
 
 
 def store_(
@@ -198,7 +211,7 @@ def lose(values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """The moments of a parameter with v infinite wherever m or v is not finite."""
     if "exp_avg" not in values or "exp_avg_sq" not in values:
         return values
-    v = torch.where(values["exp_avg"].isfinite(), values["exp_avg_sq"], torch.inf)
+    v = torch.where(values["exp_avg"].abs() < HIGH, values["exp_avg_sq"], torch.inf)
     return {**values, "exp_avg_sq": v}
 
 

@@ -15,15 +15,18 @@ import triton.language as tl
 
 from adaxopt.rule import LEAST_SHARE
 from adaxopt.torch.kernel_codes import (
+    HIGH,
     _code_m,
     _code_v,
+    _denominator,
     _lanes,
     _quotient,
     _read_m,
+    _read_scales,
     _read_v,
     _scales,
     _toward,
-    _write_coded,
+    _write_scales,
     _write_v,
 )
 from adaxopt.torch.kernel_numbers import (
@@ -263,7 +266,7 @@ def _block(
         m = _read(m_at, lanes, inside, MASKED)
         if CODED:
             m_scale_at, there = _scales(m_scale, start, left, BLOCK)
-            m_exponent = _read(m_scale_at, 0, there, MASKED)
+            m_exponent = _read_scales(m_scale_at, there)
         else:
             m = m.to(kind)
     if SECOND:
@@ -271,13 +274,13 @@ def _block(
         stored = _read(v_at, lanes, inside, MASKED)
         if CODED:
             v_scale_at, there = _scales(v_scale, start, left, BLOCK)
-            exponent = _read(v_scale_at, 0, there, MASKED)
+            exponent = _read_scales(v_scale_at, there)
     if MAXIMUM:
         top_at = _at(top_is, start, V_TYPE, EACH, MASKED)
         top = _read(top_at, lanes, inside, MASKED)
         if CODED:
             top_scale_at, there = _scales(top_scale, start, left, BLOCK)
-            top_exponent = _read(top_scale_at, 0, there, MASKED)
+            top_exponent = _read_scales(top_scale_at, there)
         else:
             top = top.to(kind)
     if ROUNDING == KAHAN:
@@ -322,16 +325,19 @@ def _block(
             d = tl.where((top >= v) | (top != top), top, v)
         if CODED:
             bits = _chance(key, 1, first, lanes)
+            kept = v < HIGH
             if MEAN != NO_MEAN:  # a coordinate is lost as a whole
-                v = tl.where(tl.abs(mean) < float("inf"), v, float("inf"))
-            code, new_exponent, root = _code_v(v, bits)
-            _write_v(v_at, lanes, code, v_scale_at, new_exponent, stored, exponent, k, inside, there, MASKED)
+                kept = kept & (tl.abs(mean) < HIGH)
+            v_code, v_exponent = _code_v(v, bits, kept)
             if MEAN != NO_MEAN:
-                code, new_exponent = _code_m(mean, bits, v)
-                _write_coded(m_at, lanes, code, m_scale_at, new_exponent, inside, there, MASKED)
+                m_code, m_exponent = _code_m(mean, bits, kept & (v > 0.0))
+                _write(m_at, lanes, m_code, inside, MASKED)
+                _write_scales(m_scale_at, m_exponent, there)
             if MAXIMUM:
-                code, new_exponent, root = _code_v(d, bits)
-                _write_coded(top_at, lanes, code, top_scale_at, new_exponent, inside, there, MASKED)
+                top_code, top_exponent = _code_v(d, bits, d < HIGH)
+                _write(top_at, lanes, top_code, inside, MASKED)
+                _write_scales(top_scale_at, top_exponent, there)
+            _write_v(v_at, lanes, v_code, v_scale_at, v_exponent, stored, exponent, k, inside, there, MASKED)
         else:
             if MAXIMUM:
                 _write_state(top_at, lanes, d, key, 2, first, inside, MASKED)
@@ -345,7 +351,7 @@ def _block(
             if moved:
                 _write(v_at, lanes, new, inside, MASKED)
         if CODED and ROOTS == 1:
-            d = root + eps
+            d = _denominator(d) + eps
         else:
             d = _root(d, p, ROOTS) + eps
         if OUTER_ROOTS >= 0:

@@ -1,7 +1,6 @@
-"""Moments in 8 bits inside the kernel: `codes.py` over blocks of (groups, 32) elements, bit for bit in IEEE arithmetic.
+"""Moments in 8 bits inside the kernel: `codes.py` over blocks of (groups, 32) elements, bit for bit.
 
-Compiled, roots and quotients are the fastest that the device has. A root that chooses a code may be off by a unit: what
-follows is computed from exact squares, and mends it. Importing this module needs Triton.
+Compiled, roots and quotients are the fastest that the device has. Importing this module needs Triton.
 """
 
 import triton
@@ -9,13 +8,12 @@ import triton.language as tl
 
 from adaxopt.torch import codes
 
-GROUP, BACK = tl.constexpr(codes.GROUP), tl.constexpr(codes.BACK)
+GROUP, TAIL = tl.constexpr(codes.GROUP), tl.constexpr(codes.TAIL)
+M_SPAN, V_SPAN = (tl.constexpr(codes.SPAN[kind]) for kind in (codes.FIRST, codes.SECOND))
 M_ROOM, V_ROOM = (tl.constexpr(codes.ROOM[kind]) for kind in (codes.FIRST, codes.SECOND))
-M_LEAST, V_LEAST = (tl.constexpr(codes.LEAST[kind]) for kind in (codes.FIRST, codes.SECOND))
-LOST = tl.constexpr(float(codes.LOST))
-WHOLE = tl.constexpr(1.5 * 2**23)
-"""Added to a number of this size's 22 bits, it rounds it to a whole one, which then stands in the lowest bits."""
+LEAST, LOST, HIGH = tl.constexpr(codes.LEAST), tl.constexpr(codes.LOST), tl.constexpr(codes.HIGH)
 LARGEST = tl.constexpr(3.4028234663852886e38)
+SMALLEST = tl.constexpr(2.0**-126)
 RARE = tl.constexpr(2.0**-10)
 """From this gain on down, groups of v whose codes stay are frequent enough to look for: they are not written."""
 
@@ -35,9 +33,32 @@ INTERPRETED = tl.constexpr(not isinstance(_lanes, triton.runtime.JITFunction))
 
 @triton.jit
 def _scales(address, start, left, BLOCK: tl.constexpr):
-    """Where the exponents of a block lie, and which of them exist."""
+    """Where the exponents of a block lie, as numbers, and which of them exist."""
     groups = tl.arange(0, BLOCK // GROUP)[:, None]
-    return address.to(tl.pointer_type(tl.uint8)) + start // GROUP + groups, groups * GROUP < left
+    return address + start // GROUP + groups, (groups * GROUP < left).to(tl.int32)
+
+
+@triton.jit
+def _read_scales(at, there):
+    """Compiled, every thread reads those of its own groups: `tl.load` would read each once, and exchange them."""
+    if INTERPRETED:
+        return tl.load(at.to(tl.pointer_type(tl.uint8)), mask=there != 0, other=0).to(tl.int32)
+    else:
+        return tl.inline_asm_elementwise(
+            "{ .reg .pred p; setp.ne.s32 p, $2, 0; mov.u32 $0, 0; @p ld.global.u8 $0, [$1]; }",
+            "=r,l,r", [at, there], dtype=tl.int32, is_pure=False, pack=1,
+        )  # fmt: skip
+
+
+@triton.jit
+def _write_scales(at, exponent, there):
+    if INTERPRETED:
+        tl.store(at.to(tl.pointer_type(tl.uint8)), exponent.to(tl.uint8), mask=there != 0)
+    else:  # by every thread of a group, the same number
+        tl.inline_asm_elementwise(
+            "{ .reg .pred p; setp.ne.s32 p, $3, 0; @p st.global.u8 [$1], $2; mov.u32 $0, 0; }",
+            "=r,l,r,r", [at, exponent, there], dtype=tl.int32, is_pure=False, pack=1,
+        )  # fmt: skip
 
 
 @triton.jit
@@ -47,21 +68,28 @@ def _power(exponent):
 
 
 @triton.jit
+def _number(code, exponent):
+    w = ((code << TAIL) + ((exponent + 1) << 23)).to(tl.float32, bitcast=True)
+    return w - 0.5 * tl.maximum(w, _power(exponent + 2))
+
+
+@triton.jit
 def _read_m(codes, exponent):
-    code = codes.to(tl.int32).to(tl.float32)
-    return code * tl.abs(code) * _power(exponent.to(tl.int32))
+    code = codes.to(tl.int32)
+    size = _number(code & 127, exponent).to(tl.int32, bitcast=True)
+    return (size | (code & -0x80000000)).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def _read_v(codes, exponent):
-    code = codes.to(tl.float32)
-    root = code * code * _power(exponent.to(tl.int32))
-    return tl.where(code == LOST, float("inf"), root * root)
+    code = codes.to(tl.int32)
+    return tl.where(code == LOST, float("inf"), _number(code, exponent))
 
 
 @triton.jit
-def _root(x):
-    """sqrt(x), to a unit or two of the last place."""
+def _denominator(v):
+    """sqrt(v), to a unit or two of the last place; never 0."""
+    x = tl.maximum(v, SMALLEST)
     if INTERPRETED:
         return tl.sqrt(x)
     else:
@@ -82,17 +110,6 @@ def _quotient(a, b):
 
 
 @triton.jit
-def _square(x):
-    """x*x, rounded: not fused with what follows."""
-    if INTERPRETED:
-        return x * x
-    else:
-        return tl.inline_asm_elementwise(
-            "mul.rn.f32 $0, $1, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-        )
-
-
-@triton.jit
 def _toward(v, g, k):
     """v + k*(g*g - v), as in `rule.toward`."""
     new = (k * g) * g
@@ -106,56 +123,33 @@ def _toward(v, g, k):
 
 
 @triton.jit
-def _draw(bits):
-    """23 random bits, above those of a float32 between 1 and 2, as a number inside of 0 and 1."""
-    return (bits | 0x3F800000).to(tl.float32, bitcast=True) - 0.999999940395355224609375
+def _above(size, exponent):
+    """The bits of w above those of 2*S."""
+    two = (exponent + 1) << 23
+    w = size + tl.maximum(size, two.to(tl.float32, bitcast=True))
+    return w.to(tl.int32, bitcast=True) - two
 
 
 @triton.jit
-def _code_m(m, bits, v):
-    """Codes and exponents of m; 0 where v is infinite, toward 0 where v is 0."""
-    size = tl.where(v < float("inf"), tl.abs(m), 0.0)
+def _code_m(m, bits, kept):
+    """Codes and exponents of m; 0 where it is not `kept`."""
+    size = tl.where(kept, tl.abs(m), 0.0)
     largest = tl.max(size, axis=1, keep_dims=True).to(tl.int32, bitcast=True)
-    exponent = tl.maximum(((largest + M_ROOM) >> 23) - 13, M_LEAST)
-    size = size * _power(254 - exponent)
-    code = (_root(size) - BACK + WHOLE) - WHOLE
-    up = (size - code * code > _draw(bits >> 9) * (2.0 * code + 1.0)) & (v > 0.0)
-    code = tl.where(up, code + 1.0, code)
-    sign = m.to(tl.int32, bitcast=True) & -0x80000000
-    code = (code.to(tl.int32, bitcast=True) | sign).to(tl.float32, bitcast=True)
-    return (code + WHOLE).to(tl.int32, bitcast=True).to(tl.int8), exponent.to(tl.uint8)
+    exponent = tl.maximum(((largest + M_ROOM) >> 23) - M_SPAN, LEAST)
+    code = (_above(size, exponent) + (bits >> 13).to(tl.int32)) << 5
+    code = (code & 0x7F000000) | (m.to(tl.int32, bitcast=True) & -0x80000000)
+    return (code >> 24).to(tl.int8), exponent
 
 
 @triton.jit
-def _code_v(v, bits):
-    """Codes and exponents of v, and sqrt(v)."""
-    largest = tl.max(tl.where(v < float("inf"), v, 0.0), axis=1, keep_dims=True).to(tl.int32, bitcast=True)
-    exponent = tl.maximum((((largest + V_ROOM) >> 23) + 97) >> 1, V_LEAST)
-    size = v * _power(381 - 2 * exponent)
-    root = _root(size)
-    near = (_root(root) + WHOLE) - WHOLE
-    beyond = size - _square(near * near)
-    code = tl.where(beyond < 0.0, near - 1.0, near)
-    odd = 2.0 * code + 1.0
-    gap = odd * (2.0 * (code * code) + odd)
-    up = tl.where(beyond < 0.0, beyond + gap, beyond) > _draw(bits & 0x7FFFFF) * gap
-    code = tl.maximum(tl.where(up, code + 1.0, code), 1.0)
-    code = tl.where(v <= LARGEST, tl.where(v == 0.0, 0.0, code), LOST)
-    return (
-        (code + WHOLE).to(tl.int32, bitcast=True).to(tl.uint8),
-        exponent.to(tl.uint8),
-        root * _power(exponent),
-    )
-
-
-@triton.jit
-def _write_coded(at, lanes, code, scale_at, exponent, inside, there, MASKED: tl.constexpr):
-    if MASKED:
-        tl.store(at + lanes, code, mask=inside)
-        tl.store(scale_at, exponent, mask=there)
-    else:
-        tl.store(at + lanes, code)
-        tl.store(scale_at, exponent)
+def _code_v(v, bits, kept):
+    """Codes and exponents of v; lost where it is not `kept`."""
+    size = tl.where(kept, v, 0.0)
+    largest = tl.max(size, axis=1, keep_dims=True).to(tl.int32, bitcast=True)
+    exponent = tl.maximum(((largest + V_ROOM) >> 23) - V_SPAN, LEAST)
+    code = (_above(size, exponent) + (bits & 0x7FFFF).to(tl.int32)) >> TAIL
+    code = tl.maximum(code, (v > 0.0).to(tl.int32))
+    return tl.where(kept, code, LOST).to(tl.uint8), exponent
 
 
 @triton.jit
@@ -163,10 +157,10 @@ def _write_v(at, lanes, code, scale_at, exponent, old, old_exponent, k, inside, 
     """Write v; where the gain is small, only groups that change."""
     other = there
     if k <= RARE:  # no store in here: Triton 3.6 would not compile it
-        other = tl.max((code != old).to(tl.int32), axis=1, keep_dims=True) > 0
-        other = (other | (exponent != old_exponent)) & there
+        other = tl.max((code != old).to(tl.int32), axis=1, keep_dims=True)
+        other = (other | (exponent != old_exponent).to(tl.int32)) & there
     if MASKED:
-        tl.store(at + lanes, code, mask=other & inside)
+        tl.store(at + lanes, code, mask=(other != 0) & inside)
     else:
-        tl.store(at + lanes, code, mask=other)
-    tl.store(scale_at, exponent, mask=other)
+        tl.store(at + lanes, code, mask=other != 0)
+    _write_scales(scale_at, exponent, other)
