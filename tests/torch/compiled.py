@@ -90,6 +90,7 @@ def update(x: str, g: str, state: str, rounding: str = "nearest", method: str = 
         "BLOCK": block,
         "BLOCKS": 1,
         "EACH": each,
+        "AHEAD": fused_cuda.AHEAD if coded else 0,
         **more,
     }
     limit = {"maxnreg": fused_cuda.REGISTERS} if coded else {}

@@ -15,11 +15,11 @@ grid of half its S: one that does not change is stored exactly, whatever happens
 With w = S*x + max(S*x, 2*S), the code is what the bits of w have above those of 2*S, rounded to 4 bits after the point:
 adding random bits below them rounds stochastically. Back from there, S*x = w - max(w, 4*S)/2.
 
-A coordinate whose m or v is not below 2^126 is lost, as in float32 one that is not finite: its v reads infinite and
+A coordinate whose |m| + v is not below 2^126 is lost, as in float32 one that is not finite: its v reads infinite and
 its m 0, so that it receives no further update. Its neighbours do not notice.
 
 Rounding is unbiased, E[m] = m and E[v] = v, with two exceptions: a v above 0 takes at least code 1, which makes steps
-smaller, never larger; m is 0 where v is 0. The bits are those of `rounding.py`, stream 1: m takes the highest 19, v
+smaller, never larger; m is 0 where v is 0. The bits are stream 1 of `rounding.py`, by fours: m takes the highest 19, v
 the lowest 19. `steps` gives the largest difference of neighbours for numbers of a given size.
 """
 
@@ -31,7 +31,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adaxopt.counter_rng import MASK, WEYL, mix
+from adaxopt.counter_rng import MASK, four
 from adaxopt.torch import rounding
 from adaxopt.torch.layout import dense
 
@@ -141,7 +141,7 @@ def draws(
 ) -> Tensor:
     """32 random bits for elements first ... first + count, as int64."""
     element = torch.arange(first, first + count, device=device, dtype=torch.int64)
-    drawn: Tensor = mix(((element & MASK) * WEYL + rounding.key(seed, index, step, STREAM)) & MASK)
+    drawn: Tensor = four(element & MASK, rounding.key(seed, index, step, STREAM))
     return drawn
 
 
@@ -208,10 +208,11 @@ def store_(
 
 
 def lose(values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The moments of a parameter with v infinite wherever m or v is not finite."""
+    """The moments of a parameter with v infinite wherever |m| + v is not below HIGH."""
     if "exp_avg" not in values or "exp_avg_sq" not in values:
         return values
-    v = torch.where(values["exp_avg"].abs() < HIGH, values["exp_avg_sq"], torch.inf)
+    v = values["exp_avg_sq"]
+    v = torch.where(v + values["exp_avg"].abs() < HIGH, v, torch.inf)
     return {**values, "exp_avg_sq": v}
 
 

@@ -46,6 +46,9 @@ ROOTS = {0.5: 1, 0.25: 2, 0.125: 3, 0.0625: 4}
 REGISTERS = 80
 """Of a thread that steps 8-bit state. Left alone the compiler takes 128, for blocks at the end of tensors."""
 
+AHEAD = 256
+"""How many programs before its own a block of 8-bit state is asked for: about a microsecond."""
+
 _captured: dict[tuple[int, int], tuple[Any, ...]] = {}
 """What a CUDA graph may still replay from: tables, slots, kernels, device scalars, for the life of the process."""
 
@@ -55,6 +58,11 @@ def missing() -> str | None:
     if kernel is None:
         return "Triton is not installed"
     return "the kernel is written for NVIDIA GPUs" if torch.version.hip is not None else None
+
+
+def _prefetches(device: torch.device) -> bool:
+    """Whether the device has the instruction: from compute capability 9.0 on."""
+    return not interpreted() and torch.cuda.get_device_capability(device)[0] >= 9
 
 
 def interpreted() -> bool:
@@ -183,6 +191,7 @@ class Share:
             **{f"{name}_TYPE": kernel_numbers.TYPES[t] for name, t in zip("XGMV", types, strict=True)},
             "CODED": coded,
             "EACH": each,
+            "AHEAD": AHEAD if coded and _prefetches(self.device) else 0,
             "SECOND": rule.memory is not None,
             "MAXIMUM": rule.maximum,
             "WAKE": group["wake"],

@@ -13,8 +13,10 @@ names and betas do not reach `update`; kinds and numbers do. Importing this modu
 import triton
 import triton.language as tl
 
+from adaxopt.counter_rng import FOUR
 from adaxopt.rule import LEAST_SHARE
 from adaxopt.torch.kernel_codes import (
+    GROUP,
     HIGH,
     _code_m,
     _code_v,
@@ -81,6 +83,7 @@ from adaxopt.torch.kernel_numbers import (
 CERTAIN = tl.constexpr(2.0**-20)
 """Above this gain some element of every block changes: v is written without asking."""
 SHARE = tl.constexpr(LEAST_SHARE)
+FOUR_0, FOUR_1, FOUR_2, FOUR_3 = map(tl.constexpr, FOUR)
 
 
 @triton.jit(
@@ -145,6 +148,21 @@ def _chance(key, STREAM: tl.constexpr, first, lanes):
     """32 random bits for elements first + lanes (first is an int64 scalar, lanes a block of int32)."""
     secret = _mix(key + (STREAM * 0x9E3779B9 & 0xFFFFFFFF))
     return _mix(lanes.to(tl.uint32) * 0x61C88647 + (first.to(tl.uint32) * 0x61C88647 + secret))
+
+
+@triton.jit
+def _by_fours(key, first, lanes, WHOLE: tl.constexpr):
+    """As `counter_rng.four`, of stream 1. WHOLE: `first` is a multiple of 4, and neighbours share most of the work."""
+    secret = _mix(key + 0x9E3779B9)
+    if WHOLE:
+        four, at = (lanes >> 2).to(tl.uint32), lanes & 3
+        secret += (first >> 2).to(tl.uint32) * 0x61C88647
+    else:
+        element = first.to(tl.uint32) + lanes.to(tl.uint32)
+        four, at = element >> 2, element & 3
+    shared = _mix(four * 0x61C88647 + secret)
+    low, high = tl.where(at == 0, FOUR_0, FOUR_1), tl.where(at == 2, FOUR_2, FOUR_3)
+    return shared * tl.where(at < 2, low, high).to(tl.uint32)
 
 
 @triton.jit
@@ -266,7 +284,7 @@ def _block(
         m = _read(m_at, lanes, inside, MASKED)
         if CODED:
             m_scale_at, there = _scales(m_scale, start, left, BLOCK)
-            m_exponent = _read_scales(m_scale_at, there)
+            m_exponent = _read_scales(m_scale_at, there, MASKED)
         else:
             m = m.to(kind)
     if SECOND:
@@ -274,13 +292,13 @@ def _block(
         stored = _read(v_at, lanes, inside, MASKED)
         if CODED:
             v_scale_at, there = _scales(v_scale, start, left, BLOCK)
-            exponent = _read_scales(v_scale_at, there)
+            exponent = _read_scales(v_scale_at, there, MASKED)
     if MAXIMUM:
         top_at = _at(top_is, start, V_TYPE, EACH, MASKED)
         top = _read(top_at, lanes, inside, MASKED)
         if CODED:
             top_scale_at, there = _scales(top_scale, start, left, BLOCK)
-            top_exponent = _read_scales(top_scale_at, there)
+            top_exponent = _read_scales(top_scale_at, there, MASKED)
         else:
             top = top.to(kind)
     if ROUNDING == KAHAN:
@@ -324,19 +342,17 @@ def _block(
         if MAXIMUM:
             d = tl.where((top >= v) | (top != top), top, v)
         if CODED:
-            bits = _chance(key, 1, first, lanes)
-            kept = v < HIGH
-            if MEAN != NO_MEAN:  # a coordinate is lost as a whole
-                kept = kept & (tl.abs(mean) < HIGH)
+            bits = _by_fours(key, first, lanes, True)
+            kept = (v if MEAN == NO_MEAN else v + tl.abs(mean)) < HIGH  # a coordinate is lost as a whole
             v_code, v_exponent = _code_v(v, bits, kept)
             if MEAN != NO_MEAN:
-                m_code, m_exponent = _code_m(mean, bits, kept & (v > 0.0))
+                m_code, m_exponent = _code_m(mean, bits, tl.where(kept, v, 0.0))
                 _write(m_at, lanes, m_code, inside, MASKED)
-                _write_scales(m_scale_at, m_exponent, there)
+                _write_scales(m_scale_at, m_exponent, there, MASKED)
             if MAXIMUM:
                 top_code, top_exponent = _code_v(d, bits, d < HIGH)
                 _write(top_at, lanes, top_code, inside, MASKED)
-                _write_scales(top_scale_at, top_exponent, there)
+                _write_scales(top_scale_at, top_exponent, there, MASKED)
             _write_v(v_at, lanes, v_code, v_scale_at, v_exponent, stored, exponent, k, inside, there, MASKED)
         else:
             if MAXIMUM:
@@ -366,7 +382,7 @@ def _block(
     if ROUNDING == STOCHASTIC:
         _write(x_at, lanes, _round(x, _chance(key, 0, first, lanes), X_TYPE), inside, MASKED)
     elif ROUNDING == CORRECTED:
-        high, low = _split(x.to(tl.float32), _chance(key, 1, first, lanes))
+        high, low = _split(x.to(tl.float32), _by_fours(key, first, lanes, CODED))
         _write(x_at, lanes, high, inside, MASKED)
         _write(rest_at, lanes, low, inside, MASKED)
     else:
@@ -377,23 +393,61 @@ def _block(
 
 
 @triton.jit
+def _soon(address, start, TYPE: tl.constexpr, COUNT: tl.constexpr):
+    """Ask for COUNT elements from `start` on to be brought into the L2 cache: once per program, from Hopper on."""
+    size: tl.constexpr = TYPE.primitive_bitwidth // 8
+    tl.inline_asm_elementwise(
+        "{ .reg .pred p; .reg .u32 t; mov.u32 t, %tid.x; setp.eq.u32 p, t, 0; "
+        "@p cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0; }",
+        "=r,l,r", [address + start * size, tl.full((), COUNT * size, tl.int32)], dtype=tl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@triton.jit
 def _chunk(
-    row, g, program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound, X_TYPE: tl.constexpr,
+    row, g, active, program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound, X_TYPE: tl.constexpr,
     G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, CODED: tl.constexpr, MEAN: tl.constexpr,
     SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr,
     OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr,
     ROUNDING: tl.constexpr, BLOCK: tl.constexpr,
-    BLOCKS: tl.constexpr, EACH: tl.constexpr,
+    BLOCKS: tl.constexpr, EACH: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """This program's BLOCKS * BLOCK elements of the tensor whose row is given."""
+    """This program's BLOCKS * BLOCK elements of the tensor whose row is given.
+
+    A tensor that is not `active` is asked for its addresses too: a branch before them would cost all others a delay.
+    """
     x, m, v = tl.load(row + X), tl.load(row + M), tl.load(row + V)
     top, rest = tl.load(row + TOP), tl.load(row + REST)
     m_scale, v_scale, top_scale = x, x, x
     if CODED:
         m_scale, v_scale, top_scale = tl.load(row + M_SCALE), tl.load(row + V_SCALE), tl.load(row + TOP_SCALE)
     count, first, offset = tl.load(row + COUNT), tl.load(row + FIRST), tl.load(row + OFFSET)
+    count = tl.where(active, count, 0)
     begin = (program - first) * (BLOCK * BLOCKS)
     aligned = (x | g | m | v | top | rest) % 16 == 0
+    if AHEAD > 0:
+        soon = begin + AHEAD * BLOCK * BLOCKS
+        if aligned & (soon + BLOCK * BLOCKS <= count):
+            size: tl.constexpr = BLOCK * BLOCKS
+            _soon(x, soon, X_TYPE, size)
+            _soon(g, soon, G_TYPE, size)
+            if MEAN != NO_MEAN:
+                _soon(m, soon, M_TYPE, size)
+            if SECOND:
+                _soon(v, soon, V_TYPE, size)
+            if MAXIMUM:
+                _soon(top, soon, V_TYPE, size)
+            if ROUNDING == KAHAN:
+                _soon(rest, soon, X_TYPE, size)
+            elif ROUNDING == CORRECTED:
+                _soon(rest, soon, tl.int8, size)
+            if CODED and (m_scale | v_scale | top_scale) % 16 == 0:
+                if MEAN != NO_MEAN:
+                    _soon(m_scale, soon // GROUP, tl.int8, size // GROUP)
+                if SECOND:
+                    _soon(v_scale, soon // GROUP, tl.int8, size // GROUP)
+                if MAXIMUM:
+                    _soon(top_scale, soon // GROUP, tl.int8, size // GROUP)
     for i in range(BLOCKS):
         start = begin + i * BLOCK
         left = count - start
@@ -417,7 +471,7 @@ def update(
     M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, CODED: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr,
     MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr, OUTER_ROOTS: tl.constexpr,
     CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr, ROUNDING: tl.constexpr, KEYS: tl.constexpr,
-    BLOCK: tl.constexpr, BLOCKS: tl.constexpr, EACH: tl.constexpr,
+    BLOCK: tl.constexpr, BLOCKS: tl.constexpr, EACH: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     """One chunk of the tensor that owns this program."""
     program = tl.program_id(0)
@@ -434,12 +488,11 @@ def update(
     key = tl.full((), 0, tl.uint32)
     if KEYS:
         key = tl.load(keys + owner).to(tl.uint32, bitcast=True)
-    if (g != 0) & (active != 0.0):
-        _chunk(
-            rows + owner * ROW, g, program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
-            X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE, ROOTS, OUTER_ROOTS, CLIPPED,
-            CAUTIOUS, ROUNDING, BLOCK, BLOCKS, EACH,
-        )  # fmt: skip
+    _chunk(
+        rows + owner * ROW, g, (g != 0) & (active != 0.0), program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer,
+        bound, X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE, ROOTS, OUTER_ROOTS, CLIPPED,
+        CAUTIOUS, ROUNDING, BLOCK, BLOCKS, EACH, AHEAD,
+    )  # fmt: skip
 
 
 INTERPRETED = not isinstance(update, triton.runtime.JITFunction)

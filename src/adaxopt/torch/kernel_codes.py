@@ -13,7 +13,8 @@ M_SPAN, V_SPAN = (tl.constexpr(codes.SPAN[kind]) for kind in (codes.FIRST, codes
 M_ROOM, V_ROOM = (tl.constexpr(codes.ROOM[kind]) for kind in (codes.FIRST, codes.SECOND))
 LEAST, LOST, HIGH = tl.constexpr(codes.LEAST), tl.constexpr(codes.LOST), tl.constexpr(codes.HIGH)
 LARGEST = tl.constexpr(3.4028234663852886e38)
-SMALLEST = tl.constexpr(2.0**-126)
+SMALLEST, HUGE = tl.constexpr(2.0**-126), tl.constexpr(2.0**127)
+TAILS = tl.constexpr((1 << codes.TAIL) - 1)
 RARE = tl.constexpr(2.0**-10)
 """From this gain on down, groups of v whose codes stay are frequent enough to look for: they are not written."""
 
@@ -39,25 +40,34 @@ def _scales(address, start, left, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _read_scales(at, there):
+def _read_scales(at, there, MASKED: tl.constexpr):
     """Compiled, every thread reads those of its own groups: `tl.load` would read each once, and exchange them."""
     if INTERPRETED:
         return tl.load(at.to(tl.pointer_type(tl.uint8)), mask=there != 0, other=0).to(tl.int32)
-    else:
+    elif MASKED:
         return tl.inline_asm_elementwise(
             "{ .reg .pred p; setp.ne.s32 p, $2, 0; mov.u32 $0, 0; @p ld.global.u8 $0, [$1]; }",
             "=r,l,r", [at, there], dtype=tl.int32, is_pure=False, pack=1,
         )  # fmt: skip
+    else:
+        return tl.inline_asm_elementwise(
+            "ld.global.u8 $0, [$1];", "=r,l", [at], dtype=tl.int32, is_pure=False, pack=1
+        )
 
 
 @triton.jit
-def _write_scales(at, exponent, there):
+def _write_scales(at, exponent, there, MASKED: tl.constexpr):
     if INTERPRETED:
         tl.store(at.to(tl.pointer_type(tl.uint8)), exponent.to(tl.uint8), mask=there != 0)
-    else:  # by every thread of a group, the same number
+    elif MASKED:  # by every thread of a group, the same number
         tl.inline_asm_elementwise(
             "{ .reg .pred p; setp.ne.s32 p, $3, 0; @p st.global.u8 [$1], $2; mov.u32 $0, 0; }",
             "=r,l,r,r", [at, exponent, there], dtype=tl.int32, is_pure=False, pack=1,
+        )  # fmt: skip
+    else:
+        tl.inline_asm_elementwise(
+            "st.global.u8 [$1], $2; mov.u32 $0, 0;",
+            "=r,l,r", [at, exponent], dtype=tl.int32, is_pure=False, pack=1,
         )  # fmt: skip
 
 
@@ -89,7 +99,7 @@ def _read_v(codes, exponent):
 @triton.jit
 def _denominator(v):
     """sqrt(v), to a unit or two of the last place; never 0."""
-    x = tl.maximum(v, SMALLEST)
+    x = v + SMALLEST
     if INTERPRETED:
         return tl.sqrt(x)
     else:
@@ -123,20 +133,19 @@ def _toward(v, g, k):
 
 
 @triton.jit
-def _above(size, exponent):
-    """The bits of w above those of 2*S."""
-    two = (exponent + 1) << 23
+def _above(size, two):
+    """The bits of w above `two`, those of 2*S."""
     w = size + tl.maximum(size, two.to(tl.float32, bitcast=True))
     return w.to(tl.int32, bitcast=True) - two
 
 
 @triton.jit
-def _code_m(m, bits, kept):
-    """Codes and exponents of m; 0 where it is not `kept`."""
-    size = tl.where(kept, tl.abs(m), 0.0)
+def _code_m(m, bits, v):
+    """Codes and exponents of m; 0 where v is 0."""
+    size = tl.where(v > 0.0, tl.abs(m), 0.0) if INTERPRETED else tl.minimum(tl.abs(m), v * HUGE)
     largest = tl.max(size, axis=1, keep_dims=True).to(tl.int32, bitcast=True)
     exponent = tl.maximum(((largest + M_ROOM) >> 23) - M_SPAN, LEAST)
-    code = (_above(size, exponent) + (bits >> 13).to(tl.int32)) << 5
+    code = (_above(size, (exponent + 1) << 23) + (bits >> 13).to(tl.int32)) << 5
     code = (code & 0x7F000000) | (m.to(tl.int32, bitcast=True) & -0x80000000)
     return (code >> 24).to(tl.int8), exponent
 
@@ -147,15 +156,15 @@ def _code_v(v, bits, kept):
     size = tl.where(kept, v, 0.0)
     largest = tl.max(size, axis=1, keep_dims=True).to(tl.int32, bitcast=True)
     exponent = tl.maximum(((largest + V_ROOM) >> 23) - V_SPAN, LEAST)
-    code = (_above(size, exponent) + (bits & 0x7FFFF).to(tl.int32)) >> TAIL
-    code = tl.maximum(code, (v > 0.0).to(tl.int32))
+    least = tl.minimum((size * 2.0**24).to(tl.int32, bitcast=True), TAILS + 1)  # of every v above 0: code 1
+    code = (tl.maximum(_above(size, (exponent + 1) << 23), least) + (bits & TAILS).to(tl.int32)) >> TAIL
     return tl.where(kept, code, LOST).to(tl.uint8), exponent
 
 
 @triton.jit
 def _write_v(at, lanes, code, scale_at, exponent, old, old_exponent, k, inside, there, MASKED: tl.constexpr):
     """Write v; where the gain is small, only groups that change."""
-    other = there
+    other = there if MASKED else there * 0 + 1
     if k <= RARE:  # no store in here: Triton 3.6 would not compile it
         other = tl.max((code != old).to(tl.int32), axis=1, keep_dims=True)
         other = (other | (exponent != old_exponent).to(tl.int32)) & there
@@ -163,4 +172,4 @@ def _write_v(at, lanes, code, scale_at, exponent, old, old_exponent, k, inside, 
         tl.store(at + lanes, code, mask=(other != 0) & inside)
     else:
         tl.store(at + lanes, code, mask=other != 0)
-    _write_scales(scale_at, exponent, other)
+    _write_scales(scale_at, exponent, other, True)

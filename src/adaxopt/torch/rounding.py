@@ -11,7 +11,8 @@ draws the same bits.
 
 with `mix` a 32-bit finalizer of low bias (C. Wellons' hash-prospector). The key is made once per tensor and
 step, so that an element costs three multiplications: the step is memory-bound and stays so. bfloat16 uses
-the 16 highest bits, float16 the 13 highest (24 among its subnormals).
+the 16 highest bits, float16 the 13 highest (24 among its subnormals). 8-bit state and 24-bit weights draw by
+fours: bits(e) = mix((e // 4) * weyl + key) * odd[e % 4].
 
 24 bits are a bfloat16 number and 8 correction bits: the highest 24 of float32. The bfloat16 number is the nearest one,
 so that it serves the model as it stands; the correction is the third byte, read as a signed number.
@@ -31,7 +32,7 @@ import torch
 from torch import Tensor
 
 from adaxopt import counter_rng
-from adaxopt.counter_rng import MASK, WEYL, mix, seeds
+from adaxopt.counter_rng import MASK, WEYL, four, mix, seeds
 
 __all__ = ["PIECE", "joined", "key", "mix", "seeds", "split_", "stochastic_"]
 
@@ -109,7 +110,8 @@ def stochastic_(
         rounded = _ROUND[dest.dtype](source[at], bits)
         out[at].copy_(torch.where(source[at].isfinite(), rounded, source[at]))
 
-    _in_memory_order(piece, (dest,), source, key(seed, index, step, stream), offset)
+    secret = key(seed, index, step, stream)
+    _in_memory_order(piece, (dest,), source, lambda element: mix((element * WEYL + secret) & MASK), offset)
     return dest
 
 
@@ -134,7 +136,7 @@ def split_(
 ) -> None:
     """Write float32 numbers into bfloat16 `x` and int8 `rest`, rounded stochastically to 24 bits.
 
-    The draw is the third byte of stream 1, which no other number's rounding depends on noticeably.
+    The draw is the third byte of stream 1, by fours, which no other number's rounding depends on noticeably.
     """
 
     def piece(at: slice, bits: Tensor, high: Tensor, low: Tensor, source: Tensor) -> None:
@@ -143,11 +145,16 @@ def split_(
         high.view(torch.int16)[at].copy_((((raw + 0x8000) >> 16) & 0xFFFF).to(torch.int16))
         low[at].copy_(((raw >> 8) & 0xFF).to(torch.int8))
 
-    _in_memory_order(piece, (x, rest), source, key(seed, index, step, 1), offset)
+    secret = key(seed, index, step, 1)
+    _in_memory_order(piece, (x, rest), source, lambda element: four(element, secret), offset)
 
 
 def _in_memory_order(
-    piece: Callable[..., None], dests: tuple[Tensor, ...], source: Tensor, secret: int | Tensor, offset: int
+    piece: Callable[..., None],
+    dests: tuple[Tensor, ...],
+    source: Tensor,
+    draw: Callable[[Tensor], Tensor],
+    offset: int,
 ) -> None:
     """Call `piece` with slices, their random bits, and tensors as lines in the memory order of the first of `dests`."""
     flat, order = _flat(dests[0])
@@ -164,7 +171,7 @@ def _in_memory_order(
         at = slice(start, min(start + size, count))
         element = torch.arange(offset + start, offset + at.stop, device=straight.device, dtype=torch.int64)
         element &= MASK
-        piece(at, mix((element * WEYL + secret) & MASK), *outs, straight)
+        piece(at, draw(element), *outs, straight)
     for t, line, out in zip(dests, lines, outs, strict=True):
         if flat is None:
             t.copy_(out.view(t.shape))
