@@ -43,7 +43,7 @@ PROGRAMS = 400_000
 ROOTS = {0.5: 1, 0.25: 2, 0.125: 3, 0.0625: 4}
 """How many square roots make v**p; for any other p it is computed by exponent."""
 
-REGISTERS = 80
+REGISTERS = 72
 """Of a thread that steps 8-bit state. Left alone the compiler takes 128, for blocks at the end of tensors."""
 
 AHEAD = 256
