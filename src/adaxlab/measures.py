@@ -250,6 +250,9 @@ MEASURES: dict[str, Measure] = {
     "last loss": _nats(
         "trained", "b - a, training loss of the last epoch", train_loss(-1), higher_is_better=False
     ),
+    "loss per byte": Measure(
+        ended(final), _about(", test loss,", PLAIN), higher_is_better=False, level=".4f", head=BETTER_BY
+    ),
     "slow start": _nats("early", "a - b, training loss of the first epoch", train_loss(0)),
 }
 """By the name that claims have for them."""

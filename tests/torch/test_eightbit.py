@@ -175,7 +175,7 @@ def test_coordinates_without_a_gradient_are_inactive_and_wake_with_an_ordinary_s
 
 
 def test_no_step_is_large_where_neighbours_are_huge():
-    """A coordinate a million times smaller than its group's largest: at most 8 lr a step."""
+    """A coordinate a million times smaller than its group's largest: at most the group's largest step."""
     p = torch.nn.Parameter(torch.zeros(32))
     optimizer = AdamW([p], lr=1.0, weight_decay=0.0, state_dtype=U8)
     worst = 0.0
@@ -185,7 +185,7 @@ def test_no_step_is_large_where_neighbours_are_huge():
         before = p.detach().clone()
         optimizer.step()
         worst = max(worst, (p.detach() - before)[1:].abs().max().item())
-    assert worst < 8
+    assert worst < 1
 
 
 def test_gradient_release_and_restart():

@@ -129,6 +129,7 @@ SOURCES = {
     "imagenet": "stand-ins",
     "voc": "stand-ins",
     "language": "stand-ins",
+    "gpt": "a transformer of this project (enwik8)",
 }
 """By the first part of an id; the others are computed."""
 

@@ -34,12 +34,6 @@ class Job:
 AGAIN = ("cifar10/runtime", "language/speed")
 """Measured again, though there is a record: it does not have what the claim needs."""
 JOBS = (
-    Job(
-        "gpt-short",
-        6,
-        "the setting of the memory study and of the quality of 8-bit state (`tools/seed_noise.py`)",
-        more="--jobs 4",
-    ),
     Job("cifar10/trace-lr", 2),
     Job("cifar10/lr-new", 8),
     Job("cifar10/padax-new", 6),
@@ -56,7 +50,14 @@ JOBS = (
     Job("voc/eight", 23),
     Job("language/ptb-gap", 87),
     Job("language/ptb-sgdm", 29),
+    Job("gpt-eight-bit", 6, more="--jobs 4"),
     Job("cifar10/eight-bit", 21),
+    Job(
+        "gpt-memory-screen",
+        22,
+        "the memories and learning rates of the memory study on the transformer (`adaxlab/paper/memory.py`)",
+        more="--jobs 4",
+    ),
     Job("cifar10/adamnx-tuning", 10, "the learning rates of cifar10/adamnx"),
     Job("cifar10/adamnx", 10),
     Job(

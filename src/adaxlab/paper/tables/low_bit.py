@@ -17,8 +17,8 @@ def steps(root: Path) -> str:
     head = ("", *("the group's largest" if s == 1 else f"{s:g} of it" for s in SHARES))
     kinds = {"m": codes.FIRST, "sqrt(v)": codes.SECOND}
     rows = [(name, *(f"{100 * codes.steps(s, kind):.1f}%" for s in SHARES)) for name, kind in kinds.items()]
-    least = 2 / codes.MOST[codes.SECOND] ** 2
-    return table(head, rows) + f"\n\nA sqrt(v) below at most {least:.1g} of the group's largest takes code 1."
+    least = (8 * codes.size(codes.MOST[codes.SECOND])) ** -0.5
+    return table(head, rows) + f"\n\nCode 1 of v stands for {least:.1g} to {2**0.5 * least:.1g} of the group's largest sqrt(v)."
 
 
 def drift(root: Path) -> str:
