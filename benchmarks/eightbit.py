@@ -1,15 +1,17 @@
 """8-bit state and 24-bit weights on one GPU: time of a step and bytes of state per parameter, beside wider state.
 
-    PYTHONPATH=src python benchmarks/eightbit.py [--rounds 11] [--models "GPT-2 small" 256M] [--variants] [--out FILE]
+    PYTHONPATH=src python benchmarks/eightbit.py [--rounds 11] [--models "GPT-2 small" 256M] [--no-memory] [--variants]
 
 Wall time of `optimizer.step()`, alternating; gradients at the same addresses every step. "frozen": the same gradients
 at t = 150,000, where AdaX's memory no longer moves and no code of v is written. FlashOptim and torchao are timed where
-they are installed. `--variants` adds the 8-bit rows with other limits on registers, after everything else is written.
+they are installed. Then the peak memory of training steps of a transformer with about a billion parameters.
+`--variants` adds the 8-bit rows with other limits on registers and other distances of the prefetch, at the end.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib.util
 import json
 import math
@@ -18,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from adamw import state_bytes
+from adamw import Transformer, state_bytes
 from gpu_measure import alternate, copy_bandwidth, environment
 from shapes import ADAMW_MODELS, MODELS
 
+import adaxopt
 from adaxopt import AdamW, AdaXW
 from adaxopt.torch import fused_cuda
 
@@ -68,6 +71,21 @@ ROWS: dict[str, tuple[str, torch.dtype, float, Make]] = {
 }  # fmt: skip
 
 
+WORDS = 32_000
+# row: (package, dtype of parameters, optimizer, whether gradients are freed in the backward pass)
+PEAKS: dict[str, tuple[str, torch.dtype, Make, bool]] = {
+    "float32, autocast: torch AdamW fused": ("torch", F32, ROWS["torch AdamW fused"][3], False),
+    "bf16: torch AdamW fused": ("torch", BF16, ROWS["bf16: torch AdamW fused"][3], False),
+    "bf16: FlashOptim AdamW, 8-bit state, 24-bit weights": ("flashoptim", BF16, _flash(24), False),
+    "bf16: AdaXW, 8-bit state, 24-bit weights": (
+        "torch", BF16, ROWS["bf16: AdaXW, 8-bit state, 24-bit weights"][3], False,
+    ),
+    "bf16: AdaXW, 8-bit state, 24-bit weights, in the backward pass": (
+        "torch", BF16, ROWS["bf16: AdaXW, 8-bit state, 24-bit weights"][3], True,
+    ),
+}  # fmt: skip
+
+
 def measure(model: str, bandwidth: float, rounds: int, names: list[str]) -> list[dict[str, Any]]:
     shapes = SHAPES[model]()
     count = sum(map(math.prod, shapes))
@@ -104,6 +122,43 @@ def measure(model: str, bandwidth: float, rounds: int, names: list[str]) -> list
     return [{**row, **timed.get(row["row"], {})} for row in rows]
 
 
+def peaks() -> list[dict[str, Any]]:
+    """Bytes allocated at most during three training steps, and between steps, per parameter."""
+    tokens = torch.randint(0, WORDS, (4, 1024), device="cuda")
+    found = []
+    for name, (package, dtype, make, released) in PEAKS.items():
+        if importlib.util.find_spec(package) is None:
+            continue
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.manual_seed(0)
+        model = Transformer(2048, 18, 16, words=WORDS).to("cuda", dtype)
+        count = sum(p.numel() for p in model.parameters())
+        optimizer = make(list(model.parameters()))
+        release = adaxopt.step_in_backward(optimizer) if released else None
+        for step in range(4):
+            if step == 1:  # state exists
+                torch.cuda.reset_peak_memory_stats()
+            with torch.autocast("cuda", torch.bfloat16, enabled=dtype == F32):
+                logits = model(tokens)
+            torch.nn.functional.cross_entropy(
+                logits.flatten(0, -2).float(), tokens.roll(-1, 1).flatten()
+            ).backward()
+            if release is None:
+                optimizer.step()
+                optimizer.zero_grad()
+            del logits
+        torch.cuda.synchronize()
+        peak, between = torch.cuda.max_memory_allocated(), torch.cuda.memory_allocated()
+        found.append({"row": name, "parameters": count, "peak": peak, "between": between})
+        print(
+            f"{name:60} peak {peak / 2**30:.2f} GiB  between steps {between / count:.2f} bytes a parameter",
+            flush=True,
+        )
+        del model, optimizer, release
+    return found
+
+
 def show(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if "failed" in row:
@@ -122,9 +177,8 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=11, help="times that each row is timed, at least 2")
     parser.add_argument("--models", nargs="*", choices=list(STEPS), default=list(STEPS))
-    parser.add_argument(
-        "--variants", action="store_true", help="8-bit rows with other limits on registers too"
-    )
+    parser.add_argument("--no-memory", action="store_true", help="without the peak memory of training steps")
+    parser.add_argument("--variants", action="store_true", help="8-bit rows with other constants too")
     parser.add_argument(
         "--out", type=Path, default=Path("records/gpu_eightbit.json"), help="written after each model"
     )
@@ -145,13 +199,16 @@ def main() -> None:
 
     for model in arguments.models:
         add(model, list(ROWS))
+    if not arguments.no_memory:
+        record["memory"] = peaks()
+        arguments.out.write_text(json.dumps(record, indent=1) + "\n")
     if arguments.variants:
         ours = ["AdaXW, 8-bit state", "bf16: AdaXW, 8-bit state, 24-bit weights"]
-        for registers in (None, 96, 64):
-            fused_cuda.REGISTERS = registers  # type: ignore[assignment]
+        for registers, ahead in ((72, 0), (72, 1024), (64, 256), (80, 256), (80, 1024)):
+            fused_cuda.REGISTERS, fused_cuda.AHEAD = registers, ahead
             for model in arguments.models:
-                print(f"registers at most {registers}")
-                add(model, ours, registers=registers)
+                print(f"at most {registers} registers, {ahead} programs ahead")
+                add(model, ours, registers=registers, ahead=ahead)
 
 
 if __name__ == "__main__":

@@ -250,9 +250,11 @@ def zero_rounding():
         ("parameters", torch.bfloat16, {"rounding": "stochastic"}),
         ("one by one", torch.float16, {"rounding": "stochastic", "foreach": False}),
         ("state", torch.float32, {"state_dtype": torch.bfloat16, "seed": 3}),
+        ("8-bit state", torch.float32, {"state_dtype": torch.uint8}),
+        ("24-bit weights", torch.bfloat16, {"state_dtype": torch.uint8, "rounding": "24bit"}),
     ):
         for groups in (1, 2):
-            results = []
+            results, saved = [], []
             for sharded in (False, True):
                 params = [nn.Parameter(torch.ones(s, dtype=dtype)) for s in shapes]
                 first = params if groups == 1 else params[:4]
@@ -267,7 +269,17 @@ def zero_rounding():
                         p.grad = g.clone()
                     optimizer.step()
                 results.append(torch.cat([p.detach().flatten() for p in params]))
+                if sharded:
+                    optimizer.consolidate_state_dict(to=0)
+                if dist.get_rank() == 0:
+                    saved.append(optimizer.state_dict()["state"])
             found[f"{name} {groups}"] = torch.equal(*results)
+            if saved:
+                found[f"{name} {groups}, saved"] = all(
+                    torch.equal(value, saved[1][i][key])
+                    for i, entry in saved[0].items()
+                    for key, value in entry.items()
+                )
     return found
 
 

@@ -18,7 +18,10 @@ def steps(root: Path) -> str:
     kinds = {"m": codes.FIRST, "sqrt(v)": codes.SECOND}
     rows = [(name, *(f"{100 * codes.steps(s, kind):.1f}%" for s in SHARES)) for name, kind in kinds.items()]
     least = (8 * codes.size(codes.MOST[codes.SECOND])) ** -0.5
-    return table(head, rows) + f"\n\nCode 1 of v stands for {least:.1g} to {2**0.5 * least:.1g} of the group's largest sqrt(v)."
+    return (
+        table(head, rows)
+        + f"\n\nCode 1 of v stands for {least:.1g} to {2**0.5 * least:.1g} of the group's largest sqrt(v)."
+    )
 
 
 def drift(root: Path) -> str:
@@ -73,6 +76,22 @@ def gpu(root: Path) -> str:
         f"measured copy bandwidth ({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). Bytes of state per parameter include "
         "correction bits. `python benchmarks/eightbit.py`."
         + (f" Failed: {'; '.join(failed)}." if failed else "")
+        + _memory(record.get("memory", []))
+    )
+
+
+def _memory(rows: list[dict[str, Any]]) -> str:
+    if not rows:
+        return ""
+    cells = [
+        (row["row"], f"{row['peak'] / 2**30:.2f}", f"{row['between'] / row['parameters']:.2f}")
+        for row in rows
+    ]
+    return (
+        "\n\n"
+        + table(("training", "peak, GiB", "bytes per parameter between steps"), cells)
+        + f"\n\nA transformer of {rows[0]['parameters'] / 1e9:.2f} billion parameters, four sequences of 1,024 tokens: "
+        "most memory that torch had allocated at once in three steps, activations included."
     )
 
 
