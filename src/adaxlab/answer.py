@@ -92,7 +92,7 @@ def _other(row: RowResult, best: RowResult, base: RowResult, judged: int) -> str
         return f"{row.name} (lr {row.lr:.3g}) is worse{than}{how}{_lost(row)}."
     seen = found.difference
     apart = seen is not None and not seen.low <= 0 <= seen.high and judged > 1
-    only = f"; by itself it would be, but not as one of {judged} comparisons" if apart else ""
+    only = f"; significant alone, but not after the correction for {judged} comparisons" if apart else ""
     how = f" ({_difference(row)}{only})" if seen else ""
     return f"{row.name} (lr {row.lr:.3g}) is not significantly different{than}{how}{_lost(row)}."
 
@@ -137,8 +137,10 @@ def _extension(result: Comparison, judged: list[RowResult], best: RowResult) -> 
     more = int(needed) - seeds
     cost = duration(more * sum(each.seconds for each in result.rows))
     look = "another" if result.history else "a second"
-    many = f"{more} more seed{'s' * (more != 1)}"
-    return [f"To separate {pair}: about {many} (--seeds {int(needed)}), {cost}; it counts as {look} look."]
+    many = f"{more} more seed{'s' * (more != 1)} (--seeds {int(needed)}), {cost}"
+    return [
+        f"To separate {pair}: about {many}; {look} look at the results, for which the test is not corrected."
+    ]
 
 
 def _terms(result: Comparison, judged: list[RowResult]) -> list[str]:

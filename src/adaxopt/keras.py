@@ -205,7 +205,8 @@ def _wide_floatx() -> Iterator[None]:
 _SHARED = """
     Args:
         learning_rate: a float, a `keras.optimizers.schedules.LearningRateSchedule` or a callable.
-        beta_1, beta_2: beta_2 is a *growth rate*, not Adam's decay. None leaves it open: `total_steps` or `memory` sets
+        beta_1: decay rate of the mean m, as Adam's beta_1.
+        beta_2: a *growth rate*, not Adam's decay rate. None leaves it open: `total_steps` or `memory` sets
             it, else it is the paper's 1e-4.
         total_steps: the number of steps T of the whole run: sets beta_2 = 3/T. Not together with beta_2.
         memory: another gain k_t in place of AdaX's, such as `adaxopt.LogTime(8)`. Not together with beta_2.

@@ -2,9 +2,9 @@
 
     AdaXW(params, memory=Growing.over(10_000))      b2 = 3/T
     AdaXW(params, memory=LogTime(8))                k_t = 8/(8+t-1)
-    AdaXW(params, memory=Fading(0.999).floor(1e-3).freeze(50_000))
+    AdaXW(params, memory=Growing(1e-4).floor(1e-3).freeze(50_000))
 
-A memory replaces k_t and nothing else. A new one is a class here and in `KINDS`: a kind, its number's name and bounds,
+A memory replaces k_t; eps_t follows it. A new one is a class here and in `KINDS`: a kind, its number's name and bounds,
 and the gain as a function of (t, number, xp) that is right for every t from 1 to 10**9 (see `memory.py`). The CUDA
 kernel has the gains a second time: a kind in `KINDS` and a branch of `_gain` in `torch/kernel_numbers.py`.
 

@@ -250,7 +250,8 @@ def study(name: str) -> Section:
 
 
 def others(family: str) -> Section:
-    """The studies of a family without a mark of their own on its page: those with records, then the rest by name."""
+    """The studies of a family without a mark of their own on its page: those with records, then the others by
+    name."""
 
     def section(root: Path) -> str:
         page = root / "docs" / f"{family}.md"
@@ -258,13 +259,23 @@ def others(family: str) -> Section:
         found = [s for s in OF_FAMILY[family] if f"<!-- {spec.folder(s.name)}: begin -->" not in text]
         ran = [s for s in found if records.load(root / "records", s.name)]
         parts = [f"### {s.name.partition('/')[2] or s.name}\n{study(s.name)(root)}" for s in ran]
-        if waiting := [s for s in found if s not in ran]:
-            parts.append(
-                "### Not run yet\n" + "\n".join(f"- `{s.name}`: {s.title or s.asks}" for s in waiting)
-            )
+        begun = {s.name: n for s in found if s not in ran and (n := _begun(root, s))}
+        for heading, some in (
+            ("Unfinished", [s for s in found if s.name in begun]),
+            ("Not run yet", [s for s in found if s not in ran and s.name not in begun]),
+        ):
+            lines = [f"- `{s.name}`: {s.title or s.asks}{begun.get(s.name, '')}" for s in some]
+            parts += [f"### {heading}\n" + "\n".join(lines)] if lines else []
         return "\n\n".join(parts) or "None: this page shows every study of the family."
 
     return section
+
+
+def _begun(root: Path, study: Study) -> str:
+    """How many runs of a study without a record have finished, or ""."""
+    runs = records.load(root / "records" / "unfinished", spec.folder(study.name))
+    done = sum(run.status == "finished" for run in runs)
+    return f" ({done} of {study.runs()} runs)" if done else ""
 
 
 OF_FAMILY = {

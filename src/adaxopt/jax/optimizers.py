@@ -15,18 +15,23 @@ from adaxopt.memories import Memory
 from adaxopt.zoo import Decay, Method, method
 
 Schedule = float | Any
+"""A number, or an optax schedule."""
+Scalar = float | Any
+"""A number, or an array under `optax.inject_hyperparams`; no schedule."""
 Mask = Any | Callable[[Any], Any] | None
 
 _SHARED = """
     Args:
         learning_rate: a number or an optax schedule of the count of steps done (so may `weight_decay` be; a schedule of
             another number goes by way of `optax.inject_hyperparams`).
-        b1, b2: b2 is a *growth rate*, not Adam's decay. What matters is b2*T over T steps. None leaves it open:
+        b1: decay rate of the mean m, as Adam's b1.
+        b2: a *growth rate*, not Adam's decay rate. What matters is b2*T over T steps. None leaves it open:
             `total_steps` or `memory` sets it, else it is the paper's 1e-4.
-        total_steps: the number of steps T of the whole run: sets b2 = 3/T. Not together with b2.
+        total_steps: the number of updates T of the whole run, a number: sets b2 = 3/T. Under `optax.MultiSteps`, count
+            the real updates, not the mini-steps. Not together with b2.
         memory: another gain k_t in place of AdaX's, such as `adaxopt.LogTime(8)`. Not together with b2.
-        eps: added to v**p before v is normalised, as Algorithm 3 does (`eps_placement="paper"`: 100*eps at the first
-            step, then vanishing); `"plain"` adds it after, as optax's Adam does.
+        eps: added to v**p before v is normalised, as Algorithm 3 does (`eps_placement="paper"`: eps/sqrt(b2) at the
+            first step, then vanishing); `"plain"` adds it after, as optax's Adam does.
         weight_decay, decay, mask: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
             x <- x - wd*(lr/reference_lr)*x. `mask`, a tree or a function of the parameters, says which leaves decay.
         mu_dtype, nu_dtype: of m and v; None is float64 for float64 parameters, else float32. What is stored in 16 bits
@@ -40,14 +45,14 @@ _SHARED = """
 
 
 def scale_by_adax(
-    b1: Schedule = 0.9,
-    b2: Schedule | None = None,
-    eps: Schedule = 1e-12,
+    b1: Scalar = 0.9,
+    b2: Scalar | None = None,
+    eps: Scalar = 1e-12,
     p: float = 0.5,
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
-    total_steps: Schedule | None = None,
+    total_steps: Scalar | None = None,
     memory: Memory | None = None,
     eps_placement: EpsPlacement = "paper",
     wake: bool = True,
@@ -79,15 +84,15 @@ def scale_by_adax(
 
 def adax(
     learning_rate: Schedule = 1.5e-3,
-    b1: Schedule = 0.9,
-    b2: Schedule | None = None,
-    eps: Schedule = 1e-12,
+    b1: Scalar = 0.9,
+    b2: Scalar | None = None,
+    eps: Scalar = 1e-12,
     weight_decay: Schedule = 0.0,
     mask: Mask = None,
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
-    total_steps: Schedule | None = None,
+    total_steps: Scalar | None = None,
     memory: Memory | None = None,
     decay: Decay = "l2",
     reference_lr: float | None = None,
@@ -102,15 +107,15 @@ def adax(
 
 def adaxw(
     learning_rate: Schedule = 5e-3,
-    b1: Schedule = 0.9,
-    b2: Schedule | None = None,
-    eps: Schedule = 1e-12,
+    b1: Scalar = 0.9,
+    b2: Scalar | None = None,
+    eps: Scalar = 1e-12,
     weight_decay: Schedule = 5e-2,
     mask: Mask = None,
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
-    total_steps: Schedule | None = None,
+    total_steps: Scalar | None = None,
     memory: Memory | None = None,
     decay: Decay = "decoupled",
     reference_lr: float | None = None,
@@ -125,16 +130,16 @@ def adaxw(
 
 def padax(
     learning_rate: Schedule = 0.1,
-    b1: Schedule = 0.9,
-    b2: Schedule | None = None,
-    eps: Schedule = 1e-12,
+    b1: Scalar = 0.9,
+    b2: Scalar | None = None,
+    eps: Scalar = 1e-12,
     weight_decay: Schedule = 5e-4,
     p: float = 1 / 8,
     mask: Mask = None,
     mu_dtype: Any = None,
     nu_dtype: Any = None,
     *,
-    total_steps: Schedule | None = None,
+    total_steps: Scalar | None = None,
     memory: Memory | None = None,
     decay: Decay = "l2",
     reference_lr: float | None = None,
@@ -184,15 +189,15 @@ def create(
     learning_rate: Schedule | None = None,
     mask: Mask = None,
     *,
-    b1: Schedule | None = None,
-    b2: Schedule | None = None,
-    betas: tuple[Schedule, Schedule] | None = None,
-    momentum: Schedule | None = None,
-    alpha: Schedule | None = None,
+    b1: Scalar | None = None,
+    b2: Scalar | None = None,
+    betas: tuple[Scalar, Scalar] | None = None,
+    momentum: Scalar | None = None,
+    alpha: Scalar | None = None,
     c: float | None = None,
-    eps: Schedule | None = None,
+    eps: Scalar | None = None,
     weight_decay: Schedule | None = None,
-    total_steps: Schedule | None = None,
+    total_steps: Scalar | None = None,
     memory: Memory | None = None,
     decay: str | None = None,
     reference_lr: float | None = None,

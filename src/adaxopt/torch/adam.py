@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from torch import Tensor
@@ -11,8 +12,6 @@ from adaxopt.torch import convert
 from adaxopt.torch.engine import Engine
 from adaxopt.torch.options import Betas
 from adaxopt.zoo import METHODS
-
-_BETAS = (0.9, 0.999)
 
 _SHARED = """
     Arguments and defaults are torch's. Beyond them, by keyword: `state_dtype`, `rounding`, `seed`, `decay`,
@@ -35,8 +34,8 @@ class _Adam(Engine):
             options.setdefault("decay", "decoupled")
         if given.pop("amsgrad"):
             self.method = METHODS[self._amsgrad]  # type: ignore[misc]
-        if given["betas"] is _BETAS:
-            given["betas"] = (_BETAS[0], None)
+        if any(given["betas"] is own for own in _DEFAULTS):  # left out, so that `memory` may set b2
+            given["betas"] = (given["betas"][0], None)
         project = options.pop("project", None)
         super().__init__(params, {**given, **options}, project)
 
@@ -85,7 +84,7 @@ class Adam(_Adam):
         self,
         params: ParamsT,
         lr: float | Tensor = 1e-3,
-        betas: Betas = _BETAS,
+        betas: Betas = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
         amsgrad: bool = False,
@@ -122,7 +121,7 @@ class AdamW(_Adam):
         self,
         params: ParamsT,
         lr: float | Tensor = 1e-3,
-        betas: Betas = _BETAS,
+        betas: Betas = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         amsgrad: bool = False,
@@ -135,3 +134,7 @@ class AdamW(_Adam):
         **options: Any,
     ) -> None:
         self._begin(params, locals(), options)
+
+
+_DEFAULTS = [inspect.signature(kind).parameters["betas"].default for kind in (Adam, AdamW)]
+"""The betas of the signatures: the same numbers given by a caller are another object."""

@@ -142,9 +142,10 @@ class Engine(Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict` gave. State keeps the dtype it was saved in; nothing is changed if anything is wrong.
 
-        A checkpoint of another method is refused: its options and its second moment mean something else. Checkpoints of
-        torch's AdamW and of the released AdaX code are converted by `load_adamw_state_dict` and
-        `load_released_state_dict`.
+        A checkpoint of another method is refused: its options and its second moment mean something else. `AdamW` and
+        `Adam` also read checkpoints of the torch optimizer of the same name. For AdaX, AdaXW and Padax,
+        `load_adamw_state_dict` converts checkpoints of torch's AdamW, and `load_released_state_dict` those of the
+        released AdaX code.
         """
         checkpoint.load(self, state_dict)
 

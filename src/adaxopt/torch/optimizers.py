@@ -26,10 +26,10 @@ _SHARED = """
         total_steps: the number of steps T of the whole run; sets b2 = 3/T. Cannot be combined with a b2.
         memory: another gain k_t in place of AdaX's: `Growing(b2)`, `Fading(b2)`, `Equal()`, `Power(c)`,
             `LogTime(delta)`, `Polynomial(c)`, each also with `.floor(1/horizon)` and `.freeze(after)`. Nothing else
-            changes, except that eps is added as in Adam where a memory's norm has no closed form. Cannot be combined
-            with a b2. See `adaxopt.memories`.
+            changes, except that eps is added as in Adam where a memory's norm has no closed form (all but the first
+            three, and any with a floor or a freeze). Cannot be combined with a b2.
         eps: added to sqrt(v) before v is normalised, as Algorithm 3 and the released code do (`eps_placement="paper"`:
-            100*eps at the first step, then vanishing); `"plain"` adds it after, as Adam does.
+            eps/sqrt(b2) at the first step, then vanishing); `"plain"` adds it after, as Adam does.
         weight_decay, decay: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
             x <- x - wd*(lr/first lr)*x, so that wd does not have to follow lr.
         foreach, fused: None selects the fastest path that supports the tensors. True requests a path, raises if it

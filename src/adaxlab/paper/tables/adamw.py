@@ -9,6 +9,7 @@ from adaxlab.markdown import read, table
 from adaxlab.paper.tables import gpu_step
 
 REFERENCE = "torch AdamW, fused"
+OURS, PLAIN = "adaxopt AdamW", "torch AdamW, default"
 RECORD = "../records/adamw_step.json"
 
 
@@ -22,14 +23,16 @@ def measured(record: dict[str, Any]) -> str:
     gpu = record["environment"]["gpu"]
     versions = ", ".join(f"{name} {v}" for name, v in record["versions"].items() if name != "adaxopt")
     text = (
-        f"Milliseconds of `optimizer.step()` on one {gpu} for float32 parameters, medians of n alternating rounds, and "
-        f"in brackets how many times faster than torch's fused AdamW ({versions}). Each library at its fastest "
-        "setting; state of fewer bits is marked, because it computes something else. Gradients are other tensors at "
+        f"Milliseconds of `optimizer.step()` on one {gpu} for float32 parameters ({record['environment']['date']}), "
+        "medians of n alternating rounds, and in brackets the speed as a multiple of torch's fused AdamW: above 1 is "
+        f"faster, below 1 slower ({versions}). Each library at its fastest setting; state of fewer bits is marked, "
+        "because it computes something else. Gradients are other tensors at "
         "every step, as after `zero_grad()`."
     )
     missing = record["not_importable"]
     text += f" Not installed: {', '.join(missing)}.\n\n" if missing else "\n\n"
     text += _steps([row for row in record["rows"] if row.get("gradients") == "fresh"])
+    text += _bound([row for row in record["rows"] if row.get("gradients") == "fresh"])
     text += f"\n\nQuartiles, and times with gradients that stay at their addresses: [record]({RECORD})."
     trained = [
         (
@@ -47,6 +50,24 @@ def measured(record: dict[str, Any]) -> str:
     else:
         text += "\n\nWhole training steps have not been measured yet."
     return text
+
+
+def _bound(rows: list[dict[str, Any]]) -> str:
+    """What a training step can gain at most, for the model with the largest factor."""
+    ms = {(row["row"], row["model"]): row["ms"] for row in rows}
+    ours = [row for row in rows if row["row"] == OURS]
+    if not ours:
+        return ""
+    model = max(ours, key=lambda row: row["speedup"])["model"]
+    saved = ms[REFERENCE, model] - ms[OURS, model]
+    text = (
+        f"\n\nA training step gains at most about the difference of two rows: on {model} {saved:.2f} ms against "
+        f"torch's fused AdamW, that is {saved:.2g}% of a training step of 100 ms"
+    )
+    if (PLAIN, model) in ms:
+        plain, mine = ms[PLAIN, model], ms[OURS, model]
+        text += f", and {plain - mine:.2f} ms ({plain / mine:.1f} times as fast) against its default"
+    return f"{text}. Large models are bound by memory bandwidth, small ones by host time ([why](speed.md#on-a-gpu))."
 
 
 def _steps(rows: list[dict[str, Any]]) -> str:
