@@ -1,68 +1,69 @@
-"""The memory study: its rows and the prototype of an asymmetric gain."""
+"""The page of the memory study from made runs: ranges, the three that the rule chooses, the table."""
 
-from __future__ import annotations
+from pathlib import Path
 
+import made_records
 import pytest
-import torch
 
-import adaxopt
-from adaxlab import optimizers
-from adaxlab.asymmetric import AsymmetricAdamW
-from adaxlab.paper import memory
+from adaxlab import store
+from adaxlab.paper import figures, memory
+from adaxlab.paper.tables import memory_study as page
+from adaxlab.summary import summarise
 
-
-def steps(optimizer, p, count=4):
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(count):
-        p.grad = torch.randn(p.shape, generator=generator, dtype=p.dtype)
-        optimizer.step()
-    return p.detach(), optimizer.state[p]["exp_avg_sq"]
+SCREEN = memory.GPT_SCREEN
+RATES = memory.GPT_RATES
 
 
-def param():
-    return torch.nn.Parameter(torch.linspace(-1, 1, 7, dtype=torch.float64))
+def results(name):
+    """Losses over the rates: fading 0.95's range is three rates, asymmetric 0.3's five, and one row always diverges."""
+    if name == "equal":
+        return [None] * 6
+    wide = {"asymmetric 0.3": 5, "log-time 8": 4, "polynomial 0.8": 4}.get(name, 3)
+    offset = {"log-time 8": -0.001, "growing b2T=10": -0.002}.get(name, 0.0)
+    return [1.30 + offset] * wide + [1.5] * (5 - wide) + [None]
 
 
-def test_without_haste_the_asymmetric_gain_is_the_growing_memory():
-    p, q = param(), param()
-    common = {"lr": 0.1, "weight_decay": 0.1}
-    slow = steps(AsymmetricAdamW([p], betas=(0.9, 0.02), fast=0.0, **common), p)
-    growing = steps(adaxopt.AdamW([q], memory=adaxopt.Growing(0.02), foreach=False, **common), q)
-    for a, b in zip(slow, growing, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+@pytest.fixture(scope="module")
+def runs():
+    return [
+        made_records.run(
+            SCREEN.name, row.name, value, seed=20_000, lr=lr, purpose="tune", higher=False,
+        )
+        for row in SCREEN.rows
+        for lr, value in zip(RATES, results(row.name), strict=True)
+    ]  # fmt: skip
 
 
-def test_large_squares_are_taken_at_once_and_small_ones_slowly():
-    p = torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))
-    optimizer = AsymmetricAdamW([p], betas=(0.9, 1e-3), fast=0.3)
-    for t in range(50):
-        p.grad = torch.tensor([1.0, 1.0], dtype=torch.float64)
-        if t == 49:
-            p.grad = torch.tensor([10.0, 0.1], dtype=torch.float64)
-        optimizer.step()
-    k = 1e-3 / (1.001**50 - 1)
-    up, down = optimizer.state[p]["exp_avg_sq"].tolist()
-    assert up == pytest.approx(1 + 0.3 * 99, rel=1e-12)
-    assert down == pytest.approx(1 - k * 0.99, rel=1e-12)
+def test_the_three_with_the_widest_range_are_chosen(runs):
+    found = summarise(SCREEN, runs)
+    assert len(found.rows) == 16
+    assert page.chosen(found, 0.02) == ["asymmetric 0.3", "log-time 8", "polynomial 0.8"]
 
 
-@pytest.mark.parametrize("options", [{"fast": 1.5}, {"betas": (0.9, 0.0)}, {"betas": (1.0, 0.1)}])
-def test_what_it_refuses(options):
-    with pytest.raises(ValueError, match=f"{next(iter(options))}="):
-        AsymmetricAdamW([param()], **options)
+def test_of_equal_ranges_the_better_result_is_chosen(runs):
+    narrow = [r for r in runs if r.row not in ("asymmetric 0.3", "polynomial 0.8")]
+    assert page.chosen(summarise(SCREEN, narrow), 0.02)[:2] == ["log-time 8", "growing b2T=10"]
 
 
-@pytest.mark.parametrize("row", memory.rows(1000, (1e-3,)), ids=lambda row: row.name)
-def test_every_row_steps_as_adamw_but_for_its_memory(row):
-    """The first step is that of AdamW, whatever the memory: k_1 = 1, so v = g^2."""
-    p, q = param(), param()
-    options = row.at(1e-3, 1000)
-    first, v = steps(optimizers.build(row.method, [p], options), p, 1)
-    adamw = steps(torch.optim.AdamW([q], lr=1e-3, weight_decay=options["weight_decay"]), q, 1)
-    torch.testing.assert_close(first, adamw[0], rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(v, p.grad**2)
+def test_the_page_has_a_row_for_every_memory(runs, tmp_path):
+    folder = tmp_path / "records"
+    folder.mkdir()
+    store.export(runs, folder / "gpt-memory-screen.jsonl")
+    text = page.section(tmp_path)
+    assert "| fading 0.95 | 0.0006 | 1.3000 | 3 | kept |" in text
+    assert "| asymmetric 0.3 | 0.0006 | 1.3000 | 5 | chosen |" in text
+    assert "| equal |  | diverged | 0 |  |" in text
+    assert text.count("| kept |") == 3
+    assert text.count("| chosen |") == 3
+    assert "*Not run yet (`adax reproduce cifar10/memory-screen`).*" in text
+    drawn = figures.draw(folder, tmp_path / "images")
+    assert {"gpt-memory-screen-lr.svg", "gpt-memory-screen-lr-dark.svg"} <= {Path(f).name for f in drawn}
 
 
-def test_rows_have_names_of_their_own():
-    found = memory.rows(1000, (1e-3,))
-    assert len({row.name for row in found}) == len(found) == 16
+def test_the_rule_and_the_page_have_the_same_numbers():
+    text = (Path(__file__).parents[2] / "docs" / "memory-study.md").read_text()
+    assert f"{memory.TOLERANCE['gpt-memory-screen']:g} nats per byte" in text
+    assert f"{100 * memory.TOLERANCE['cifar10/memory-screen']:g} points" in text
+    assert set(memory.TOLERANCE) == {screen.study.name for screen in page.SCREENS}
+    for screen in page.SCREENS:
+        assert set(memory.KEPT) < {row.name for row in screen.study.rows}

@@ -37,6 +37,7 @@ from adaxlab.paper.tables import (
     headline,
     low_bit,
     memories,
+    memory_study,
     sparse_step,
 )
 from adaxlab.paper.tables import cifar10 as cifar_tables
@@ -298,6 +299,7 @@ SECTIONS: dict[str, Section] = {
     "cifar-settings": cifar10_guide.section,
     "best-lr": best_lr.section,
     "memories": memories.table,
+    "memory-study": memory_study.section,
     "decision": decision.section,
     "headline": headline.section,
     "example": example.section,
