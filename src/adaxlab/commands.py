@@ -76,7 +76,7 @@ class Compare:
     target: float | None = None
     """report when each run reaches this result (the baseline's median final result unless given)"""
     study: str | None = None
-    """name of the study, a folder in --out; derived from the settings unless given"""
+    """name of the study, a folder in --out; derived from task and settings, not from the optimizers, unless given"""
     out: str = "runs"
     """the folder in which runs are stored"""
     report: str = ""

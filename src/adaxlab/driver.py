@@ -193,7 +193,7 @@ def carry_out(
     shift = first % len(study.rows)
     rows = study.rows[shift:] + study.rows[:shift]
     plans = [plan(study, row, (rates or {}).get(row.name)) for row in rows]
-    asked = [next(each) for each in plans]  # what is wrong with the data is said before anything is written
+    asked = [next(each) for each in plans]  # what is wrong with the data is said before a run is begun
     study.write(root)
     watcher.start(study, study.runs())
     with warnings.catch_warnings():

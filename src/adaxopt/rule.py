@@ -12,7 +12,8 @@ with, for a memory of norm c_t (see `memory.py`) and a method's two powers sigma
     s_t   = c_t**sigma / (1 - b1**t)        the last factor where the method corrects its mean
     eps_t = eps * c_t**tau                  AdaX: tau = -p, because Algorithm 3 adds eps before it divides by c_t**p
 
-`zoo.py` gives every method as one row of these. A backend receives `StepCoefficients`, never a method's name.
+`zoo.py` gives every method as one row of these. A backend receives `StepCoefficients`, or the rule and hyper-parameters
+(the CUDA kernel, which computes them on the device), never a method's name.
 """
 
 from __future__ import annotations

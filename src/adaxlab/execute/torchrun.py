@@ -64,7 +64,7 @@ def run(
     """
     folder = RunFolder(root, spec)
     with ExitStack() as held:
-        found = ranks.first_does(lambda: _claim(folder, held))
+        found = ranks.first_does(lambda: _claim(folder, held, settings.alone))
         if found == BUSY:
             return None
         if found == TO_RUN:
@@ -72,9 +72,9 @@ def run(
     return folder.record()
 
 
-def _claim(folder: RunFolder, held: ExitStack) -> int:
+def _claim(folder: RunFolder, held: ExitStack, alone: bool) -> int:
     """Lock the run, unless it is finished or another process has locked it."""
-    if folder.finished() or folder.borrow():
+    if folder.finished() or (not alone and folder.borrow()):
         return FINISHED
     try:
         held.enter_context(folder.lock())

@@ -1,7 +1,8 @@
 """The kernel's host side: two launches for all tensors of a share, from tables that stay on the device.
 
 A share is tensors of one device and the same dtypes. Its tables hold the addresses of parameters and state, written
-once; a step looks at gradient addresses and hyper-parameters only, and tells the device what is new (`launch.py`).
+once (`Plan.holds` checks that they still hold); a step reads gradient addresses and hyper-parameters, and tells the
+device what is new (`launch.py`).
 
 Triton is optional: without it this module imports, and `missing()` says why there is no kernel.
 """
