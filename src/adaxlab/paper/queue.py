@@ -55,7 +55,7 @@ JOBS = (
     Job(
         "gpt-memory-screen",
         22,
-        "the memories and learning rates of the memory study on the transformer (`adaxlab/paper/memory.py`)",
+        "the memories and learning rates of [the memory study](memory-study.md) on the transformer",
         more="--jobs 4",
     ),
     Job("cifar10/adamnx-tuning", 10, "the learning rates of cifar10/adamnx"),
@@ -63,7 +63,7 @@ JOBS = (
     Job(
         "cifar10/memory-screen",
         31,
-        "the memories and learning rates of the memory study on CIFAR-10 (`adaxlab/paper/memory.py`)",
+        "the memories and learning rates of [the memory study](memory-study.md) on CIFAR-10",
     ),
     Job("imagenet/tiny-new", 43),
     Job("cifar10/decay-30", 40),
