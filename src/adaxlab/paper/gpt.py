@@ -177,7 +177,7 @@ SHORT = Study(
     task_options={"eval_bytes": 2**22, "compile": True},
     schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
     where="ours",
-    asks="whether a short context has little noise",
+    asks="do short contexts have little noise",
     title="Bytes of enwik8, short contexts: settings whose seeds agree",
     note="Written after `gpt-quiet`, before its own runs. There the seeds of the smeared network with 4 million "
     "parameters lie within 0.003 of each other until step 600, and part when copying over a distance is learned. A "
