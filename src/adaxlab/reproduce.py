@@ -32,7 +32,7 @@ from adaxlab import (
 )
 from adaxlab.errors import LabError, RunError, StoreError, unknown
 from adaxlab.paper import catalogue, claims
-from adaxlab.paper.computation import Computation
+from adaxlab.paper.catalogue import Computation
 from adaxlab.settings import ExecutionConfig, Settings, choose_device
 from adaxlab.study import Study, changed
 from adaxlab.summary import Comparison, summarise

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from adaxlab.errors import unknown
-from adaxlab.paper.computation import Computation
 from adaxlab.study import Study
 
 MODULES = ("theory", "cifar10", "imagenet", "voc", "language", "gpt")
@@ -18,6 +18,21 @@ NOTE = """\
 adax reproduce STUDY --out runs
 The same command resumes a study that was stopped; --seconds 3000 stops it
 * on a stand-in for the paper's data, which is not freely available"""
+
+
+@dataclass(frozen=True)
+class Computation:
+    """What is computed rather than trained: `module`.run(name, out, **options), imported when it is called."""
+
+    name: str
+    module: str
+    where: str
+    """Where the paper has it."""
+    asks: str
+    """The question, in one sentence."""
+
+    def function(self) -> Any:
+        return importlib.import_module(self.module).run
 
 
 def modules() -> Iterator[tuple[str, Any]]:

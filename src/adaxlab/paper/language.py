@@ -34,7 +34,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from adaxlab.claim import Claim, about
-from adaxlab.paper.computation import Computation
+from adaxlab.paper.catalogue import Computation
 from adaxlab.stats import DecisionRule
 from adaxlab.study import Row, Study, Tuning
 

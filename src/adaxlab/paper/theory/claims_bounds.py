@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adaxlab.claim import OURS
-from adaxlab.claim import row as claim
-from adaxlab.paper.theory.record import g
+from adaxlab.paper.theory.record import g, section_4
 
-SECTION_4 = "Section 4: AdaX"
 EXACT = 1e-9
 
 
@@ -20,9 +17,8 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
     yes, no = body["lemma_41"]["sqrt"], body["lemma_41"]["constant"]
     later, floor, bound = body["lemma_71"], body["floor"], body["step_bound"]
     return [
-        claim(
+        section_4(
             "L4.1",
-            SECTION_4,
             "Lemma 4.1: V_t/alpha_t^2 never decreases, with alpha_t = alpha/sqrt(t).",
             paper="positive semi-definite",
             ours=f"smallest ratio of neighbours {yes['smallest_ratio']:.7f}, {yes['violations']} violations",
@@ -30,9 +26,8 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if no ratio is below 1 on six kinds of random and adverse gradient sequences",
             holds=yes["violations"] == 0,
         ),
-        claim(
+        section_4(
             "L4.1c",
-            SECTION_4,
             "Lemma 4.1 for Algorithm 2 with any step sizes, such as the constant ones of the experiments.",
             paper="the statement has no schedule; the proof uses alpha/sqrt(t)",
             ours=f"g = (1, 0) gives V_2/V_1 = {no['smallest_ratio']:.5f}; "
@@ -42,9 +37,8 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
             holds=no["violations"] == 0,
             note=f"No sequence does worse than (1+b2)/(2+b2) = {body['lemma_41_bound']:.5f}.",
         ),
-        claim(
+        section_4(
             "L7.1",
-            SECTION_4,
             "Lemma 7.1 (appendix): the same for b2_t = b2/t and its own correction.",
             paper="for b2 in (0, 1)",
             ours=f"smallest ratio {min(r['smallest_ratio'] for r in later):.6f}; worst case over "
@@ -53,9 +47,8 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if no ratio is below 1 at b2 = 1e-4, 0.5, 0.999",
             holds=min(min(r["smallest_ratio"], r["worst_case_smallest"]) for r in later) >= 1,
         ),
-        claim(
+        section_4(
             "T4.2a",
-            SECTION_4,
             "Assumption A2's bound on the update always holds.",
             paper="|alpha_t m_t/sqrt(v-hat_t)| <= alpha G/c",
             ours=f"largest quotient of the two sides {bound['largest']:.3f}",
@@ -63,9 +56,8 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if it never exceeds 1 on the sequences of L4.1",
             holds=bound["largest"] <= 1 + EXACT,
         ),
-        claim(
+        section_4(
             "T4.2c",
-            SECTION_4,
             "In the proof of Theorem 4.2: v-hat_t >= c^2 = v-hat_1.",
             paper="used for the first term",
             ours=f"v-hat_2/v-hat_1 = {floor['worst_at_step_2']:.5f} after g = (1, 0); "
@@ -73,12 +65,9 @@ def _lemmas(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="contradicted if one sequence goes below",
             holds=floor["worst_at_step_2"] >= 1,
         ),
-        claim(
+        section_4(
             "T4.2d",
-            SECTION_4,
             "Corrected: v-hat_t >= v-hat_1 b2/(1+b2).",
-            paper="not in the paper",
-            by=OURS,
             ours=f"smallest ratio seen {g(floor['smallest_seen'])}, worst case after 1e6 steps "
             f"{floor['worst_at_step_1e6']:.9e}, bound {floor['bound']:.9e}",
             n=floor["sequences"],
@@ -111,9 +100,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
     example = body["lemma_73"]
     doubled = example["left"] / example["right"]
     return [
-        claim(
+        section_4(
             "L7.2",
-            SECTION_4,
             "Lemma 7.2 (appendix): sum of b1_t alpha_t/(2(1-b1_t)) |V_t^(-1/4) m_t|^2 is below the bound's last term.",
             paper="alpha C sqrt(T)/((1-b1)^3 sqrt(b2)) sum_i |g_1:T,i|_2",
             ours=f"largest quotient of the two sides {second:.2e}",
@@ -121,9 +109,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if it never exceeds 1 on the regret problems, at nine horizons",
             holds=second <= 1,
         ),
-        claim(
+        section_4(
             "L7.3",
-            SECTION_4,
             "Lemma 7.3 (appendix): sum of [|V_t^(1/4)(x_t - x*)|^2 - |V_t^(1/4)(x_(t+1) - x*)|^2]/alpha_t is at most "
             "D^2/(2 alpha_T) sum_i v-hat_T,i^(1/2).",
             paper="D^2/(2 alpha_T)",
@@ -134,12 +121,9 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             holds=max(doubled, third_lemma) <= 1,
             note="The last inequality of its proof loses a factor of 2: see L7.3c.",
         ),
-        claim(
+        section_4(
             "L7.3c",
-            SECTION_4,
             "Lemma 7.3 corrected: the same with D^2/alpha_T.",
-            paper="not in the paper",
-            by=OURS,
             ours=f"largest quotient of the two sides {max(doubled, third_lemma) / 2:.9g}",
             n=problems + 1,
             rule="supported if it never exceeds 1 (to 1e-9)",
@@ -147,9 +131,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             note="The sum telescopes. The theorem's first term, D^2/(2 alpha_T(1-b1)), is what the corrected lemma "
             "gives.",
         ),
-        claim(
+        section_4(
             "T4.1",
-            SECTION_4,
             "Theorem 4.1: the regret is below the bound, with b2_t = b2/t and alpha/sqrt(t).",
             paper="three terms; C = sqrt(e^b2 - 1) from the proof",
             ours=f"largest regret/bound {worst:.3f} (b1 = 0 and 0.9, linear, absolute and quadratic losses, T up to "
@@ -158,9 +141,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if regret/bound never exceeds 1 at nine horizons of every random problem",
             holds=worst <= 1,
         ),
-        claim(
+        section_4(
             "C4.1",
-            SECTION_4,
             "Corollary 4.1: with b1_t = b1 lambda^(t-1) the middle term is bounded by a constant.",
             paper="d b1 D^2 G/(2 alpha (1-b1)(1-lambda)^2)",
             ours=f"largest regret/bound {corollary:.1e}; middle term at most {constant:.2f} of the constant",
@@ -168,9 +150,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if neither exceeds 1 (lambda = 0.99)",
             holds=corollary <= 1 and constant <= 1,
         ),
-        claim(
+        section_4(
             "C4.1v",
-            SECTION_4,
             "In its proof: v-hat_t <= t G^2.",
             paper="for b2_t = b2/t",
             ours=f"largest v-hat_t/(t G^2) {high:.3f}",
@@ -178,9 +159,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if it never exceeds 1 (b2 = 1e-4 and 0.999)",
             holds=high <= 1 + EXACT,
         ),
-        claim(
+        section_4(
             "T4.1o",
-            SECTION_4,
             "The bound gives R_T = o(T).",
             paper="'guarantee the convergence', if sum |g_1:T,i| << sqrt(dT)",
             ours=f"the last term grows like T^{min(third):.2f} to T^{max(third):.2f}; at T = {T:,}, b1 = 0.9 the "
@@ -191,9 +171,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             note="sqrt(T) times |g_1:T,i|_2, which itself grows like sqrt(T) unless the gradients vanish. At b2 = "
             f"0.999 the first term is linear too (T^{large['first_exponent']:.2f}).",
         ),
-        claim(
+        section_4(
             "T4.1r",
-            SECTION_4,
             "AdaX's regret is o(T): Algorithm 2 itself, constant b2, alpha/sqrt(t).",
             paper="R_T = o(T)",
             ours=f"regret grows like T^{min(exponents):.2f} to T^{max(exponents):.2f}; largest R_T/T at T = {T:,}: "
@@ -202,9 +181,8 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if the fitted exponent is below 0.95 for every kind of loss and b1",
             holds=max(exponents) < 0.95,
         ),
-        claim(
+        section_4(
             "T4.1b",
-            SECTION_4,
             "The regret theorem is about Algorithm 2.",
             paper="'generated using Algorithm 2'",
             ours="under stationary gradients its v-hat is "
@@ -225,9 +203,8 @@ def _rate(body: dict[str, Any]) -> list[dict[str, Any]]:
         return f"{row['slope']:.3f} [{row['slope_low']:.3f}, {row['slope_high']:.3f}]"
 
     return [
-        claim(
+        section_4(
             "T4.2",
-            SECTION_4,
             "Theorem 4.2: min over t of E|grad f|^2 is O(log T/sqrt(T)).",
             paper=f"slope {adax['claimed_slope']:.3f} in log-log over these T",
             ours=f"slope of the weighted average that the proof bounds: {span(adax)}; of the minimum: "
@@ -239,9 +216,8 @@ def _rate(body: dict[str, Any]) -> list[dict[str, Any]]:
             if adax["slope_high"] < adax["claimed_slope"]
             else (False if adax["slope_low"] > adax["claimed_slope"] else None),
         ),
-        claim(
+        section_4(
             "T4.2s",
-            SECTION_4,
             "AdaX's rate is close to AMSGrad's.",
             paper="the same order, after Chen et al.",
             ours=f"AdaX {span(adax)}, AMSGrad {span(ams)}",

@@ -6,15 +6,10 @@ import math
 from typing import Any
 
 from adaxlab.claim import OURS
-from adaxlab.claim import row as claim
-from adaxlab.paper.theory.record import g
+from adaxlab.paper.theory.record import fact, g, number, section_2, section_4
 from adaxopt.memory import growing_log_norm
 from adaxopt.zoo import METHODS
 
-SECTION_2 = "Section 2: background"
-SECTION_4 = "Section 4: AdaX"
-FACTS = "Facts that the library rests on"
-NUMBERS = "Numbers behind the errata"
 EXACT = 1e-9
 
 
@@ -29,9 +24,8 @@ def _background(body: dict[str, Any]) -> list[dict[str, Any]]:
     steps = body["memories"]["steps"]
     ratio = rows["nosadam"]["oldest_over_newest"]
     return [
-        claim(
+        section_2(
             "S2.1",
-            SECTION_2,
             "One framework (Algorithm 1) covers SGDM, AdaGrad, RMSProp, Adam, AMSGrad, AdaShift and AdaX: only the "
             "second moment differs.",
             paper="Table 1",
@@ -42,9 +36,8 @@ def _background(body: dict[str, Any]) -> list[dict[str, Any]]:
             holds=max(table.values()) < EXACT,
             note="AdaGrad's and AdaShift's bias corrections, which the table leaves to the text, included.",
         ),
-        claim(
+        section_2(
             "S2.2",
-            SECTION_2,
             "NosAdam's second moment is the one in Table 1.",
             paper="sum of b2_i prod (1 + b2_(t-j+1)) g_i^2",
             ours=f"with NosAdam's own b2_t the formula is 10^{factor:.0f} times NosAdam's v after 300 steps",
@@ -53,9 +46,8 @@ def _background(body: dict[str, Any]) -> list[dict[str, Any]]:
             note="The formula is AdaX's with a changing b2. NosAdam's own: v_t = b2_t v_(t-1) + (1-b2_t) g_t^2 with "
             "b2_t = B_(t-1)/B_t.",
         ),
-        claim(
+        section_2(
             "S2.3",
-            SECTION_2,
             "Earlier variants, NosAdam among them, give recent gradients the higher weights.",
             paper="'past information was not emphasized'",
             ours=f"weight of the oldest square over that of the newest at step {steps:,}: Adam "
@@ -78,9 +70,8 @@ def _moments(body: dict[str, Any]) -> list[dict[str, Any]]:
     a, b = METHODS["sgdm"].numbers(7), METHODS["adam"].numbers(7)
     same = abs(b.b / a.b - (1 - 0.9)) < 1e-15 and a.a == b.a
     return [
-        claim(
+        section_4(
             "S4.1",
-            SECTION_4,
             "Divided by (1+b2)^t - 1, v-hat is unbiased under stationary gradients.",
             paper="E v-hat_t = E g^2",
             ours="E v-hat/E g^2 at step "
@@ -91,18 +82,16 @@ def _moments(body: dict[str, Any]) -> list[dict[str, Any]]:
             holds=all(abs(r["mean"] - 1) < 1.5 * (r["high"] - r["low"]) for r in rows)
             and body["facts"]["weights_sum"] < EXACT,
         ),
-        claim(
+        section_4(
             "S4.2",
-            SECTION_4,
             "SGDM's and Adam's first moments differ by the factor 1-b1 only.",
             paper="which is why AdaX does not correct its mean",
             ours=f"m <- {a.a} m + {a.b} g against m <- {b.a} m + {b.b:.1f} g",
             rule="supported if the coefficients of the rule say so",
             holds=same,
         ),
-        claim(
+        section_4(
             "S4.3",
-            SECTION_4,
             "AdaX weights the past exponentially more: the opposite of Adam.",
             paper="weights b2 (1+b2)^(t-i)",
             ours=f"at step {steps:,} the first tenth of the run holds {100 * adax['oldest_tenth']:.0f}% of AdaX's "
@@ -111,9 +100,8 @@ def _moments(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if the oldest square outweighs the newest in AdaX and not in Adam",
             holds=adax["oldest_over_newest"] > 1 > adam["oldest_over_newest"],
         ),
-        claim(
+        section_4(
             "S4.4",
-            SECTION_4,
             "The weight of the newest gradient falls at every step, so late small gradients change v little.",
             paper="adaptivity decreases gradually",
             ours=f"k_t falls from 1 to {g(adax['gain'][-1])} at step {steps:,} (Adam: {g(adam['gain'][-1])})",
@@ -121,9 +109,8 @@ def _moments(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if k_t falls at every recorded step and ends below Adam's",
             holds=falls and adax["gain"][-1] < adam["gain"][-1],
         ),
-        claim(
+        section_4(
             "S4.5",
-            SECTION_4,
             "v-hat becomes stable.",
             paper="'stable and large'",
             ours=f"relative standard deviation over the last 10,000 of {still['steps']:,} steps of standard normal "
@@ -132,9 +119,8 @@ def _moments(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if AdaX's is below a tenth of Adam's",
             holds=still["adax"]["relative_sd"] < 0.1 * still["adam"]["relative_sd"],
         ),
-        claim(
+        section_4(
             "S4.6",
-            SECTION_4,
             "v-hat becomes large.",
             paper="'stable and large'",
             ours=f"after 20,000 steps with gradients of size 0.01 and {still['steps'] - 20_000:,} of size 1, v-hat "
@@ -154,46 +140,34 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
     last = list(steps)[-1]
     wakes = real["late_activated"]
     return [
-        claim(
+        fact(
             "D1",
-            FACTS,
             "k_t = k_(t-1)/(k_(t-1) + r_t) with k_1 = 1: Adam r = b2, AdaGrad 1, AdaX 1+b2, NosAdam (t/(t-1))^c.",
-            paper="not in the paper",
-            by=OURS,
             ours=f"largest relative difference {facts['ratio_recursion']:.1e}",
             n=4 * 2000,
             rule="supported if equal to 1e-9",
             holds=facts["ratio_recursion"] < EXACT,
         ),
-        claim(
+        fact(
             "D2",
-            FACTS,
             "AdaX is NosAdam with the weights (1+b2)^-i.",
-            paper="not in the paper",
-            by=OURS,
             ours=f"largest relative difference of the gains {facts['adax_is_nosadam']:.1e}",
             n=2000,
             rule="supported if equal to 1e-9",
             holds=facts["adax_is_nosadam"] < EXACT,
         ),
-        claim(
+        fact(
             "D3",
-            FACTS,
             "The raw recursion overflows in float32.",
-            paper="not in the paper",
-            by=OURS,
             ours=f"v is inf at step {steps[last]:,} with b2 = {last} and unit gradients (formula: "
             f"{formula[last]:,.0f})",
             rule="supported if within 1% of log(largest float32)/log(1+b2)",
             holds=abs(steps[last] / formula[last] - 1) < 0.01,
             note="Updates are then zero, silently.",
         ),
-        claim(
+        fact(
             "D4",
-            FACTS,
             "In bfloat16 the raw recursion goes wrong long before.",
-            paper="not in the paper",
-            by=OURS,
             ours=f"its denominator is {real['bf16_raw']:.3f} of the true one, updates {1 / real['bf16_raw']:.1f} "
             f"times too large, after {real['bf16_steps']:,} steps; the normalised form in float32: "
             f"{real['bf16_normalised']:.3f}",
@@ -201,23 +175,17 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
             holds=real["bf16_raw"] < 0.5 and abs(real["bf16_normalised"] - 1) < 0.01,
             note="1 + 1e-4 is 1 in bfloat16, so the weights of the past do not grow.",
         ),
-        claim(
+        fact(
             "D5",
-            FACTS,
             "In float16 it fails at step 1.",
-            paper="not in the paper",
-            by=OURS,
             ours=f"with g = 0.01 the denominator is {real['fp16_step_1']:g}, the update infinite",
             rule="supported if the denominator is 0",
             holds=real["fp16_step_1"] == 0,
         ),
-        claim(
+        fact(
             "D6",
-            FACTS,
             "Without the guard, a coordinate whose first gradient comes at step t takes a step of (1-b1)/sqrt(k_t) "
             "times lr.",
-            paper="not in the paper",
-            by=OURS,
             ours=", ".join(f"{g(v)} at step {int(t):,}" for t, v in wakes.items()),
             n=len(wakes),
             rule="supported if above 100 at 50,000 steps",
@@ -234,18 +202,16 @@ def _errata(body: dict[str, Any]) -> list[dict[str, Any]]:
     row = METHODS["adaxw"]
     first = row.numbers(1).eps / row.defaults["eps"]
     return [
-        claim(
+        number(
             "E1",
-            NUMBERS,
             "Algorithm 3's decay, with its plus sign, shrinks the parameters.",
             paper="x <- ... + alpha lambda x",
             ours=f"with zero gradients x grows by the factor {g(grown)} in 100,000 steps (lr 5e-3, lambda 5e-2)",
             rule="supported if |x| shrinks",
             holds=grown < 1,
         ),
-        claim(
+        number(
             "E2",
-            NUMBERS,
             "Adding eps before the correction gives it a large effect early and none late.",
             by=OURS,
             paper="Algorithm 3",
@@ -254,9 +220,8 @@ def _errata(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if it is above 1 at the first step and below 1 at 100,000",
             holds=first > 1 > math.exp(-0.5 * growing_log_norm(100_000, 1e-4)),
         ),
-        claim(
+        number(
             "E3",
-            NUMBERS,
             "A smaller b2 reduces the computational cost.",
             paper="appendix, twice",
             ours="operations of five steps on one parameter: "
@@ -268,9 +233,8 @@ def _errata(body: dict[str, Any]) -> list[dict[str, Any]]:
             + ", ".join(f"{v:,.0f} (b2 = {k})" for k, v in formula.items())
             + ".",
         ),
-        claim(
+        number(
             "E13",
-            NUMBERS,
             "The effect of b2 = 1e-4 depends on the length of the run: b2*T determines it.",
             by=OURS,
             paper="b2 = 1e-4 for every task",

@@ -1,4 +1,4 @@
-"""`adax reproduce reddi | synthetic | theory`: compute, show progress, write records, figures and claims.
+"""`adax reproduce reddi | synthetic | theory`: compute, show progress, write the record and a page.
 
     from adaxlab.paper.theory.cli import run
     run("synthetic", Path("runs"))
@@ -6,20 +6,16 @@
 writes into `runs/synthetic/`
 
     synthetic.json            the record: settings, numbers, versions, claims
-    claims.md                 the claims as a table
-    images/theory-*.svg|png   the figures, for light and dark backgrounds
-    report.html               the same as one page that works offline
+    report.html               claims and figures as one page that works offline
 
-`adax reproduce` then prints the verdicts. `python -m adaxlab.paper.theory.cli --update` computes all three studies and
-updates records/theory and docs/images; `--redraw` updates only the figures. `adax claims` then writes docs/claims.md.
+`adax reproduce` then prints the verdicts. With `--records records` the record goes to records/theory, from which
+`python -m adaxlab.paper.figures` draws docs/images and `adax claims` writes docs/claims.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +40,6 @@ TITLES = {
     "reddi": "Problem (3): when Adam goes the wrong way",
     "theory": "AdaX: memory, lemmas and rates",
 }
-RECORDS, IMAGES = Path("records/theory"), Path("docs/images")
 
 
 def compute(
@@ -61,7 +56,7 @@ def compute(
     known = [key for key in inspect.signature(make).parameters if key != "tick"]
     for key, value in options.items():
         if key not in known:
-            raise unknown(f"override of study {name}", key, [*known, "quick", "figures", "page"])
+            raise unknown(f"override of study {name}", key, [*known, "quick", "page", "records"])
         if not isinstance(value, int) or value < (key == "seeds") + 1 - (key == "full"):
             least = "true or false" if key == "full" else f"a whole number >= {2 if key == 'seeds' else 1}"
             raise LabError(f"{key}={value!r}: must be {least}")
@@ -70,57 +65,24 @@ def compute(
 
 
 def run(
-    name: str,
-    out: Path,
-    *,
-    quick: bool = False,
-    figures: bool = True,
-    page: bool = True,
-    progress: bool | None = None,
-    **options: Any,
+    name: str, out: Path, *, quick: bool = False, page: bool = True, records: str = "", **options: Any
 ) -> Path:
-    """Compute a study, write its files to `out/name`, and return the path of the record."""
-    began = time.perf_counter()
-    record = compute(name, quick=quick, progress=progress, **options)
-    folder = Path(out) / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise files.failed(folder, error) from error
+    """Compute a study, write its record and its page to `out/name` (`records`: the record alone, to that folder of
+    records), and return the path of the record."""
+    record = compute(name, quick=quick, **options)
+    folder = Path(records) / "theory" if records else Path(out) / name
+    files.make_folder(folder)
     path = folder / f"{name}.json"
     files.write_json(path, record)
-    files.write(folder / "claims.md", table(record, time.perf_counter() - began).encode())
-    if figures or page:
-        _draw(record, folder, figures, page)
-    return path
+    if page and not records:
+        from adaxlab.paper.theory.figures import for_record
+        from adaxlab.report import write_report
 
-
-def _draw(record: dict[str, Any], folder: Path, figures: bool, page: bool) -> None:
-    from adaxlab.paper.theory.figures import for_record, save
-    from adaxlab.report import write_report
-
-    drawn = for_record(record)
-    if figures:
-        save(drawn, folder / "images")
-    if page:
         rows = [{**row, "text": row["claim"]} for row in record["claims"]]
-        shown = [(f.title, f.caption, f.chart) for f in drawn]
-        title, lead = TITLES[record["name"]], f"{record['what']}."
-        write_report([], folder / "report.html", title, claims=rows, figures=shown, lead=lead)
-
-
-def table(record: dict[str, Any], seconds: float) -> str:
-    """Return the claims of one record as a Markdown page."""
-    lines = [f"# {TITLES[record['name']]}", "", f"{record['what']}. Computed in {seconds:.0f} s.", ""]
-    lines += ["| id | claim | computed | n | verdict |", "|---|---|---|---|---|"]
-    for row in record["claims"]:
-        cells = (row["id"], row["claim"], row["ours"], _count(row["n"]), row["verdict"])
-        lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _count(n: int | None) -> str:
-    return "" if n is None else f"{n:,}"
+        shown = [(f.title, f.caption, f.chart) for f in for_record(record)]
+        lead = f"{record['what']}."
+        write_report([], folder / "report.html", TITLES[name], claims=rows, figures=shown, lead=lead)
+    return path
 
 
 @contextmanager
@@ -137,37 +99,3 @@ def _progress(title: str, wanted: bool | None) -> Iterator[Tick]:
         task = bar.add_task(title, total=None, part="")
         yield lambda what: bar.update(task, part=what)
         bar.update(task, part="done", total=1, completed=1)
-
-
-def redraw() -> int:
-    """docs/images/theory-*.svg from the committed records."""
-    from adaxlab.paper.theory.figures import for_record, save
-
-    for path in sorted(RECORDS.glob("*.json")):
-        save(for_record(files.read_json(path)), IMAGES, formats=("svg",))
-    return 0
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="The paper's sections 2-4, computed")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(STUDIES)}; all if none")
-    parser.add_argument("--out", type=Path, default=Path("runs"))
-    parser.add_argument("--quick", action="store_true", help="reduced sizes, a few seconds")
-    parser.add_argument("--update", action="store_true", help="renew records/theory and docs/images")
-    parser.add_argument("--redraw", action="store_true", help="renew docs/images only")
-    options = parser.parse_args(arguments)
-    try:
-        for name in [] if options.redraw else options.names or STUDIES:
-            if options.update:
-                RECORDS.mkdir(parents=True, exist_ok=True)
-                files.write_json(RECORDS / f"{name}.json", compute(name, quick=options.quick))
-            else:
-                print(run(name, options.out, quick=options.quick))
-    except LabError as error:
-        print(f"theory: {error}", file=sys.stderr)
-        return error.exit_code
-    return redraw() if options.update or options.redraw else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

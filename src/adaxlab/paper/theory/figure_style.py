@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 import altair as alt
 
+from adaxlab.report.encoding import data as rows
 from adaxlab.report.palette import looks
 from adaxlab.report.theme import TOKENS
 from adaxopt.zoo import METHODS
 
-INK, SOFT, GRID, AXIS = (TOKENS["light"][k] for k in ("ink", "soft", "grid", "axis"))
+INK, SOFT, AXIS = (TOKENS["light"][k] for k in ("ink", "soft", "axis"))
+Points = Sequence[Mapping[str, Any]]
 Record = Mapping[str, Any]
 
 
@@ -51,6 +53,20 @@ def log_axis(
         "axis": axis,
         "scale": alt.Scale(type="log", domain=list(domain), nice=False),
     }
+
+
+def lines(points: Points, x: alt.X, y: alt.Y, hue: alt.Color | None = None, **how: Any) -> alt.Chart:
+    """Return lines through points, coloured by their field `optimizer` or as `how` says."""
+    return (
+        alt.Chart(rows(points)).mark_line(**how).encode(x=x, y=y, color=alt.Undefined if hue is None else hue)
+    )
+
+
+def text(points: Points, x: alt.X, y: alt.Y, hue: alt.Color | None = None, **how: Any) -> alt.Chart:
+    """Return the field `words` of points at their places; with a colour encoding in bold."""
+    bold = {} if hue is None else {"fontWeight": "bold"}
+    mark = alt.Chart(rows(points)).mark_text(**{"fontSize": 12, **bold, **how})
+    return mark.encode(x=x, y=y, text="words:N", color=alt.Undefined if hue is None else hue)
 
 
 def panel_title(text: str) -> alt.Title:

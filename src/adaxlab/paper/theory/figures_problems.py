@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import altair as alt
 
-from adaxlab.paper.theory.figure_style import (
-    AXIS,
-    INK,
-    NAMES,
-    SOFT,
-    Figure,
-    Record,
-    colour_of,
-    decades,
-    log_axis,
-    panel_title,
-)
+from adaxlab.paper.theory import figure_style as style
+from adaxlab.paper.theory.figure_style import AXIS, INK, NAMES, SOFT, Figure, Record, decades, log_axis, text
 from adaxlab.report.encoding import data as rows
 
 SHOWN_4 = ("sgdm", "sgdm, b1=0", "amsgrad", "adam", "adax")
 SHOWN_3 = ("sgdm", "amsgrad", "nosadam", "adax", "adam, b2=0.999", "adam, b2=0.99", "adam, b2=0.1")
+SIZE = 11.5
+"""Font size of the labels."""
 
 
 def figure_3a(record: Record) -> Figure:
@@ -33,64 +22,53 @@ def figure_3a(record: Record) -> Figure:
         for k in SHOWN_4
         for t, x, u in zip(data["at"], by[k]["positions"], by[k]["updates"], strict=True)
     ]
-    colour = colour_of(SHOWN_4)
+    hue = style.colour_of(SHOWN_4)
     steps = data["steps"]
     time = alt.X(**log_axis("t", "step", decades(1, 1e5), [1, steps]))
     size = alt.Y(**log_axis("u", "size of the update", decades(1e-6, 1e-2), [4e-7, 1.4e-2], "~e"))
-    curves = alt.Chart(rows(points)).mark_line().encode(x=time, y=size, color=colour)
-    ends = [
-        {
-            "optimizer": k,
-            "t": steps,
-            "u": by[k]["update_end"],
-            "words": f"{NAMES[k]} {by[k]['update_end']:.1e}",
-        }
-        for k in SHOWN_4
-    ]
     shift = {"sgdm": 7, "amsgrad": -7}
-    sizes = alt.layer(
-        curves,
-        *(_text([e], time, size, colour, dx=7, dy=shift.get(e["optimizer"], 0), align="left") for e in ends),
-    ).properties(width=300, height=280, title=panel_title("Update sizes: fed the gradient wherever x is"))
 
+    def end(k: str) -> alt.Chart:
+        u = by[k]["update_end"]
+        point = {"optimizer": k, "t": steps, "u": u, "words": f"{NAMES[k]} {u:.1e}"}
+        return text([point], time, size, hue, fontSize=SIZE, dx=7, dy=shift.get(k, 0), align="left")
+
+    sizes = alt.layer(style.lines(points, time, size, hue), *map(end, SHOWN_4)).properties(
+        width=300, height=280, title=style.panel_title("Update sizes: fed the gradient wherever x is")
+    )
     height = alt.Y(
         "x:Q",
         title="position x",
         scale=alt.Scale(domain=[-0.22, 1.05], nice=False),
         axis=alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1], tickCount=9, labelOverlap=False),
     )
-    lines = alt.Chart(rows(points)).mark_line(clip=True).encode(x=time, y=height, color=colour)
     zero = (
         alt.Chart(rows([{"x": 0, "words": "optimum"}])).mark_rule(color=INK, strokeWidth=1).encode(y=height)
     )
-    dots = alt.Chart(
-        rows([{"optimizer": k, "t": by[k]["crossing"], "x": 0.0} for k in SHOWN_4 if by[k]["crossing"]])
-    )
     crossing = {k: by[k]["crossing"] for k in SHOWN_4}
-    words = [
-        {"optimizer": "adax", "t": crossing["adax"], "x": 0.0, "words": f"AdaX, step {crossing['adax']:,}"},
-        {
-            "optimizer": "adam",
-            "t": crossing["adam"],
-            "x": 0.0,
-            "words": f"Adam, AMSGrad {crossing['adam']:,}",
-        },
-        {"optimizer": "sgdm", "t": crossing["sgdm"], "x": 0.0, "words": f"SGDM {crossing['sgdm']:,}"},
-    ]
-    beside = {"optimizer": "sgdm, b1=0", "t": 9000, "x": 0.42, "words": "SGD"}
+    dots = alt.Chart(rows([{"optimizer": k, "t": t, "x": 0.0} for k, t in crossing.items() if t]))
+
+    def word(k: str, words: str, t: float, x: float = 0.0, **how: object) -> alt.Chart:
+        return text(
+            [{"optimizer": k, "t": t, "x": x, "words": words}], time, height, hue, fontSize=SIZE, **how
+        )
+
+    adax, adam, sgdm = (crossing[k] for k in ("adax", "adam", "sgdm"))
     places = alt.layer(
         zero,
-        lines,
-        dots.mark_point(filled=True, size=50, opacity=1).encode(x=time, y=height, color=colour),
-        _text(words[:1], time, height, colour, dx=-8, dy=15, align="right"),
-        _text(words[1:2], time, height, colour, dx=-2, dy=26, align="left"),
-        _text(words[2:], time, height, colour, dx=-2, dy=42, align="left"),
-        _text([beside], time, height, colour, dx=12, dy=0, align="left"),
-    ).properties(width=300, height=280, title=panel_title("Positions: the problem as stated, optimum at 0"))
+        style.lines(points, time, height, hue, clip=True),
+        dots.mark_point(filled=True, size=50, opacity=1).encode(x=time, y=height, color=hue),
+        word("adax", f"AdaX, step {adax:,}", adax, dx=-8, dy=15, align="right"),
+        word("adam", f"Adam, AMSGrad {adam:,}", adam, dx=-2, dy=26, align="left"),
+        word("sgdm", f"SGDM {sgdm:,}", sgdm, dx=-2, dy=42, align="left"),
+        word("sgdm, b1=0", "SGD", 9000, 0.42, dx=12, dy=0, align="left"),
+    ).properties(
+        width=300, height=280, title=style.panel_title("Positions: the problem as stated, optimum at 0")
+    )
     caption = (
         f"Problem (4) with the paper's values (C = {data['C']:g}, lambda = {data['fade']:g}, x0 = {data['x0']:g}). "
-        "Left, what Figure 3(a) shows; right, what it "
-        "leaves out. Dots mark the first step below the optimum, from where there is no way back."
+        "Left, what Figure 3(a) shows; right, what it leaves out. Dots mark the first step below the optimum, from "
+        "where there is no way back."
     )
     return Figure(
         "figure-3a",
@@ -102,79 +80,40 @@ def figure_3a(record: Record) -> Figure:
     )
 
 
-def _text(
-    points: Sequence[Mapping[str, Any]], x: alt.X, y: alt.Y, colour: alt.Color, **how: Any
-) -> alt.Chart:
-    return (
-        alt.Chart(rows(points))
-        .mark_text(fontSize=11.5, fontWeight="bold", **how)
-        .encode(x=x, y=y, text="words:N", color=colour)
-    )
-
-
 def regret_curves(record: Record) -> Figure:
     three, chance = record["alternating"], record["rare"]
-    colour = colour_of(SHOWN_3)
+    hue = style.colour_of(SHOWN_3)
 
     def curves(data: Record, x: alt.X, y: alt.Y) -> alt.Chart:
+        on_top = [row for row in data["rows"] if row["optimizer"] in SHOWN_3]
+        on_top.sort(key=lambda row: row["optimizer"].startswith("ada") and "," not in row["optimizer"])
         points = [
             {"optimizer": row["optimizer"], "t": t, "regret": r}
-            for row in sorted(
-                data["rows"],
-                key=lambda row: row["optimizer"].startswith("ada") and "," not in row["optimizer"],
-            )
-            if row["optimizer"] in SHOWN_3
+            for row in on_top
             for t, r in zip(data["at"], row["regret"], strict=True)
             if t >= 10
         ]
-        return alt.Chart(rows(points)).mark_line().encode(x=x, y=y, color=colour)
+        return style.lines(points, x, y, hue)
 
     x3 = alt.X(**log_axis("t", "step", decades(10, three["steps"]), [10, three["steps"]]))
     y3 = alt.Y(**log_axis("regret", "average regret", [1e-4, 1e-3, 1e-2, 0.1, 1], [1.5e-4, 1.3], "~g"))
-    end = {row["optimizer"]: row["regret"] for row in three["rows"]}
+    regret = {row["optimizer"]: row["regret"] for row in three["rows"]}
     at = three["at"].index(min(three["at"], key=lambda t: abs(t - 3000)))
-    spot = {"t": three["at"][at], "regret": end["adax"][at]}
+
+    def beside(k: str, words: str, hue: alt.Color | None = hue, **how: object) -> alt.Chart:
+        point = {"optimizer": k, "t": three["at"][at], "regret": regret[k][at], "words": words}
+        return text([point], x3, y3, hue, fontSize=SIZE, **how)
+
     left = alt.layer(
         curves(three, x3, y3),
-        _text(
-            [
-                {
-                    "optimizer": "adam, b2=0.1",
-                    "t": three["at"][at],
-                    "regret": end["adam, b2=0.1"][at],
-                    "words": "Adam, b2 = 0.1",
-                }
-            ],
-            x3,
-            y3,
-            colour,
-            dy=-11,
-        ),
-        _text(
-            [{"optimizer": "sgdm", "t": three["at"][at], "regret": end["sgdm"][at], "words": "SGD"}],
-            x3,
-            y3,
-            colour,
-            dx=-9,
-            dy=10,
-            align="right",
-        ),
-        _text(
-            [{"optimizer": "adax", **spot, "words": "AdaX; on the same line"}],
-            x3,
-            y3,
-            colour,
-            dx=18,
-            dy=-19,
-            align="left",
-        ),
-        *(
-            alt.Chart(rows([{**spot, "words": words}]))
-            .mark_text(fontSize=11.5, color=SOFT, dx=18, dy=dy, align="left")
-            .encode(x=x3, y=y3, text="words:N")
-            for words, dy in (("AMSGrad, NosAdam and", -4), ("Adam with b2 = 0.99, 0.999", 11))
-        ),
-    ).properties(width=320, height=280, title=panel_title("Problem (3): slope 3 every third step, else -1"))
+        beside("adam, b2=0.1", "Adam, b2 = 0.1", dy=-11),
+        beside("sgdm", "SGD", dx=-9, dy=10, align="right"),
+        beside("adax", "AdaX; on the same line", dx=18, dy=-19, align="left"),
+        beside("adax", "AMSGrad, NosAdam and", None, color=SOFT, dx=18, dy=-4, align="left"),
+        beside("adax", "Adam with b2 = 0.99, 0.999", None, color=SOFT, dx=18, dy=11, align="left"),
+    ).properties(
+        width=320, height=280, title=style.panel_title("Problem (3): slope 3 every third step, else -1")
+    )
 
     xr = alt.X(**log_axis("t", "step", decades(10, chance["steps"]), [10, chance["steps"]]))
     yr = alt.Y(
@@ -184,25 +123,11 @@ def regret_curves(record: Record) -> Figure:
         axis=alt.Axis(values=[0, 0.1, 0.2, 0.3, 0.4], tickCount=9),
     )
     last = {row["optimizer"]: row["regret"][-1] for row in chance["rows"]}
-    names = [
-        {"optimizer": k, "t": chance["steps"], "regret": last[k], "words": words}
-        for k, words in (
-            ("adam, b2=0.1", "Adam, b2 = 0.1"),
-            ("adam, b2=0.99", "Adam, b2 = 0.99"),
-            ("adam, b2=0.999", "Adam, b2 = 0.999"),
-            ("amsgrad", "AMSGrad"),
-            ("adax", "AdaX, NosAdam"),
-            ("sgdm", "SGD"),
-        )
-    ]
-    nudge = {
-        "adam, b2=0.1": -11,
-        "adam, b2=0.99": 4,
-        "adam, b2=0.999": 5,
-        "amsgrad": -5,
-        "adax": 4,
-        "sgdm": 18,
-    }
+
+    def end(k: str, words: str, dy: int) -> alt.Chart:
+        point = {"optimizer": k, "t": chance["steps"], "regret": last[k], "words": words}
+        return text([point], xr, yr, hue, fontSize=SIZE, dx=7, dy=dy, align="left")
+
     worst = (
         alt.Chart(rows([{"regret": 2 * chance["mean_gradient"]}]))
         .mark_rule(color=AXIS, strokeDash=[2, 3])
@@ -211,13 +136,19 @@ def regret_curves(record: Record) -> Figure:
     right = alt.layer(
         worst,
         curves(chance, xr, yr),
-        *(_text([n], xr, yr, colour, dx=7, dy=nudge[n["optimizer"]], align="left") for n in names),
-    ).properties(width=320, height=280, title=panel_title("Rare: slope 1010 with chance 0.01, else -10"))
+        end("adam, b2=0.1", "Adam, b2 = 0.1", -11),
+        end("adam, b2=0.99", "Adam, b2 = 0.99", 4),
+        end("adam, b2=0.999", "Adam, b2 = 0.999", 5),
+        end("amsgrad", "AMSGrad", -5),
+        end("adax", "AdaX, NosAdam", 4),
+        end("sgdm", "SGD", 18),
+    ).properties(
+        width=320, height=280, title=style.panel_title("Rare: slope 1010 with chance 0.01, else -10")
+    )
     caption = (
         f"Average regret over {three['steps']:,} steps, b1 = 0, alpha_t falling like 1/sqrt(t). On problem (3) Adam "
-        "fails at b2 = 0.1 alone; with rare "
-        f"gradients (mean of {chance['seeds']} seeds) it fails at 0.99 and 0.999 too. The dotted line is the regret "
-        "of staying at the worst point."
+        f"fails at b2 = 0.1 alone; with rare gradients (mean of {chance['seeds']} seeds) it fails at 0.99 and 0.999 "
+        "too. The dotted line is the regret of staying at the worst point."
     )
     return Figure(
         "reddi",

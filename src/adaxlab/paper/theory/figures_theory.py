@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from adaxlab.paper.theory import figure_style as style
 from adaxlab.paper.theory.figure_style import (
     AXIS,
     INK,
@@ -117,12 +118,10 @@ def gain(record: Record) -> Figure:
     y = alt.Y(
         **log_axis("k", "gain k_t: the weight of the newest square", decades(1e-7, 1), [5e-8, 1.2], "~e")
     )
-    lines = alt.Chart(rows(points)).mark_line().encode(x=x, y=y, color=colour_of(labels))
+    hue = colour_of(labels)
+    ends = [{**point, "words": NAMES[point["optimizer"]]} for point in points if point["t"] == data["at"][-1]]
     names = [
-        alt.Chart(rows([{**points[(i + 1) * len(data["at"]) - 1], "name": NAMES[label]}]))
-        .mark_text(align="left", dx=7, dy=lift.get(label, 0), fontSize=12, fontWeight="bold")
-        .encode(x=x, y=y, text="name:N", color=colour_of(labels))
-        for i, label in enumerate(labels)
+        style.text([end], x, y, hue, align="left", dx=7, dy=lift.get(end["optimizer"], 0)) for end in ends
     ]
     return Figure(
         "gain",
@@ -130,7 +129,7 @@ def gain(record: Record) -> Figure:
         "v <- v + k_t (g^2 - v). Adam's gain settles at 1 - b2, AdaGrad's falls like 1/t, AdaX's like 1/t for the "
         "first 1/b2 = 10,000 steps and "
         "exponentially from then on.",
-        alt.layer(lines, *names).properties(width=500, height=280),
+        alt.layer(style.lines(points, x, y, hue), *names).properties(width=500, height=280),
         labels,
         "v <- v + k_t (g*g - v)",
     )
@@ -152,17 +151,10 @@ def lemma(record: Record) -> Figure:
     layers = []
     for key, (words, colour) in looks.items():
         points = [{"t": t, "value": value} for t, value in enumerate(data[key], 1)]
-        layers.append(
-            alt.Chart(rows(points))
-            .mark_line(color=colour, point={"color": colour, "size": 26})
-            .encode(x=x, y=y)
-        )
-        text = alt.Chart(rows([{**points[11], "words": words}]))
-        layers.append(
-            text.mark_text(color=colour, dy=-16, fontSize=12, fontWeight="bold").encode(
-                x=x, y=y, text="words:N"
-            )
-        )
+        layers += [
+            style.lines(points, x, y, color=colour, point={"color": colour, "size": 26}),
+            style.text([{**points[11], "words": words}], x, y, color=colour, dy=-16, fontWeight="bold"),
+        ]
     return Figure(
         "lemma-4-1",
         "Lemma 4.1 needs its schedule",
@@ -195,15 +187,10 @@ def regret_bound(record: Record) -> Figure:
     layers = []
     for words, (colour, values) in series.items():
         points = [{"T": t, "value": v} for t, v in zip(T, values, strict=True)]
-        layers.append(
-            alt.Chart(rows(points))
-            .mark_line(color=colour, point={"color": colour, "size": 22})
-            .encode(x=x, y=y)
-        )
-        text = alt.Chart(rows([{**points[-1], "words": words}]))
-        layers.append(
-            text.mark_text(align="left", dx=9, color=colour, fontSize=12).encode(x=x, y=y, text="words:N")
-        )
+        layers += [
+            style.lines(points, x, y, color=colour, point={"color": colour, "size": 22}),
+            style.text([{**points[-1], "words": words}], x, y, color=colour, align="left", dx=9),
+        ]
     caption = (
         f"Absolute losses in {run['d']} dimensions, mean of {run['problems']} random problems, b1 = 0, b2 = 1e-4, "
         "alpha_t = 0.5/sqrt(t). The regret stays far below the bound; the bound grows like T, as the trivial one does."
@@ -239,36 +226,23 @@ def rate(record: Record) -> Figure:
             "~g",
         )
     )
-    line = alt.Chart(rows(reference)).mark_line(color=AXIS, strokeWidth=7, opacity=0.5).encode(x=x, y=y)
-    word = (
-        alt.Chart(rows([reference[-1]]))
-        .mark_text(align="left", dx=9, dy=-3, text="log T / sqrt(T)", color=SOFT, fontSize=12)
-        .encode(x=x, y=y)
+    hue = colour_of(labels)
+    claimed = style.lines(reference, x, y, color=AXIS, strokeWidth=7, opacity=0.5)
+    word = style.text(
+        [{**reference[-1], "words": "log T / sqrt(T)"}], x, y, color=SOFT, align="left", dx=9, dy=-3
     )
-    main = alt.Chart(rows(points)).mark_line(point={"size": 22}).encode(x=x, y=y, color=colour_of(labels))
-    names = [
-        alt.Chart(
-            rows(
-                [
-                    {
-                        "optimizer": r["method"],
-                        "T": r["T"][-1],
-                        "value": r["average"][-1],
-                        "words": f"{NAMES[r['method']]}: T^{r['slope']:.2f}",
-                    }
-                ]
-            )
-        )
-        .mark_text(align="left", dx=9, dy=dy, fontSize=12, fontWeight="bold")
-        .encode(x=x, y=y, text="words:N", color=colour_of(labels))
-        for r, dy in zip(runs, (4, 17), strict=True)
-    ]
+    main = style.lines(points, x, y, hue, point={"size": 22})
+    names = []
+    for r, dy in zip(runs, (4, 17), strict=True):
+        end = {"optimizer": r["method"], "T": r["T"][-1], "value": r["average"][-1]}
+        words = f"{NAMES[r['method']]}: T^{r['slope']:.2f}"
+        names.append(style.text([{**end, "words": words}], x, y, hue, align="left", dx=9, dy=dy))
     caption = (
         f"A noisy non-convex function in {first['d']} dimensions, mean of {first['seeds']} seeds, alpha_t = "
         "0.5/sqrt(t), b1 = 0.9. "
         "The grey line has the claimed rate, moved to meet AdaX's first point: a steeper line is faster."
     )
-    chart = alt.layer(line, main, word, *names).properties(width=420, height=260)
+    chart = alt.layer(claimed, main, word, *names).properties(width=420, height=260)
     return Figure(
         "rate",
         "AdaX keeps the rate of Theorem 4.2, as AMSGrad does",

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 import adaxopt
+from adaxlab.claim import OURS, row
 from adaxlab.paper.theory.problems import Array
 
 SCHEMA = 1
+NOT_THERE = {"paper": "not in the paper", "by": OURS}
 Tick = Callable[[str], None]
 """A progress callback, called with a short description before each part of a study."""
 
@@ -28,6 +30,23 @@ def record(
     versions = {"adaxopt": adaxopt.__version__, "numpy": np.__version__, "python": platform.python_version()}
     head = {"schema": SCHEMA, "name": name, "what": what, "versions": versions}
     return {**head, **_rounded({**body, **more, "claims": sorted(claims, key=order)})}
+
+
+def section(name: str) -> Callable[..., dict[str, Any]]:
+    """A maker of the claims of one section; one without `paper` is ours."""
+
+    def claim(id: str, text: str, **judged: Any) -> dict[str, Any]:
+        return row(id, name, text, **{**({} if "paper" in judged else NOT_THERE), **judged})
+
+    return claim
+
+
+section_2 = section("Section 2: background")
+section_3 = section("Section 3: Adam's problem")
+section_4 = section("Section 4: AdaX")
+section_5 = section("Section 5.2: the synthesized example, Figure 3(a)")
+fact = section("Facts that the library rests on")
+number = section("Numbers behind the errata")
 
 
 def order(row: Mapping[str, Any]) -> tuple[float, str, list[int], str]:

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from adaxlab.claim import OURS
-from adaxlab.claim import row as claim
 from adaxlab.paper.theory.problems import Alternating, Rare
-from adaxlab.paper.theory.record import Tick, g, no_progress, places, record
+from adaxlab.paper.theory.record import Tick, g, no_progress, places, record, section_2, section_4
 from adaxlab.paper.theory.simulate import Setting, updates, walk
 from adaxlab.stats import t_interval
 from adaxopt.zoo import METHODS
@@ -18,8 +17,6 @@ PLAIN = tuple(name for name in METHODS if not name.endswith("w"))
 """Methods without their decoupled variants, which are the same without weight decay."""
 ADAM_B2 = (0.1, 0.9, 0.99)
 """In addition to the default .999; .1 is 1/(1+C^2) for C = 3, Reddi et al.'s choice."""
-SECTION_2 = "Section 2: background"
-SECTION_4 = "Section 4: AdaX"
 
 
 def settings(rms: float | None = None, lr: float = 0.1) -> list[Setting]:
@@ -133,9 +130,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
     where = f"b1 = 0, alpha_t = 0.1/sqrt(t), {steps:,} steps from x = 0"
     loss = body["alternating"]["loss_of_three_steps"]
     return [
-        claim(
+        section_2(
             "S2.4",
-            SECTION_2,
             "On problem (3) the best fixed point is x = -1.",
             paper="stated for every C > 2",
             ours=f"three consecutive losses add up to {loss['minus_1']:+.0f} at -1 and {loss['plus_1']:+.0f} at +1 "
@@ -143,18 +139,16 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if the summed loss at -1 is below that at +1 (it is linear in x)",
             holds=loss["minus_1"] < loss["plus_1"],
         ),
-        claim(
+        section_2(
             "S2.5",
-            SECTION_2,
             "On problem (3) SGD goes to the best point.",
             paper="x -> -1",
             ours=f"x = {three['sgdm']['x_end']:.4f}, average regret {g(three['sgdm']['average_regret'])} ({where})",
             rule="supported if x ends within 0.01 of -1",
             holds=abs(three["sgdm"]["x_end"] + 1) < 0.01,
         ),
-        claim(
+        section_2(
             "S2.6",
-            SECTION_2,
             "On problem (3) Adam is driven to the worst point, x = +1.",
             paper="x = 1 every third step",
             ours=f"x = {low['x_end']:+.4f}, average regret {g(low['average_regret'])} at b2 = 0.1 = 1/(1+C^2) "
@@ -163,9 +157,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             holds=abs(low["x_end"] - 1) < 0.01,
             note="At this b2 only: see S2.7.",
         ),
-        claim(
+        section_2(
             "S2.7",
-            SECTION_2,
             "The failure of S2.6 also occurs at the usual values of b2.",
             by=OURS,
             paper="no restriction on b2 is stated",
@@ -177,9 +170,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             holds=all(abs(r["x_end"] - 1) < 0.01 for r in usual),
             note="With C = 3 Adam finds -1 at each of them. For a larger b2 the failure needs rarer gradients: S2.8.",
         ),
-        claim(
+        section_2(
             "S2.8",
-            SECTION_2,
             "With rare large gradients (1010 with probability 0.01, else -10) Adam goes to the wrong end.",
             paper="Reddi et al., whom the section follows: x -> +1 at b2 = .99",
             ours=f"mean x over the last tenth {span(adam)}; at b2 = .999 {span(chance['adam, b2=0.999'])}",
@@ -187,9 +179,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if the 95% t interval over seeds is above 0, contradicted if below",
             holds=side(adam, 1),
         ),
-        claim(
+        section_2(
             "S2.9",
-            SECTION_2,
             "Gamma_t, assumed positive in Adam's convergence proof, becomes negative.",
             paper="after Reddi et al.",
             ours=f"smallest Gamma_t on problem (3): {g(low['smallest_gamma'])} (Adam, b2 = .1), "
@@ -198,9 +189,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if it is below 0 for Adam at both b2",
             holds=max(low["smallest_gamma"], three["adam, b2=0.999"]["smallest_gamma"]) < 0,
         ),
-        claim(
+        section_4(
             "S4.7",
-            SECTION_4,
             "AdaX converges where Adam does not (S2.6).",
             paper="Gamma_t stays positive, so AdaX converges",
             ours=f"x = {three['adax']['x_end']:.4f}, average regret {g(three['adax']['average_regret'])}, smallest "
@@ -209,9 +199,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             n=steps - 1,
             holds=abs(three["adax"]["x_end"] + 1) < 0.01 and three["adax"]["smallest_gamma"] >= 0,
         ),
-        claim(
+        section_4(
             "S4.8",
-            SECTION_4,
             "AdaX also converges with rare large gradients, where Adam does not (S2.8).",
             by=OURS,
             paper="not run there",

@@ -8,15 +8,10 @@ from typing import Any
 import numpy as np
 
 from adaxlab.claim import OURS
-from adaxlab.claim import row as claim
 from adaxlab.paper.theory import closed, theorems
 from adaxlab.paper.theory.problems import Fading
-from adaxlab.paper.theory.record import Tick, g, no_progress, places, record
+from adaxlab.paper.theory.record import Tick, g, no_progress, places, record, section_3, section_4, section_5
 from adaxlab.paper.theory.simulate import Setting, path, updates
-
-SECTION_3 = "Section 3: Adam's problem"
-SECTION_4 = "Section 4: AdaX"
-SECTION_5 = "Section 5.2: the synthesized example, Figure 3(a)"
 
 
 def settings() -> list[Setting]:
@@ -145,9 +140,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
     reaches = [row["reach"] for row in stated["rows"]]
     worst_form = max(forms["errors"].values())
     return [
-        claim(
+        section_3(
             "S3.1",
-            SECTION_3,
             "x = 0 is the only optimum of problem (4).",
             paper="stated",
             ours=f"the summed loss is smallest at {figure['optimum']:.4g}",
@@ -157,9 +151,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             note="The statement asks for C > 1, the experiment uses C = 1e-3; each f_t is convex, so 'local "
             "minimum' is not meant literally.",
         ),
-        claim(
+        section_3(
             "S3.2",
-            SECTION_3,
             "No algorithm returns once it is below zero.",
             paper="no gradient is left there",
             ours=f"{sum(r['came_back'] for r in crossed)} of the {len(crossed)} settings that crossed came back in "
@@ -168,18 +161,16 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if none came back",
             holds=not any(r["came_back"] for r in crossed),
         ),
-        claim(
+        section_3(
             "S3.3",
-            SECTION_3,
             "For every x0 there is a step size with which SGD converges to 0.",
             paper="the gradients have a finite sum",
             ours=f"with alpha = x0 (1-lambda)/C = {g(stop['sgd_alpha'])} SGD ends at {stop['sgd_x_end']:.1e}",
             rule="supported if SGD ends in [0, 1e-6] with that step",
             holds=-1e-9 <= stop["sgd_x_end"] <= 1e-6,
         ),
-        claim(
+        section_3(
             "T3.1",
-            SECTION_3,
             "Theorem 3.1: with b1 = 0, b2 < lambda^2 and alpha_t >= alpha/t Adam goes below zero from every x0 with "
             "every alpha.",
             paper="for all x0 > 0 and alpha > 0",
@@ -190,9 +181,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             holds=t31["crossed"] == t31["cells"],
             note=f"{t31['beyond_horizon']} further cells need more steps than were run. It needs eps = 0: T3.1e.",
         ),
-        claim(
+        section_3(
             "T3.1m",
-            SECTION_3,
             "Theorem 3.1 with momentum, for b1 < sqrt(b2).",
             paper="shown in the appendix",
             ours=f"{t31m['crossed']} of {t31m['cells']} cells crossed",
@@ -200,9 +190,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="as T3.1, with b1 = 0.9 sqrt(b2)",
             holds=t31m["crossed"] == t31m["cells"],
         ),
-        claim(
+        section_3(
             "T3.1e",
-            SECTION_3,
             "Theorem 3.1 describes Adam as it is used, with eps = 1e-8.",
             by=OURS,
             paper="eps is not mentioned",
@@ -212,9 +201,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             holds=t31e["x_end"] < 0,
             note="Once the gradients are below eps, the updates fade with them and add up to a finite sum.",
         ),
-        claim(
+        section_3(
             "S3.4",
-            SECTION_3,
             "Adam's m_t/sqrt(v_t) never falls below a positive constant on problem (4).",
             paper="sqrt((lambda^2-b2)/(lambda^2 (1-b2))), and its counterpart with b1",
             ours=f"smallest quotient of the two: {forms['adam_over_floor']:.6f}",
@@ -222,9 +210,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if no step is below the constant (to 1e-9) in four settings",
             holds=forms["adam_over_floor"] >= 1 - 1e-9,
         ),
-        claim(
+        section_3(
             "S3.5",
-            SECTION_3,
             "The closed forms of the appendix (Adam, Adam with b1, AMSGrad, AdaX on decaying gradients).",
             paper="five formulas",
             ours=f"largest relative difference from the rule: {worst_form:.1e}",
@@ -232,9 +219,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if the rule and the formulas agree to 1e-9 in four settings",
             holds=worst_form < 1e-9,
         ),
-        claim(
+        section_3(
             "T3.2",
-            SECTION_3,
             "Theorem 3.2: for every b2 there is one lambda with which AMSGrad goes below zero for all x0 and all "
             "alpha.",
             paper="there is lambda such that for all x0, alpha",
@@ -248,20 +234,16 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             holds=not (stated["all_finite"] and t32["x_end_corrected"] > 0),
             note="True in the other order: T3.2c.",
         ),
-        claim(
+        section_3(
             "T3.2c",
-            SECTION_3,
             "Theorem 3.2 corrected: for every b2, x0 and alpha there is a lambda with which AMSGrad goes below zero.",
-            paper="not in the paper",
-            by=OURS,
             ours=f"{fixed['crossed']} of {fixed['cells']} cells",
             n=fixed["cells"],
             rule="supported if for every cell of a grid b2 x x0 x alpha the lambda that the closed form names crosses",
             holds=fixed["crossed"] == fixed["cells"],
         ),
-        claim(
+        section_3(
             "S3.6",
-            SECTION_3,
             "Before its maximum is reached AMSGrad is Adam; the maximum can be arbitrarily late.",
             paper="t = ln(ln b2/ln lambda^2)/ln(lambda^2/b2), which grows without bound as lambda -> 1",
             ours="the formula gives step "
@@ -271,9 +253,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if the closed form with that switch agrees with the rule to 1e-9",
             holds=forms["errors"]["amsgrad"] < 1e-9,
         ),
-        claim(
+        section_3(
             "S3.7",
-            SECTION_3,
             "AdaShift has the same problem as Adam.",
             paper="stated",
             ours=f"its update keeps {kept['adashift']:.4f} of the gradient's decay (Adam {kept['adam']:.4f})",
@@ -281,9 +262,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             "gradient, 0: never fades; supported below 0.1",
             holds=kept["adashift"] < 0.1,
         ),
-        claim(
+        section_3(
             "S3.8",
-            SECTION_3,
             "NosAdam, which uses a moving average, has the same problem as Adam.",
             paper="'other Adam variants'; section 2 counts NosAdam among them",
             ours=f"NosAdam's update keeps {kept['nosadam']:.2f} of the gradient's decay, AdaGrad's "
@@ -292,9 +272,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             holds=kept["nosadam"] < 0.1,
             note="NosAdam's weights fall slower than any exponential, so its v cannot follow the gradient down.",
         ),
-        claim(
+        section_4(
             "S4.9",
-            SECTION_4,
             "On problem (4) AdaX's updates fade with the gradient.",
             paper="g/sqrt(v-hat) <= sqrt((1+b2-lambda^2)/b2) lambda^(t-1)",
             ours=f"largest quotient of the two sides {forms['adax_over_ceiling']:.6f}; the update keeps "
@@ -303,9 +282,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             rule="supported if the bound is never exceeded (to 1e-9) and the share is above 0.9",
             holds=forms["adax_over_ceiling"] <= 1 + 1e-9 and kept["adax"] > 0.9,
         ),
-        claim(
+        section_4(
             "S4.10",
-            SECTION_4,
             "With a suitable step size AdaX converges to 0 on problem (4).",
             paper="stated",
             ours=f"alpha = {g(stop['rows'][0]['alpha'])} ends at {stop['rows'][0]['x_end']:.1e}; twice that crosses "
@@ -314,9 +292,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             holds=-1e-9 <= stop["rows"][0]["x_end"] <= 1e-6,
             note="The same holds for SGD, AMSGrad, AdaGrad and NosAdam: each has a finite sum of updates.",
         ),
-        claim(
+        section_5(
             "F5.1",
-            SECTION_5,
             "With the paper's values SGDM and AdaX stop at the optimum, and Adam runs past it.",
             paper="SGDM and AdaX converge, Adam is led to the wrong side",
             ours=f"first step below zero: AdaX {order[0]}, Adam {order[1]}, SGDM {order[2]}; SGD without momentum "
@@ -326,9 +303,8 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             holds=order[1] is not None and order[0] is None and order[2] is None,
             note="AdaX crosses first: its step is five times Adam's and its updates have not faded by then.",
         ),
-        claim(
+        section_5(
             "F5.2",
-            SECTION_5,
             "With the paper's values the updates of SGDM and AdaX become small, and Adam's stay large.",
             paper="Figure 3(a), with the decaying gradient for either sign of x",
             ours=f"at step {steps:,}: SGDM {g(sizes['sgdm'], 2)}, AMSGrad {g(sizes['amsgrad'], 2)}, AdaX "
