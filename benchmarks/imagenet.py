@@ -175,7 +175,7 @@ def main(arguments: list[str] | None = None) -> int:
                 if given.out:
                     given.out.parent.mkdir(parents=True, exist_ok=True)
                     files.write_json(given.out, found)
-                tell(tables.speed_table(found))
+                tell(tables.speed(found))
     except LabError as error:
         print(f"benchmarks/imagenet.py: {error}", file=sys.stderr)
         return error.exit_code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,3 +32,13 @@ def read(root: Path, name: str) -> Any:
     """A record, or None where it was not made yet."""
     path = root / "records" / name
     return json.loads(path.read_text()) if path.is_file() else None
+
+
+def recorded(name: str, write: Callable[[Any], str], missing: str) -> Callable[[Path], str]:
+    """A part of a page that is written from one record; `missing` where it was not made yet."""
+
+    def section(root: Path) -> str:
+        record = read(root, name)
+        return missing if record is None else write(record)
+
+    return section

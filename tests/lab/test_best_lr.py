@@ -8,7 +8,7 @@ import made_records
 import pytest
 from test_memories import run
 
-from adaxlab.paper.tables import best_lr
+from adaxlab.paper.tables import guide
 from adaxlab.store import export
 
 
@@ -23,7 +23,7 @@ from adaxlab.store import export
     ],
 )
 def test_the_best_and_whether_it_is_enclosed(scores, higher, expected):
-    assert best_lr.best(scores, higher) == expected
+    assert guide.enclosed(scores, higher) == expected
 
 
 def test_one_row_a_task(tmp_path):
@@ -36,7 +36,7 @@ def test_one_row_a_task(tmp_path):
         }.items()
         for lr, score in scores.items()
     ]
-    export(images, tmp_path / "imagenet" / "tuning.jsonl")
+    export(images, tmp_path / "records" / "imagenet" / "tuning.jsonl")
     trials = {"adam": {1e-3: 5.0, 1e-2: 4.0, 1e-1: 6.0}, "adax": {1e-3: 4.5, 5e-3: 4.0, 1e-1: None}}
     trials["adax@b2T=3"] = {1e-3: 4.5, 5e-3: 4.0}
     tuned = [
@@ -44,7 +44,7 @@ def test_one_row_a_task(tmp_path):
         for row, ends in trials.items()
         for lr, end in ends.items()
     ]
-    export(tuned, tmp_path / "language" / "ptb.jsonl")
+    export(tuned, tmp_path / "records" / "language" / "ptb.jsonl")
     runs = [
         made_records.run("voc/tuning", name, iou, lr=lr, purpose=purpose)
         for name, purpose, lr, iou in (
@@ -56,8 +56,8 @@ def test_one_row_a_task(tmp_path):
             ("adaxw", "final", 1e-2, 0.9),
         )
     ]
-    export(runs, tmp_path / "voc" / "tuning.jsonl")
-    text = best_lr.table(tmp_path)
+    export(runs, tmp_path / "records" / "voc" / "tuning.jsonl")
+    text = guide.best_lr(tmp_path)
     assert "ResNet-50, b2·T = 2 | 2 and 3 | 0.0001* | 0.0003 | 3 |" in text
     assert "ResNet-18, b2·T = 0.78 | 2 and 3 | 0.01* | 0.015 | 1.5 |" in text
     assert "LSTM, b2·T = 35 | 3 each | 0.01 | 0.005 | 0.5 |" in text
@@ -67,7 +67,7 @@ def test_one_row_a_task(tmp_path):
 
 
 def test_small_tasks_and_rows_that_diverged(tmp_path):
-    assert best_lr.table(tmp_path).startswith("*Not run yet")
+    assert guide.best_lr(tmp_path).startswith("*Not run yet")
     rows = [
         {
             "task": "t",
@@ -80,9 +80,10 @@ def test_small_tasks_and_rows_that_diverged(tmp_path):
         for name, means in {"adamw": (3.0, 2.0, None), "adaxw": (None, None, None)}.items()
         for lr, mean in zip((1e-3, 1e-2, 1e-1), means, strict=True)
     ]
-    (tmp_path / "first_lr.json").write_text(json.dumps({"rows": rows}))
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "first_lr.json").write_text(json.dumps({"rows": rows}))
     cut = run("cifar10/tuning", "sgdm", 0, 0.9, "tune", 1.0)  # a study cut short
-    export([cut], tmp_path / "cifar10" / "tuning.jsonl")
-    text = best_lr.table(tmp_path)
+    export([cut], tmp_path / "records" / "cifar10" / "tuning.jsonl")
+    text = guide.best_lr(tmp_path)
     assert text.count("\n") == 2
     assert text.endswith("b2·T = 2 | 3 each | 0.01 | all diverged |  |")

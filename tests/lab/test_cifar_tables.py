@@ -15,7 +15,7 @@ from adaxlab.paper import pages
 from adaxlab.paper.cifar10_added_claims import CLAIMS
 from adaxlab.paper.cifar10_runs import STUDIES, accuracy, load, not_run
 from adaxlab.paper.tables import cifar10 as tables
-from adaxlab.paper.tables import cifar10_guide as guide
+from adaxlab.paper.tables import guide
 from adaxlab.paper.tables.study import caption, table
 
 RECORDS = Path(__file__).parents[2] / "records"
@@ -183,7 +183,7 @@ def test_runs_of_another_study_say_whose_they_are():
 
 def test_the_page_is_built_from_the_committed_records(tmp_path):
     pytest.importorskip("altair")
-    from adaxlab.paper.cifar10_page import write
+    from adaxlab.paper.cifar10_report import write
 
     text = write(RECORDS, tmp_path / "cifar10.html").read_text()
     assert "adaxw" in text
@@ -207,7 +207,7 @@ def test_records_are_plain_json():
 
 def test_the_guide_says_what_each_setting_gave(tmp_path):
     """Means and the pooled deviation of seeds, as computed here; studies that are not whole are left out."""
-    text = guide.settings(RECORDS)
+    text = guide.settings(RECORDS.parent)
     assert text in (RECORDS.parent / "docs" / "hyperparameters.md").read_text()
     deviations, rows = [], 0
     for study in ("lr", "beta1", "beta2", "epsilon"):

@@ -70,9 +70,9 @@ def test_a_best_rate_at_the_edge_of_the_study_it_follows_is_marked():
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda s: s.name)
-def test_every_studys_rows_have_a_table(study, tmp_path):
+def test_every_studys_rows_have_a_table(study):
     rows = [row.name for row in study.rows]
-    text = tables.speed_table(speed_record({row: [4.0, 9.0, 4.5] for row in rows}, **KNOWN))
+    text = tables.speed(speed_record({row: [4.0, 9.0, 4.5] for row in rows}, **KNOWN))
     assert text.count("| 4.500 | 3 |") == len(rows)
 
 
@@ -85,14 +85,15 @@ def test_every_studys_rows_have_a_table(study, tmp_path):
     ],
 )
 def test_the_table_of_speeds_says_how(tmp_path, turns, said):
-    assert "Not measured yet" in tables.speed(tmp_path)
-    text = tables.speed(put_speed(tmp_path, speed_record({"adaxw": [4.0, 9.0, 4.5]}, **turns)))
+    section = tables.SECTIONS["imagenet-speed"]
+    assert "Not measured yet" in section(tmp_path)
+    text = section(put_speed(tmp_path, speed_record({"adaxw": [4.0, 9.0, 4.5]}, **turns)))
     assert "| training | 23,457 | 10.90 |" in text
     assert "| AdaX-W | 4.500 | 3 |" in text
     assert said in text
 
 
-def test_no_rounds_are_rounds_that_were_not_measured(tmp_path):
+def test_no_rounds_are_rounds_that_were_not_measured():
     found = speed_record({})
     del found["in_turn"]
-    assert tables.speed(put_speed(tmp_path, found)).endswith("torch 2. Alternating methods: not measured.")
+    assert tables.speed(found).endswith("torch 2. Alternating methods: not measured.")

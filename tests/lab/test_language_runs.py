@@ -139,7 +139,7 @@ def test_the_first_update_of_a_late_word_is_as_large_as_the_gain_says(name, opti
 
 def test_late_words_are_recorded_and_drawn(tmp_path):
     pytest.importorskip("altair")
-    from adaxlab.paper import late_words_chart as figures
+    from adaxlab.paper import doc_charts
 
     new = [f"the u{i} of a" for i in range(3000)]  # a new word in every sentence
     for split, lines in (("train", new), ("valid", new[:5]), ("test", new[:5])):
@@ -150,7 +150,7 @@ def test_late_words_are_recorded_and_drawn(tmp_path):
     rows = {row["row"]: row["points"] for row in record["rows"]}
     assert rows["adax, dense, no guard"][-1]["median"] > 100 * rows["adax, dense, guarded"][-1]["median"]
     assert rows["adax, dense, guarded"][-1]["median"] == pytest.approx(0.1, rel=1e-2)
-    drawn = figures.late_activation(record).to_dict()
+    drawn = doc_charts.late_activation(record).to_dict()
     assert max(map(len, drawn["datasets"].values())) == 3 * len(rows["adam, dense"])
     last = f"{rows['adax, dense, no guard'][-1]['median']:.3g}"
     assert last in tables.late(record).splitlines()[3]
@@ -252,14 +252,14 @@ def test_both_states_are_recorded_and_shown(tmp_path):
         rows[3]["loss"] += far
         worst = max(row["loss"] for row in rows)
         cells = f"| {zero_state.mean(rows):.3f} | {worst:.1f} | {int(far > 0)} |"
-        shown = tables.zero_state_table(record).splitlines()
+        shown = tables.zero_state(record).splitlines()
         assert cells in shown[3]
         assert (shown[3].index(cells) < 5) == (state == "zero") == (shown[0].index(state) < 40)
     assert shown[2].count("| 0 |") == 3  # the seed, and no failed row from either state
     with pytest.raises(LabError, match="seeds=0"):
         zero_state.run(seeds=0)
     lost = json.loads(zero_state.run(record=str(tmp_path / "n.json"), seeds=1, lr=1e30, **given).read_text())
-    assert f"| 0 | NaN | NaN | {len(lost['nets'][0]['rows']['zero'])} |" in tables.zero_state_table(lost)
+    assert f"| 0 | NaN | NaN | {len(lost['nets'][0]['rows']['zero'])} |" in tables.zero_state(lost)
 
 
 # -- studies ----------------------------------------------------------------------------------------------------------

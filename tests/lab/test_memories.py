@@ -9,7 +9,7 @@ import pytest
 
 from adaxlab import records as committed
 from adaxlab import spec, store
-from adaxlab.paper.tables import memories
+from adaxlab.paper.tables import guide
 
 RECORDS = Path(__file__).parents[2] / "records"
 
@@ -36,7 +36,7 @@ def run(study, row, seed, metric, purpose="final", lr=1e-3):
     ],
 )
 def test_two_memories_on_the_same_seeds(tmp_path, long, said):
-    assert memories.table(tmp_path).startswith("*Not run yet")
+    assert guide.memories(tmp_path).startswith("*Not run yet")
     rows = {
         "adaxw": (50, 60, 70, 80),
         "adaxw-b2T50": (*long, None),
@@ -49,7 +49,7 @@ def test_two_memories_on_the_same_seeds(tmp_path, long, said):
     ]
     runs.append(made_records.run("imagenet/tuned", "adaxw", 0.5, seed=9))
     store.export(runs, tmp_path / "records" / "imagenet" / "tuned.jsonl")
-    found = memories.table(tmp_path).splitlines()
+    found = guide.memories(tmp_path).splitlines()
     assert (
         found[2] == f"| [Tiny-ImageNet](imagenet.md), ResNet-18, each at its best lr | 0.78 | 50 | 3 | {said}"
     )
@@ -63,7 +63,7 @@ def test_of_losses_the_lower_is_better(tmp_path):
         for seed, end in enumerate(ends)
     ]
     store.export(runs, tmp_path / "records" / "language" / "ptb.jsonl")
-    assert "| 3 | 35 | 3 | -0.200 (-0.225 to -0.175) nats | smaller b2·T |" in memories.table(tmp_path)
+    assert "| 3 | 35 | 3 | -0.200 (-0.225 to -0.175) nats | smaller b2·T |" in guide.memories(tmp_path)
 
 
 def b2_steps():
@@ -82,7 +82,7 @@ def b2_steps():
 
 def test_the_products_are_those_of_the_runs():
     ran = set(b2_steps())
-    pairs = list(memories._all(RECORDS.parent))
+    pairs = list(guide.pairs(RECORDS.parent))
     assert len(pairs) == 10
     for pair in pairs:
         assert len(pair.a) == len(pair.b) == 3, pair.task

@@ -13,8 +13,7 @@ pytest.importorskip("altair", reason="the report needs altair: pip install 'adax
 
 from report_records import cifar_run, own_figure, record
 
-from adaxlab.paper import figures
-from adaxlab.paper import trace_chart as trace
+from adaxlab.paper import doc_charts, figures
 from adaxlab.paper.cifar10_report import load, shown
 from adaxlab.report import charts, command, embed, series, tables
 from adaxlab.report.judged import judged
@@ -150,16 +149,16 @@ def test_the_second_moment_is_drawn_from_its_trace():
         ]
 
     runs = traced()
-    rows = rows_of(trace.second_moment(runs), "mean", "x")
+    rows = rows_of(doc_charts.second_moment(runs), "mean", "x")
     assert {(r["optimizer"], r["x"]): r["mean"] for r in rows} == {
         ("adaxw", 1.0): pytest.approx(2e-3),
         ("adaxw", 10.0): pytest.approx(1e-4),
         ("adamw", 1.0): pytest.approx(0.5),
     }
     assert all(r["low"] > 0 for r in rows), "the axis is logarithmic"
-    assert "n = 3 seeds" in " ".join(trace.words(runs)["subtitle"])
-    assert trace.second_moment([cifar_run()]) is None
-    rows = rows_of(trace.second_moment(traced(1e-3) + traced(5e-3)), "mean", "x")
+    assert "n = 3 seeds" in " ".join(doc_charts.second_moment_words(runs)["subtitle"])
+    assert doc_charts.second_moment([cifar_run()]) is None
+    rows = rows_of(doc_charts.second_moment(traced(1e-3) + traced(5e-3)), "mean", "x")
     assert {r["optimizer"] for r in rows} == {
         f"{name}, lr={lr:g}" for name in ("adaxw", "adamw") for lr in (1e-3, 5e-3)
     }

@@ -10,8 +10,9 @@ import pytest
 
 pytest.importorskip("altair", reason="the report needs altair: pip install 'adaxopt[lab]'")
 
+from adaxlab.paper import doc_charts
 from adaxlab.paper.tables import gpu_step
-from adaxlab.report import speed, static
+from adaxlab.report import static
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +32,7 @@ def benchmark():
 
 def test_every_model_has_a_panel_with_its_speedups(tmp_path):
     record = benchmark()
-    chart = speed.gpu_steps(record).to_dict()
+    chart = doc_charts.gpu_steps(record).to_dict()
     assert [panel["title"]["text"] for panel in chart["vconcat"]] == [
         "One tensor of 0.001M numbers",
         "Net: 0.059M numbers in 59 tensors",
@@ -42,7 +43,9 @@ def test_every_model_has_a_panel_with_its_speedups(tmp_path):
         assert rows["AdaXW fused"]["ms"] == pytest.approx(1.6 * scale)
         assert "1.25× as fast" in rows["AdaXW fused"]["text"]
         assert "1.60× as fast" in rows["AdaXW fused, frozen"]["text"]
-    paths = static.save_chart(speed.gpu_steps(record), tmp_path / "gpu-step", speed.words(record), ["svg"])
+    paths = static.save_chart(
+        doc_charts.gpu_steps(record), tmp_path / "gpu-step", doc_charts.gpu_steps_words(record), ["svg"]
+    )
     text = re.sub(r"<[^>]+>", "\n", paths[0].read_text())
     for words in ("n = 9 rounds", "torch 2.11", "2.00 ms", "0.0160 ms · 1.25× as fast"):
         assert words in text, words

@@ -24,8 +24,9 @@ from typing import Any
 from adaxlab import stats
 from adaxlab.errors import LabError
 from adaxlab.measures import percent
-from adaxlab.paper import catalogue, drawn
+from adaxlab.paper import catalogue, cifar10_report, cifar10_runs, doc_charts, drawn, forest
 from adaxlab.paper.tables import gpu_step
+from adaxlab.paper.theory.figures import for_record, save
 from adaxlab.provenance import UNFINISHED
 from adaxlab.report.embed import as_dict, entitle, labels_in
 from adaxlab.report.names import titles
@@ -51,34 +52,25 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
             runs = [in_percent(run) for run in read_export(file)]
             out += save_charts(runs, folder, formats, ("light", "dark"), *_judged(runs), only=wanted)
     if (records / "cifar10").is_dir():
-        from adaxlab.paper.cifar10_report import load
-
-        runs = load(records)
+        runs = cifar10_report.load(records)
         out += save_charts(runs, folder, formats, ("light", "dark"), OWN, only=wanted) if runs else []
         for study in studies:
             if "second-moment" in study.figures:
                 out += _trace(study.name.partition("/")[2], records, folder, formats)
     if (records / "claims").is_dir():
-        from adaxlab.paper import forest
-
         lines = forest.lines(records)
         stem = folder / "claims-forest"
         out += save_chart(forest.chart(lines), stem, forest.words(lines), formats, known=forest.MARKS)
     record = gpu_step.read(records)
     if record is not None:
-        from adaxlab.report import speed
-
-        out += save_chart(speed.gpu_steps(record), folder / "gpu-step", speed.words(record), formats)
-    if (records / "language" / "late_activation.json").is_file():
-        from adaxlab.paper import late_words_chart as figures
-
-        record = json.loads((records / "language" / "late_activation.json").read_text())
         out += save_chart(
-            figures.late_activation(record), folder / "late-activation", figures.words(record), formats
+            doc_charts.gpu_steps(record), folder / "gpu-step", doc_charts.gpu_steps_words(record), formats
         )
+    if (late := records / "language" / "late_activation.json").is_file():
+        record = json.loads(late.read_text())
+        words = doc_charts.late_activation_words(record)
+        out += save_chart(doc_charts.late_activation(record), folder / "late-activation", words, formats)
     for file in sorted((records / "theory").glob("*.json")):
-        from adaxlab.paper.theory.figures import for_record, save
-
         out += save(for_record(json.loads(file.read_text())), folder, formats)
     return out
 
@@ -109,16 +101,15 @@ def _judged(runs: Sequence[RunRecord]) -> tuple[str | None, stats.DecisionRule |
 
 
 def _trace(study: str, records: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:
-    from adaxlab.paper import trace_chart as trace
-    from adaxlab.paper.cifar10_runs import load
-
-    runs = load(study, records)
-    chart = trace.second_moment(runs)
+    runs = cifar10_runs.load(study, records)
+    chart = doc_charts.second_moment(runs)
     if chart is None:
         return []
     spec = as_dict(chart)
     stem = folder / f"cifar10-{study}-second-moment"
-    return save_chart(entitle(spec, titles(labels_in(spec))), stem, trace.words(runs), formats)
+    return save_chart(
+        entitle(spec, titles(labels_in(spec))), stem, doc_charts.second_moment_words(runs), formats
+    )
 
 
 def stale(records: Path, folder: Path) -> list[str]:

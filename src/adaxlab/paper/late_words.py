@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
-from adaxlab import environment, files, optimizers, randomness, schedule, task
+from adaxlab import environment, files, loop, optimizers, randomness, schedule, task
 from adaxlab.errors import LabError
-from adaxlab.paper.training_step import take
 from adaxlab.settings import choose_device
 
 SMALL = {"batch": 32, "embedding": 32, "projection": 32, "hidden": 64, "layers": 1, "samples": 256}
@@ -36,6 +36,18 @@ ROWS: dict[str, tuple[str, dict[str, Any], bool]] = {
 B2_STEPS = 35.0
 TITLES = {"ptb": "Penn Treebank", "enwik8": "words of enwik8", "folder": "a folder of text"}
 BINS = 24
+
+
+def take(made: Any, model: nn.Module, optimizer: torch.optim.Optimizer, batch: Any, lr: float) -> Tensor:
+    """Loss, gradient, clipping, step at `lr`; the loss before the step."""
+    for group in optimizer.param_groups:
+        loop.set_lr(group, lr)
+    loss, _ = made.loss(model, batch)
+    loss.backward()
+    made.before_step(model)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return loss.detach()
 
 
 def measure(

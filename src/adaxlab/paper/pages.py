@@ -17,7 +17,7 @@ from typing import Any
 
 from adaxlab import records, spec, stats
 from adaxlab.claim import NOT_RUN, OURS, anchor, words
-from adaxlab.markdown import read, spelled, table
+from adaxlab.markdown import recorded, spelled, table
 from adaxlab.paper import catalogue
 from adaxlab.paper.cifar10 import STUDIES as CIFAR
 from adaxlab.paper.cifar10 import TABLE2
@@ -27,16 +27,13 @@ from adaxlab.paper.drawn import image
 from adaxlab.paper.tables import (
     adamw,
     answers,
-    best_lr,
-    cifar10_guide,
-    cifar10_speed,
     decision,
     example,
     exhibits,
     gpu_step,
+    guide,
     headline,
     low_bit,
-    memories,
     memory_study,
     sparse_step,
 )
@@ -102,16 +99,13 @@ def methods(root: Path) -> str:
 # -- from records -----------------------------------------------------------------------------------------------
 
 
-def cpu(root: Path) -> str:
-    record = read(root, "cpu_step.json")
-    if record is None:
-        return "*CPU: not measured yet (`make bench`).*"
+def cpu(record: dict[str, Any]) -> str:
     rows = [
         (
             name,
             f"{r['median_ms']:.1f}" if r["median_ms"] >= 1 else f"{r['median_ms']:.3f}",
             f"{1 / r['ratio']:.2f} × {r['against']}" if r["ratio"] else "",
-            _mb(r),
+            f"{r['peak_bytes'] / 1e6:.1f}",
         )
         for name, r in record["rows"].items()
     ]
@@ -128,10 +122,6 @@ def cpu(root: Path) -> str:
         + table(("", "ms per step", "speedup", "extra memory, MB"), rows)
         + (f"\n\n{gpu_step.since(record).strip()}" if record.get("since") else "")
     )
-
-
-def _mb(row: dict[str, Any]) -> str:
-    return f"{row['peak_bytes'] / 1e6:.1f}"
 
 
 HEADLINES = {
@@ -184,10 +174,7 @@ def _headlines(by_id: dict[str, dict[str, Any]]) -> list[Cells]:
     return rows
 
 
-def lr(root: Path) -> str:
-    record = read(root, "first_lr.json")
-    if record is None:
-        return "*Not measured yet (`adax reproduce first-lr`).*"
+def lr(record: dict[str, Any]) -> str:
     parts = []
     for name in dict.fromkeys(row["task"] for row in record["rows"]):
         rows = [row for row in record["rows"] if row["task"] == name]
@@ -288,23 +275,21 @@ OF_FAMILY = {
 
 SECTIONS: dict[str, Section] = {
     "methods": methods,
-    "cpu": cpu,
+    "cpu": recorded("cpu_step.json", cpu, "*CPU: not measured yet (`make bench`).*"),
     "claims": claims,
-    "lr": lr,
+    "lr": recorded("first_lr.json", lr, "*Not measured yet (`adax reproduce first-lr`).*"),
     "gpu": gpu_step.section,
     "gpu-sparse": sparse_step.section,
     "adamw": adamw.section,
     "cifar": cifar,
-    "cifar-speed": cifar10_speed.section,
-    "cifar-settings": cifar10_guide.section,
-    "best-lr": best_lr.section,
-    "memories": memories.table,
+    "cifar-speed": cifar_tables.speed,
     "memory-study": memory_study.section,
     "decision": decision.section,
     "headline": headline.section,
     "example": example.section,
     "exhibits": exhibits.section,
     "answers": answers.section,
+    **guide.SECTIONS,
     **low_bit.SECTIONS,
     **text_tables.SECTIONS,
     **image_tables.SECTIONS,

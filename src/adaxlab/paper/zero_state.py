@@ -22,7 +22,7 @@ from adaxlab.batches import to_device
 from adaxlab.errors import LabError
 from adaxlab.models.lstm import STATES
 from adaxlab.paper.language import ENWIK8
-from adaxlab.paper.training_step import take
+from adaxlab.paper.late_words import take
 from adaxlab.settings import choose_device
 
 FAILURE_MARGIN = 5.0

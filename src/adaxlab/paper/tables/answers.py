@@ -11,6 +11,7 @@ from adaxlab.claim import NOT_RUN, OURS, VERDICTS, anchor, words
 from adaxlab.judge import MOST
 from adaxlab.paper import claims, queue
 from adaxlab.paper.tables.exhibits import difference
+from adaxlab.report.numbers import listed
 
 Rows = Mapping[str, Mapping[str, Any]]
 VALUES = {
@@ -36,7 +37,7 @@ def _table2(rows: Rows) -> str:
     groups: dict[str, list[str]] = {}
     for id, name in VALUES.items():
         groups.setdefault(words(rows[id]), []).append(name)
-    values = "; ".join(f"*{verdict}* for {_listed(names)}" for verdict, names in groups.items())
+    values = "; ".join(f"*{verdict}* for {listed(names)}" for verdict, names in groups.items())
     return (
         "**Does Table 2 hold?** On CIFAR-10, the paper's own data, mostly, at the paper's settings. The paper's "
         f"accuracy is {values}. AdaX-W is ahead: by {_leads(rows, LEADS)}. **After equal tuning no "
@@ -52,7 +53,7 @@ def _leads(rows: Rows, named: Mapping[str, str]) -> str:
         f"{difference(rows[id])} points over {name} (n = {rows[id]['n']}, [{words(rows[id])}](claims.md#{anchor(id)}))"
         for id, name in named.items()
     ]
-    return _listed(parts)
+    return listed(parts)
 
 
 def _errata(root: Path, rows: Rows) -> str:
@@ -81,7 +82,3 @@ def _open(root: Path, rows: Rows) -> str:
         f"[the queue](queue.md), which takes about {minutes / 60:.0f} GPU hours in all, studies of our own included. "
         f"{many} would need more than {MOST:,} seeds."
     )
-
-
-def _listed(parts: list[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

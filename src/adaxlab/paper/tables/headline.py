@@ -9,6 +9,7 @@ from typing import Any
 from adaxlab.paper import claims
 from adaxlab.paper.tables import gpu_step
 from adaxlab.paper.tables.decision import TASKS, Task, mark
+from adaxlab.report.numbers import listed
 
 WHEN_NOT = (
     "- **When not to use AdaX**: when gradients grow or change character late in training, when you cannot clip them, "
@@ -57,7 +58,7 @@ def _tuned(root: Path) -> str:
     for task in TASKS:
         row = judged.get(task.claim, {"verdict": "not run", "n": 0, "provisional": False})
         groups.setdefault(row["verdict"], []).append(f"{SHORT[task.claim]} ({_details(task, row)})")
-    said = "; ".join(f"{words} {_listed(groups[v])}" for v, words in WORDS.items() if v in groups)
+    said = "; ".join(f"{words} {listed(groups[v])}" for v, words in WORDS.items() if v in groups)
     return (
         "- **AdaX against AdamW**, each at the best of equally many learning rates, on the paper's data or on "
         f"[stand-ins](docs/reproduction.md#scope): {said or 'not run yet'}."
@@ -71,7 +72,3 @@ def _details(task: Task, row: Mapping[str, Any]) -> str:
     parts.append(f"n = {row['n']}{mark(row)}")
     parts += ["only if paired by seed"] if "which would be inconclusive" in row.get("ours", "") else []
     return ", ".join(parts)
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

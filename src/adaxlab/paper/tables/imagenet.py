@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from adaxlab import markdown, stats
@@ -47,16 +45,8 @@ def _setting(study: Study, runs: Runs) -> str:
     )
 
 
-def speed(root: Path) -> str:
-    """Images a second, with and without the network, from records/imagenet/speed.json."""
-    path = root / "records" / "imagenet" / "speed.json"
-    if not path.is_file():
-        return "*Not measured yet (`python benchmarks/imagenet.py --data FOLDER`).*"
-    return speed_table(json.loads(path.read_text()))
-
-
-def speed_table(record: Mapping[str, Any]) -> str:
-    """The rows of benchmarks/imagenet.py."""
+def speed(record: Mapping[str, Any]) -> str:
+    """Images a second, with and without the network: the rows of benchmarks/imagenet.py."""
     read = [(r["what"], f"{r['images_per_second']:,.0f}", f"{r['ms']:.2f}") for r in record["rows"]]
     text = markdown.table(("", "images per second", "ms per batch"), read)
     device = record["environment"]["hardware"]["device"]
@@ -80,4 +70,5 @@ def _turns(turns: Mapping[str, Any]) -> str:
     return f" Alternating methods: study {turns['study']}, {turns['steps']} steps per round, {compiled}, {graph}{many}."
 
 
-SECTIONS = {"imagenet-speed": speed}
+NOT_MEASURED = "*Not measured yet (`python benchmarks/imagenet.py --data FOLDER`).*"
+SECTIONS = {"imagenet-speed": markdown.recorded("imagenet/speed.json", speed, NOT_MEASURED)}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import records
-from adaxlab.markdown import read, table
+from adaxlab.markdown import recorded, table
 from adaxlab.measures import ended, final
 from adaxlab.models.lstm import STATES
 from adaxlab.paper import zero_state as zero_state_study
@@ -157,17 +157,7 @@ def late(record: Record) -> str:
     )
 
 
-def speed(root: Path) -> str:
-    record = read(root, "language/speed.json")
-    return speeds(record) if record else "*Not measured yet (`python benchmarks/language.py`).*"
-
-
-def late_activation(root: Path) -> str:
-    record = read(root, "language/late_activation.json")
-    return late(record) if record else "*Not run yet (`adax reproduce language/late-activation`).*"
-
-
-def zero_state_table(record: Record) -> str:
+def zero_state(record: Record) -> str:
     """Loss of the test text and rows that fell out of their mode, from both states, net by net."""
     rows = []
     for net in record["nets"]:
@@ -193,11 +183,6 @@ def _nats(value: float | None, digits: int) -> str:
     return "NaN" if value is None else f"{value:.{digits}f}"
 
 
-def zero_state(root: Path) -> str:
-    record = read(root, "language/zero_state.json")
-    return zero_state_table(record) if record else "*Not run yet (`adax reproduce language/zero-state`).*"
-
-
 def gpt_guide(root: Path) -> str:
     """The transformer study for users of AdamW: best lr, loss and largest lr of the rows of AdamW and AdaX-W."""
     runs = records.load(root / "records", GPT.name)
@@ -210,8 +195,14 @@ def gpt_guide(root: Path) -> str:
 
 
 SECTIONS = {
-    "language-speed": speed,
-    "late-activation": late_activation,
-    "zero-state": zero_state,
+    "language-speed": recorded(
+        "language/speed.json", speeds, "*Not measured yet (`python benchmarks/language.py`).*"
+    ),
+    "late-activation": recorded(
+        "language/late_activation.json", late, "*Not run yet (`adax reproduce language/late-activation`).*"
+    ),
+    "zero-state": recorded(
+        "language/zero_state.json", zero_state, "*Not run yet (`adax reproduce language/zero-state`).*"
+    ),
     "gpt-guide": gpt_guide,
 }

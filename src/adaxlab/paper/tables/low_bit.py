@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from adaxlab.markdown import read, table
+from adaxlab.markdown import recorded, table
 from adaxlab.paper.tables.gpu_step import spread
 
+Record = dict[str, Any]
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)
 
 
@@ -24,10 +25,7 @@ def steps(root: Path) -> str:
     )
 
 
-def drift(root: Path) -> str:
-    record = read(root, "eightbit_drift.json")
-    if record is None:
-        return "*Drift of v: not simulated yet (`python benchmarks/eightbit_drift.py`).*"
+def drift(record: Record) -> str:
     rows = record["rows"]
     stored = list(dict.fromkeys(row["stored"] for row in rows))
     cells: dict[tuple[Any, ...], dict[str, str]] = {}
@@ -48,10 +46,7 @@ def drift(root: Path) -> str:
     )
 
 
-def gpu(root: Path) -> str:
-    record = read(root, "gpu_eightbit.json")
-    if record is None:
-        return "*Not measured yet (`python benchmarks/eightbit.py`).*"
+def gpu(record: Record) -> str:
     rows = [row for row in record["rows"] if "registers" not in row]
     failed = [f"{row['row']} ({row['failed']})" for row in rows if "failed" in row]
     environment = record["environment"]
@@ -95,4 +90,10 @@ def _memory(rows: list[dict[str, Any]]) -> str:
     )
 
 
-SECTIONS = {"low-bit-steps": steps, "low-bit-drift": drift, "low-bit-gpu": gpu}
+NOT_SIMULATED = "*Drift of v: not simulated yet (`python benchmarks/eightbit_drift.py`).*"
+NOT_MEASURED = "*Not measured yet (`python benchmarks/eightbit.py`).*"
+SECTIONS = {
+    "low-bit-steps": steps,
+    "low-bit-drift": recorded("eightbit_drift.json", drift, NOT_SIMULATED),
+    "low-bit-gpu": recorded("gpu_eightbit.json", gpu, NOT_MEASURED),
+}

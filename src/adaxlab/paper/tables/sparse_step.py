@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from adaxlab.markdown import read, table
+from adaxlab.markdown import recorded, table
 from adaxlab.paper.tables.gpu_step import since, spread
 
 TORCHS, OURS, BEFORE = "torch SparseAdam", "AdaX, kernel", "AdaX, rows"
-
-
-def section(root: Path) -> str:
-    record = read(root, "gpu_sparse.json")
-    return (
-        steps(record) if record else "*Sparse gradients: not measured yet (`python benchmarks/sparse.py`).*"
-    )
 
 
 def steps(record: dict[str, Any]) -> str:
@@ -49,3 +41,8 @@ def steps(record: dict[str, Any]) -> str:
         f"the kernel AdaX takes {min(without):.1f} to {max(without):.1f} times as long as with it. "
         f"`python benchmarks/sparse.py`.{since(record)}"
     )
+
+
+section = recorded(
+    "gpu_sparse.json", steps, "*Sparse gradients: not measured yet (`python benchmarks/sparse.py`).*"
+)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
-from adaxlab import markdown, stats
+from adaxlab import stats
+from adaxlab.markdown import recorded, table
 from adaxlab.measures import MEASURES
 from adaxlab.paper.tables.study import Column, Layout, Line, Runs
 from adaxlab.report.names import title
@@ -42,22 +43,20 @@ def _losses(line: Line) -> str:
     return f"{stats.mean(early):.3f} ({first:.3f})"
 
 
-def speed(root: Path) -> str:
-    """Milliseconds of a step, row by row, from records/voc/speed.json."""
-    path = root / "records" / "voc" / "speed.json"
-    if not path.is_file():
-        return "*Not measured yet (`python benchmarks/voc.py`).*"
-    record = json.loads(path.read_text())
+def speed(record: Mapping[str, Any]) -> str:
+    """Milliseconds of a step, row by row."""
     rows = [
         (title(row), *(f"{ms:.2f}" for ms in (statistics.median(each), min(each), max(each))), len(each))
         for row, each in record["ms"].items()
     ]
     where = record["environment"]
-    return markdown.table(("", "ms per step, median", "fastest round", "slowest round", "rounds"), rows) + (
+    return table(("", "ms per step, median", "fastest round", "slowest round", "rounds"), rows) + (
         f"\n\nRows alternating, {record['steps']} steps per round, with the batch and crops of the study; "
         f"{where['gpu']}, torch "
         f"{where['torch']}. `python benchmarks/voc.py`."
     )
 
 
-SECTIONS = {"voc-speed": speed}
+SECTIONS = {
+    "voc-speed": recorded("voc/speed.json", speed, "*Not measured yet (`python benchmarks/voc.py`).*")
+}
