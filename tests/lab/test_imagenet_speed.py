@@ -111,7 +111,7 @@ def test_the_record_is_written_before_the_table(speed, folder, tmp_path, monkeyp
         raise KeyError("a table that cannot be made")
 
     monkeypatch.setattr(speed, "ROUNDS", 1)
-    monkeypatch.setattr(tables, "speed_table", broken)
+    monkeypatch.setattr(tables, "speed", broken)
     out = tmp_path / "new" / "speed.json"
     words = (
         f"--data {folder} --device cpu --batches 2 --batch-size 7 --out {out} --set size=16 stored=16 width=4"
