@@ -128,7 +128,7 @@ DECAY_30 = make(
         ours("adax", "adax", lr=1.5e-3, weight_decay=5e-4, wake=False),
         adaxw(),
     ),
-    "Is decoupled weight decay better than L2, for Adam and for AdaX?",
+    "Is decoupled weight decay better than L2, for Adam and for AdaX, in runs of 30 epochs instead of 182 (decay)?",
     f"ResNet-18, 30 epochs instead of 182 (the lr drops at the same shares of the run; b2*T = 1.2 instead of 7). {NEW}",
     task_options={"model": "resnet18"},
     epochs=30,

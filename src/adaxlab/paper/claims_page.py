@@ -190,9 +190,10 @@ def _open(rows: list[Row]) -> list[str]:
         )
     head = ("id", "whose", "verdict", "n now", "n needed", "study that would judge it", "n planned")
     about = (
-        "Every claim that is not decided. *n needed* is the number of new seeds that would decide it, at the mean and "
-        "the standard deviation seen so far and at Holm's strictest level. [The queue](queue.md) has the studies in "
-        "order, with their GPU minutes, which the claims of a study share."
+        "Every claim that is not decided. *n needed* is the smallest number of new seeds at which the mean and the "
+        "standard deviation seen so far would decide the claim at Holm's strictest level. A new sample of that size "
+        "decides with about even odds, because its mean may be smaller; those that were not run have no *n needed*. "
+        "[The queue](queue.md) has the studies in order, with their GPU minutes, which the claims of a study share."
     )
     return ["", "## Open claims", "", about, "", table(head, cells)]
 

@@ -16,7 +16,9 @@ CHANGED = (
 BEGIN = """\
 This page lists every claim of the paper that was checked, and comparisons of our own: what the paper says (in our
 words), the rule by which it was tested, and the result. [The report](reproduction.md) has the summary, and defines
-[stand-ins](reproduction.md#scope).
+[stand-ins](reproduction.md#scope). AMSGrad(W) is AMSGrad with decoupled weight decay (`amsgradw`). On CIFAR-10, ids
+that end in `-he` are about SGDM at the weight decay of the paper's text (1e-4), others at that of the released code
+(5e-4).
 """
 
 MEANING = """\
@@ -31,7 +33,7 @@ hoc claims among all. The adjusted p decides:
 - *contradicted*: the adjusted p is below 0.05, and the mean is on the other side;
 - *inconclusive*: anything else. For a comparison of two methods, the pages also say *no significant difference*. It
   does not mean that the methods are equal: the seeds do not decide. That two methods are close is shown only by a
-  supported claim "within a margin". [Open claims](#open-claims) has the n that would decide;
+  supported claim "within a margin". [Open claims](#open-claims) has the n that would decide, and says how likely;
 - *not run*: there are no runs yet.
 
 **An interval that excludes 0 can be inconclusive.** Intervals are plain 95% intervals, without the adjustment. In a

@@ -112,11 +112,10 @@ CLAIMS = """
 
 ## Claims by study
 
-*Whose* is `paper` for a statement of the paper and `ours` for a comparison of this project. *n needed* is the smallest
-number of new seeds at which the mean and the standard deviation seen so far would decide the claim at Holm's strictest
-level ([what a verdict means](claims.md#what-a-verdict-means)); a new sample of that size decides with about even odds.
-Where *n planned* is smaller, the study may leave the claim open; its own level is less strict where it judges fewer
-claims. Claims that are decided already are judged again on new seeds; those that were not run have no *n needed*.
+*Whose* is `paper` for a statement of the paper and `ours` for a comparison of this project. With so many new seeds as
+[*n needed*](claims.md#open-claims) says, a claim is decided with about even odds. Where *n planned* is smaller, the
+study may leave the claim open; its own level is less strict where it judges fewer claims. Claims that are decided
+already are judged again on new seeds.
 
 """
 

@@ -10,6 +10,7 @@ from adaxlab import files
 from adaxlab.claim import NOT_RUN, OURS, VERDICTS, anchor, words
 from adaxlab.judge import MOST
 from adaxlab.paper import claims, queue
+from adaxlab.paper.cifar10 import TABLE2
 from adaxlab.paper.tables.exhibits import difference
 from adaxlab.report.numbers import listed
 
@@ -76,9 +77,17 @@ def _open(root: Path, rows: Rows) -> str:
     minutes = sum(job.minutes for job, _ in queue.waiting(root / "records", asked, rows))
     planned = sum("study" in row["plan"] for row in waits)
     many = sum(row["plan"].get("needed") == f"more than {MOST:,}" for row in waits)
+    main = [
+        rows[claim.id]
+        for claim in asked
+        if claim.study == TABLE2.name and not claim.ours and rows[claim.id]["verdict"] in queue.OPEN
+    ]
+    judged = sum("study" in row["plan"] for row in main)
+    cost = sum(job.minutes for job in queue.JOBS if job.study in {row["plan"].get("study") for row in main})
     return (
         f"**What is open?** {len(waits)} of the paper's {len(theirs)} claims: {len(waits) - never} are inconclusive "
         f"and {never} were not run ([list](claims.md#open-claims)). Studies for {planned} of them are in "
         f"[the queue](queue.md), which takes about {minutes / 60:.0f} GPU hours in all, studies of our own included. "
-        f"{many} would need more than {MOST:,} seeds."
+        f"{many} would need more than {MOST:,} seeds. Of the claims that the runs of Table 2 on CIFAR-10 judge, "
+        f"{len(main)} are open; {judged} of them are in the queue, with {cost:g} GPU minutes."
     )
