@@ -31,14 +31,24 @@ def _place(run: RunRecord) -> str:
 
 def not_complete(study: Study, root: Path) -> str:
     """What a page says of a study without a record; runs that ended meanwhile lie in records/unfinished/."""
-    name = f"records/{UNFINISHED}/{spec.folder(study.name)}.jsonl"
-    if not (root / name).is_file():
+    if (count := ended(study, root)) is None:
         return f"*Not run yet (`adax reproduce {study.name}`).*"
-    ended = sum(_fits(study, run) for run in store.read_export(root / name))
     return (
-        f"*Not complete: {ended} of {study.runs()} runs have ended ([records](../{name})); results are shown when all "
-        "have.*"
+        f"*Not complete: {count} of {study.runs()} runs have ended ([records](../{_unfinished(study)})); results are "
+        "shown when all have.*"
     )
+
+
+def ended(study: Study, root: Path) -> int | None:
+    """How many runs of a study that is not complete have ended; None where it has no record of them."""
+    path = root / _unfinished(study)
+    if not path.is_file():
+        return None
+    return sum(run.done is not None and _fits(study, run) for run in store.read_export(path))
+
+
+def _unfinished(study: Study) -> str:
+    return f"records/{UNFINISHED}/{spec.folder(study.name)}.jsonl"
 
 
 def _fits(study: Study, run: RunRecord) -> bool:

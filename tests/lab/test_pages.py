@@ -1,11 +1,14 @@
 """Tables in README.md and docs/ are functions of the code and of records/."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_records import run
 
-from adaxlab.paper import pages
+from adaxlab import store
+from adaxlab.paper import catalogue, pages
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,6 +35,21 @@ def test_a_stale_table_is_named_and_mended(tmp_path: Path, capsys: pytest.Captur
 def test_an_unknown_mark_is_an_error() -> None:
     with pytest.raises(ValueError, match="mark 'nothing': unknown; known are methods"):
         pages.filled("<!-- nothing: begin --><!-- nothing: end -->", ROOT)
+
+
+def test_a_study_with_some_of_its_runs_is_unfinished(tmp_path: Path) -> None:
+    assert "### Unfinished" not in pages.others("gpt")(tmp_path)
+    study = catalogue.study("gpt-short")
+    row = study.rows[0]
+    given = {"epochs": study.epochs, "task_options": dict(study.options_of(row))}
+    ended = [run(study.name, row.name, 1.0, seed=study.first_seed + i, **given) for i in range(2)]
+    begun = replace(run(study.name, row.name, 1.0, seed=study.first_seed + 2, **given), done=None)
+    store.export([*ended, begun], tmp_path / "records" / "unfinished" / "gpt-short.jsonl")
+    text = pages.others("gpt")(tmp_path)
+    unfinished, waiting = text.split("### Not run yet")
+    assert f"- `gpt-short`: {study.title} (2 of {study.runs()} runs)" in unfinished
+    assert "gpt-short" not in waiting
+    assert "- `gpt-noise`" in waiting
 
 
 def test_lr_table_shows_mean_deviation_and_divergence() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from adaxlab import records, spec, stats
+from adaxlab import provenance, records, spec, stats
 from adaxlab.claim import NOT_RUN, OURS, anchor, words
 from adaxlab.markdown import recorded, spelled, table
 from adaxlab.paper import catalogue
@@ -247,23 +247,19 @@ def others(family: str) -> Section:
         found = [s for s in OF_FAMILY[family] if f"<!-- {spec.folder(s.name)}: begin -->" not in text]
         ran = [s for s in found if records.load(root / "records", s.name)]
         parts = [f"### {s.name.partition('/')[2] or s.name}\n{study(s.name)(root)}" for s in ran]
-        begun = {s.name: n for s in found if s not in ran and (n := _begun(root, s))}
-        for heading, some in (
-            ("Unfinished", [s for s in found if s.name in begun]),
-            ("Not run yet", [s for s in found if s not in ran and s.name not in begun]),
-        ):
-            lines = [f"- `{s.name}`: {s.title or s.asks}{begun.get(s.name, '')}" for s in some]
-            parts += [f"### {heading}\n" + "\n".join(lines)] if lines else []
+        lists: dict[str, list[str]] = {"Unfinished": [], "Not run yet": []}
+        for s in found:
+            if s in ran:
+                continue
+            count = provenance.ended(s, root)
+            share = f" ({count} of {s.runs()} runs)" if count else ""
+            lists["Unfinished" if count else "Not run yet"].append(
+                f"- `{s.name}`: {s.title or s.asks}{share}"
+            )
+        parts += [f"### {heading}\n" + "\n".join(lines) for heading, lines in lists.items() if lines]
         return "\n\n".join(parts) or "None: this page shows every study of the family."
 
     return section
-
-
-def _begun(root: Path, study: Study) -> str:
-    """How many runs of a study without a record have finished, or ""."""
-    runs = records.load(root / "records" / "unfinished", spec.folder(study.name))
-    done = sum(run.status == "finished" for run in runs)
-    return f" ({done} of {study.runs()} runs)" if done else ""
 
 
 OF_FAMILY = {
