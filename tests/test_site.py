@@ -149,11 +149,19 @@ def test_the_link_check_finds_what_is_broken(tmp_path, page, problem):
     assert site_links.problems(tmp_path) == ([f"page.html: {problem}"] if problem else [])
 
 
+def test_source_that_has_a_page_of_the_reference_is_there():
+    assert [name for name in site.DESCRIBED if not (ROOT / name).is_file()] == []
+
+
 def test_pages_are_rewritten_for_the_site():
     records = set()
     links = "[a](docs/method.md#x) [b](records/cpu_step.json) [c](src/adaxopt) [d](https://x.org)"
+    links += " [e](src/adaxopt/keras.py)"
     text = site.page(f"{links}\n```python file=a.py\n```", ROOT / "README.md", records)
-    assert text == "[a](method.md#x) [b](records/cpu_step.json) c [d](https://x.org)\n```python\n```"
+    assert (
+        text
+        == "[a](method.md#x) [b](records/cpu_step.json) c [d](https://x.org) [e](api/keras.md)\n```python\n```"
+    )
     assert records == {ROOT / "records" / "cpu_step.json"}
     dark, light = (
         '<source media="m" srcset="docs/images/a-dark.svg">',

@@ -32,7 +32,13 @@ FROM_ROOT = {
     "SECURITY.md": "security.md",
     "CODE_OF_CONDUCT.md": "conduct.md",
 }
-PLACES = {ROOT / name: place for name, place in FROM_ROOT.items()}
+DESCRIBED = {
+    "src/adaxopt/torch/optimizers.py": "api/torch.md",
+    "src/adaxopt/jax/optimizers.py": "api/jax.md",
+    "src/adaxopt/keras.py": "api/keras.md",
+}
+"""Source that pages link to, and the page of the API reference that shows its docstrings."""
+PLACES = {ROOT / name: place for name, place in (FROM_ROOT | DESCRIBED).items()}
 LAB = (
     "task",
     "study",

@@ -56,7 +56,7 @@ class Compare:
     budget: str = ""
     """a time such as 2h: trials and seeds are cut to what fits, once, before the first run"""
     base_seed: int = 0
-    """all seeds of the study follow from it"""
+    """all seeds of the study follow from it: another one repeats the study, tuning included, on other seeds"""
     epochs: int | None = None
     """the task's own unless given"""
     batch_size: int | None = None
@@ -72,7 +72,7 @@ class Compare:
     confidence: float = 0.95
     """confidence of the intervals and of all verdicts together; fixed with the study"""
     margin: float = 0.0
-    """by how much an optimizer must be better or worse for a verdict; fixed with the study"""
+    """by how much an optimizer must be better or worse than the baseline for a verdict; fixed with the study"""
     target: float | None = None
     """report when each run reaches this result (the baseline's median final result unless given)"""
     study: str | None = None
@@ -90,7 +90,7 @@ class Compare:
     on: str = ""
     """send each run to a Ray cluster: ray, or ray,address=host:6379,cpus=1,gpus=0,retries=3,shared=true"""
     checkpoint_seconds: float = 30.0
-    """seconds between two checkpoints of a run: the most that a kill can lose"""
+    """seconds between two checkpoints of a run: the most that a kill can lose of each run in progress"""
     log: str = ""
     """also send curves to tensorboard, wandb or trackio; tensorboard=folder, wandb=project"""
     json: bool = False
