@@ -63,21 +63,12 @@ def _order(study: str, prefix: str, adax: str, note: str) -> tuple[Claim, ...]:
     top, early, _ = _on(study)
     no_loss = about(f"imagenet/{study}", T2, "not_worse", "top-1", margin=0.5, paper="-0.03 on ImageNet")
     return (
-        top(
-            f"{prefix}adaxw-over-adamw",
-            "AdaX-W ends above AdamW",
-            adax,
-            "adamw",
-            paper="+2.95 on ImageNet",
-            note=note,
-        ),
-        top(
-            f"{prefix}adaxw-over-amsgradw",
-            "AdaX-W ends above AMSGrad(W)",
-            adax,
-            "amsgradw",
-            paper="+3.23 on ImageNet",
-            note=note,
+        *(
+            top(f"{prefix}adaxw-over-{row}", f"AdaX-W ends above {name}", adax, row, paper=paper, note=note)
+            for row, name, paper in (
+                ("adamw", "AdamW", "+2.95 on ImageNet"),
+                ("amsgradw", "AMSGrad(W)", "+3.23 on ImageNet"),
+            )
         ),
         no_loss(
             f"{prefix}adaxw-no-loss",
@@ -96,19 +87,12 @@ top50, early50, last50 = _on("tiny-resnet50", T50)
 SENTENCES: tuple[Claim, ...] = (
     *_order("tiny", "", "adaxw", SHORT),
     *_ours(_order("tiny", "b2T50.", "adaxw-b2T50", LONG), "b2*T = 50"),
-    top(
-        "sgdm-over-adamw",
-        "AdamW's final accuracy is below SGDM's",
-        "sgdm",
-        "adamw",
-        paper="+2.98 on ImageNet",
-    ),
-    top(
-        "adamw-over-amsgradw",
-        "AMSGrad performs even worse than AdamW",
-        "adamw",
-        "amsgradw",
-        paper="+0.28 on ImageNet",
+    *(
+        top(f"{a}-over-{b}", text, a, b, paper=f"{paper} on ImageNet")
+        for text, a, b, paper in (
+            ("AdamW's final accuracy is below SGDM's", "sgdm", "adamw", "+2.98"),
+            ("AMSGrad performs even worse than AdamW", "adamw", "amsgradw", "+0.28"),
+        )
     ),
     early("adamw-fast-start", "AdamW is fast at the beginning", "adamw", "sgdm", note="faster than SGDM"),
     about("imagenet/tiny", T2, "below", "late gain", margin=0.5)(
