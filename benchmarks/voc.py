@@ -22,8 +22,7 @@ from adaxlab.data.segmentation.folders import LAYOUTS
 from adaxlab.models.deeplab import deeplab
 from adaxlab.paper.voc import STUDIES
 from adaxlab.study import Row
-from adaxlab.tasks.miou import cross_entropy
-from adaxlab.tasks.voc import Voc
+from adaxlab.tasks.voc import Voc, cross_entropy
 
 STUDY = STUDIES[0]
 TASK = Voc(**STUDY.task_options)

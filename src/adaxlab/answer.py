@@ -6,13 +6,18 @@ A pure function of a result: the command line, the page and JSON show the same s
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from adaxlab import constructor
+import adaxopt
+from adaxlab import optimizers
 from adaxlab.claim import ENOUGH
 from adaxlab.messages import duration
 from adaxlab.stats import Estimate
 from adaxlab.summary import UNTUNED, Comparison, RowResult
+from adaxopt.torch.optimizers import CLASSES
 
 MANY = 100
 """More further seeds than this are not proposed."""
@@ -57,7 +62,7 @@ def _code(result: Comparison, row: RowResult) -> str:
     """The line that makes the row's optimizer; where b2 follows from the length of the run, with that length."""
     if not row.options:
         return ""
-    code = constructor.line(result.study.row(row.name).method, row.options)
+    code = constructor(result.study.row(row.name).method, row.options)
     if row.b2_steps is not None and row.runs and row.runs[0].done:
         code += f"  # b2 = {row.b2_steps:.2g}/T, T = {row.runs[0].done['steps']} steps"
     return code
@@ -168,3 +173,26 @@ def _no_verdict(result: Comparison) -> list[str]:
         lrs = " ".join(f"{row.name}.lr=..." for row in result.study.rows)
         said.append(f"Tune (--tune 8), or set every learning rate by hand (--set {lrs}).")
     return said
+
+
+def constructor(name: str, options: Mapping[str, Any]) -> str:
+    """The line of Python that makes an optimizer as a run had it, where `model` is known.
+
+    >>> constructor("adaxw@slow", {"lr": 5e-3, "betas": [0.9, 0.0068], "weight_decay": 0.05})
+    'import adaxopt; optimizer = adaxopt.AdaXW(model.parameters(), lr=0.005, betas=(0.9, 0.0068), weight_decay=0.05)'
+    """
+    kind = optimizers.base(name)
+    first = {"lr": options["lr"]} if "lr" in options else {}
+    given = {k: optimizers.from_data(k, v) for k, v in {**first, **options}.items()}
+    words = "".join(f", {key}={value!r}" for key, value in given.items())
+    torch = "import torch; " if "=torch." in words else ""
+    place, _, attribute = kind.rpartition(":")
+    if kind in CLASSES:
+        public = CLASSES[kind].__name__
+        call = f"{public}(" if public in adaxopt.__all__ else f'create("{kind}", '
+        return f"{torch}import adaxopt; optimizer = adaxopt.{call}model.parameters(){words})"
+    if len(optimizers.parts(kind)) > 1 or optimizers.is_factory(kind):
+        built = f"optimizers.build({kind!r}, model.parameters(), {dict(given)!r}, model)"
+        return f"{torch}from adaxlab import optimizers; optimizer = {built}"
+    module = "torch.optim" if place == "torch" else Path(place).stem if place.endswith(".py") else place
+    return f"{torch}from {module} import {attribute}; optimizer = {attribute}(model.parameters(){words})"

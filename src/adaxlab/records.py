@@ -1,4 +1,5 @@
-"""Load the committed records of a study, from which tables, figures and verdicts are computed.
+"""Load the committed records of a study, from which tables, figures and verdicts are computed, and say where they were
+made.
 
 records/STUDY.jsonl        the runs of a study, written by `store.export`
 records/FAMILY/speed.json  milliseconds per step in alternating rounds; each round becomes a run record whose seed is
@@ -8,11 +9,12 @@ records/FAMILY/speed.json  milliseconds per step in alternating rounds; each rou
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from adaxlab import store
+from adaxlab import spec, store
 from adaxlab.store import RunRecord
+from adaxlab.study import Study
 
 FOLDER = Path("records")
 
@@ -36,3 +38,58 @@ def _rounds(path: Path, study: str) -> Iterator[RunRecord]:
         for round, ms in enumerate(each):
             spec = {"study": study, "row": row, "optimizer": row, "seed": round, "purpose": "final"}
             yield RunRecord(spec, env, [], {"status": "finished", "step_ms": ms}, path)
+
+
+UNFINISHED = "unfinished"
+"""The folder of records/ for runs of studies that are not complete."""
+
+
+def made_at(runs: Iterable[RunRecord]) -> str:
+    """Devices and versions, with the number of runs: '6 runs on NVIDIA H200, torch 2.11'."""
+    counts: dict[str, int] = {}
+    for run in sorted(runs, key=_place):
+        versions, hardware = run.env.get("versions", {}), run.env.get("hardware", {})
+        where = f"{hardware.get('device')}, torch {versions.get('torch')}"
+        counts[where] = counts.get(where, 0) + 1
+    return "; ".join(f"{count} runs on {where}" for where, count in counts.items())
+
+
+def _place(run: RunRecord) -> str:
+    versions, hardware = run.env.get("versions", {}), run.env.get("hardware", {})
+    return spec.canonical([run.env.get("commit"), hardware.get("device"), versions.get("torch")])
+
+
+def not_complete(study: Study, root: Path) -> str:
+    """What a page says of a study without a record; runs that ended meanwhile lie in records/unfinished/."""
+    if (count := ended(study, root)) is None:
+        return f"*Not run yet (`adax reproduce {study.name}`).*"
+    return (
+        f"*Not complete: {count} of {study.runs()} runs have ended ([records](../{_unfinished(study)})); results are "
+        "shown when all have.*"
+    )
+
+
+def ended(study: Study, root: Path) -> int | None:
+    """How many runs of a study that is not complete have ended; None where it has no record of them."""
+    path = root / _unfinished(study)
+    if not path.is_file():
+        return None
+    return sum(run.done is not None and _fits(study, run) for run in store.read_export(path))
+
+
+def _unfinished(study: Study) -> str:
+    return f"records/{UNFINISHED}/{spec.folder(study.name)}.jsonl"
+
+
+def _fits(study: Study, run: RunRecord) -> bool:
+    """Whether the study as it is now asks for such a run, as far as can be told without its data."""
+    given = run.spec
+    row = next((row for row in study.rows if row.name == run.row), None)
+    seeds = range(study.first_seed, study.first_seed + study.seeds)
+    if row is None or (given["purpose"] == "final" and given["seed"] not in seeds):
+        return False
+    wanted = json.loads(spec.canonical(spec.without_places(study.options_of(row))))
+    return (
+        given["epochs"] == study.length(given["purpose"])
+        and spec.without_places(given["task_options"]) == wanted
+    )

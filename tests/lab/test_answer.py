@@ -8,8 +8,8 @@ import pytest
 import torch
 from made_records import run
 
-from adaxlab import constructor, cross_task, reach, summary, table, tuning_curve
-from adaxlab.answer import answer
+from adaxlab import cross_task, reach, summary, table, tuning_curve
+from adaxlab.answer import answer, constructor
 from adaxlab.study import Row, Study, Tuning
 
 ADAMW = (0.90, 0.91, 0.89, 0.90, 0.92)
@@ -173,7 +173,7 @@ def test_alone_there_is_nothing_to_compare():
 def test_the_line_of_code_runs_and_makes_that_optimizer(name, options):
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 2))
     space = {"model": model}
-    exec(constructor.line(name, options), space)
+    exec(constructor(name, options), space)
     made = space["optimizer"]
     assert made.param_groups[0]["lr"] == options["lr"]
     if len(made.param_groups) == 1 and "betas" in options:

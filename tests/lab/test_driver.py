@@ -13,7 +13,7 @@ from adaxlab import driver, environment, reproduce, store, study, summary
 from adaxlab.errors import Interrupted, LabError, StoreError
 from adaxlab.paper import catalogue
 from adaxlab.paper.language import ROWS
-from adaxlab.provenance import not_complete
+from adaxlab.records import not_complete
 from adaxlab.settings import Settings
 from adaxlab.study import Row, Study, Tuning
 

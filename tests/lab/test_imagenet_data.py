@@ -16,7 +16,7 @@ from PIL import Image
 
 from adaxlab import data as data_sets
 from adaxlab.data import imagefolder, tiny_imagenet
-from adaxlab.data.images import cache, decode, source
+from adaxlab.data.images import cache, decode
 from adaxlab.errors import LabError
 
 SET = make()
@@ -245,7 +245,7 @@ LIMIT = 4 * SIZE * SIZE * 3 + 128
 
 
 def test_pieces_are_small_and_whole(folder, tmp_path):
-    found = cache.make(source.open_source(folder), tmp_path / "cache", SIZE, limit=LIMIT, workers=1)
+    found = cache.make(imagefolder.read(folder), tmp_path / "cache", SIZE, limit=LIMIT, workers=1)
     assert [len(p) for p in found.parts["train"].pieces] == [4, 4, 4, 4, 2]
     assert all(p.stat().st_size <= LIMIT for p in (tmp_path / "cache").glob("*.npy"))
     assert all(isinstance(p, np.memmap) for p in found.parts["train"].pieces)
@@ -258,7 +258,7 @@ def test_what_was_cut_off_resumes(folder, tmp_path):
     def times():
         return {p.name: p.stat().st_mtime_ns for p in out.glob("*.npy")}
 
-    out, images = tmp_path / "cache", source.open_source(folder)
+    out, images = tmp_path / "cache", imagefolder.read(folder)
     cache.make(images, out, SIZE, limit=LIMIT, workers=1)
     before = times()
     (out / "cache.json").unlink()
@@ -273,7 +273,7 @@ def test_what_was_cut_off_resumes(folder, tmp_path):
 def test_a_cache_of_something_else_is_refused(folder, tmp_path):
     other = tmp_path / "other"
     tiny(other, make(seed=1))
-    first, second = (source.open_source(p) for p in (folder, other))
+    first, second = (imagefolder.read(p) for p in (folder, other))
     cache.make(first, tmp_path / "cache", SIZE, workers=1)
     with pytest.raises(LabError, match="a cache of other images"):
         cache.make(second, tmp_path / "cache", SIZE, workers=1)

@@ -19,9 +19,8 @@ import adaxopt
 from adaxlab import spec, task
 from adaxlab.errors import LabError
 from adaxlab.execute import process
-from adaxlab.models.log_uniform import Sampler, inclusion, log_uniform
 from adaxlab.models.lstm import Language
-from adaxlab.models.sampled_softmax import Output, sampled_loss
+from adaxlab.models.sampled_softmax import Output, Sampler, inclusion, log_uniform, sampled_loss
 
 SMALL = {"batch": 4, "bptt": 5, "embedding": 8, "hidden": 12, "projection": 6, "samples": 16}
 

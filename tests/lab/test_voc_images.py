@@ -15,7 +15,7 @@ from adaxlab.data.segmentation import folders, images
 from adaxlab.data.segmentation.crops import RandomCrops, crop
 from adaxlab.data.segmentation.images import VOID
 from adaxlab.errors import LabError
-from adaxlab.tasks import miou as measure
+from adaxlab.tasks import voc as measure
 from adaxlab.tasks.voc import Voc
 
 

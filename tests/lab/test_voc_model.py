@@ -376,7 +376,7 @@ def test_a_file_that_would_run_code_or_is_damaged_is_not_opened(tmp_path, capsys
 
 
 def test_examples():
-    from adaxlab.tasks import miou as measure
+    from adaxlab.tasks import voc as measure
 
     for module in (model, weights, measure):
         result = doctest.testmod(module, extraglobs={"torch": torch})

@@ -1,4 +1,4 @@
-"""List the image files of a data set and the class of each.
+"""List the image files of a data set and the class of each, and read them by split and range.
 
     layout          train                          val
     ImageFolder     train/<class>/*.JPEG           val/<class>/*.JPEG
@@ -7,20 +7,26 @@
 Classes are the sorted folders of `train`, as in torchvision. A problem (an empty class, an image of an unknown class, a
 missing file) is an error that names the paths; with on_error="skip" it is left out and listed in `skipped`. Nothing is
 decoded here.
+
+The digest of a set is the sum, modulo 2^256, of the SHA-256 of (split, class, file name, content) of its images. It
+does not depend on order or layout, and it can be computed in parts.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 
 from adaxlab.errors import LabError, check_on_error
 
 SPLITS = ("train", "val")
 SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff"))
 ANNOTATIONS = "val_annotations.txt"
+MODULUS = 2**256
 SHOWN = 3
 """Number of paths that an error names; the others are counted."""
 
@@ -36,15 +42,64 @@ class Problem:
         return f"{self.path}: {self.reason}"
 
 
+@dataclass(frozen=True)
+class Item:
+    """One encoded image; `data` is None if its file could not be read, and `reason` says why."""
+
+    path: str
+    label: int
+    data: bytes | None
+    reason: str = ""
+
+
 @dataclass
 class Listing:
-    """The images of a set by split: paths relative to `root` (with /), and the class index of each."""
+    """The images of a set by split: paths relative to `root` (with /), and the class index of each. It is sent to the
+    processes that decode."""
 
     root: Path
     classes: tuple[str, ...]
     files: dict[str, list[str]]
     labels: dict[str, list[int]]
     skipped: list[Problem] = field(default_factory=list)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {split: len(paths) for split, paths in self.files.items()}
+
+    @cached_property
+    def key(self) -> str:
+        """Identifies the images without reading them: paths, labels, sizes and modification times."""
+        total = hashlib.sha256(repr(self.classes).encode())
+        for split, paths in self.files.items():
+            for path, label in zip(paths, self.labels[split], strict=True):
+                try:
+                    found = (self.root / path).stat()
+                    size, changed = found.st_size, found.st_mtime_ns
+                except OSError:
+                    size, changed = 0, 0
+                total.update(f"{path}\0{label}\0{size}\0{changed}\n".encode())
+        return "folder:" + total.hexdigest()
+
+    def read(self, split: str, start: int, stop: int) -> list[Item]:
+        """Return the images start..stop of a split; one that cannot be opened has no data."""
+        out = []
+        for path, label in zip(self.files[split][start:stop], self.labels[split][start:stop], strict=True):
+            try:
+                out.append(Item(path, label, (self.root / path).read_bytes()))
+            except OSError as error:
+                out.append(Item(path, label, None, f"cannot be read ({error.strerror})"))
+        return out
+
+    def digest(self, split: str, items: Iterable[Item]) -> int:
+        """Return the contribution of these images to the digest of the set."""
+        total = 0
+        for item in items:
+            if item.data is not None:
+                content = hashlib.sha256(item.data).hexdigest()
+                line = f"{split}\0{self.classes[item.label]}\0{PurePosixPath(item.path).name}\0{content}"
+                total += int.from_bytes(hashlib.sha256(line.encode()).digest(), "big")
+        return total % MODULUS
 
 
 def refuse(where: object, problems: Sequence[Problem], on_error: str) -> None:
@@ -66,6 +121,8 @@ def read(folder: str | Path, on_error: str = "raise") -> Listing:
     """Return the listing of the set in `folder`."""
     check_on_error(on_error)
     root = Path(folder)
+    if not root.is_dir():
+        raise LabError(f"{root}: no such folder; name one with train/ and val/, or a cache")
     for split in SPLITS:
         if not (root / split).is_dir():
             raise LabError(

@@ -39,9 +39,8 @@ def find(base: Path) -> Path | None:
 def digest(folder: Path, tell: Say = lambda text: None) -> str:
     """Return the digest of the images in `folder`."""
     from adaxlab.data import imagefolder
-    from adaxlab.data.images.source import MODULUS, Folder, digest_of
 
-    source = Folder(imagefolder.read(folder))
+    source = imagefolder.read(folder)
     total = 0
     for split, count in source.counts.items():
         for first in range(0, count, CHUNK):
@@ -49,9 +48,9 @@ def digest(folder: Path, tell: Say = lambda text: None) -> str:
             lost = next((item for item in items if item.data is None), None)
             if lost:
                 raise LabError(f"{folder / lost.path}: {lost.reason}")
-            total += digest_of(split, items, source.classes)
+            total += source.digest(split, items)
         tell(f"  {count:,} images of {split}")
-    return f"{total % MODULUS:064x}"
+    return f"{total % imagefolder.MODULUS:064x}"
 
 
 def fetch(target: Path, tell: Say, repository: str = REPOSITORY) -> Path:

@@ -27,7 +27,7 @@ from adaxlab.measures import percent
 from adaxlab.paper import catalogue, cifar10_report, cifar10_runs, doc_charts, drawn, forest
 from adaxlab.paper.tables import gpu_step
 from adaxlab.paper.theory.figures import for_record, save
-from adaxlab.provenance import UNFINISHED
+from adaxlab.records import UNFINISHED
 from adaxlab.report.embed import as_dict, entitle, labels_in
 from adaxlab.report.names import titles
 from adaxlab.report.static import save_chart, save_charts

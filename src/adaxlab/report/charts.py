@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import altair as alt
 
-from adaxlab.report import curves, sweeps
+from adaxlab.report import curves
 from adaxlab.report.encoding import Chart
 from adaxlab.report.judged import Judged, judged
 from adaxlab.report.numbers import percent
-from adaxlab.report.rates import tried
+from adaxlab.report.rates import over_setting, tried
 from adaxlab.report.rows import differences, seed_dots, wall_clock
 from adaxlab.report.series import StudyRuns, axis_of, swept
 
@@ -52,7 +52,7 @@ def figures(study: StudyRuns, found: Judged | None = None) -> list[Figure]:
     metric, metric_cut = curves.drawn(study, "metric", axis)
     loss, loss_cut = curves.drawn(study, "train_loss", axis)
     over_time, time_cut = curves.drawn(study, "train_loss", curves.TIME)
-    over_setting, edge = sweeps.drawn(study)
+    sweep, edge = over_setting(study)
     over_lr, marks = tried(study)
     made: list[tuple[str, str, str, Chart]] = [
         (
@@ -78,7 +78,7 @@ def figures(study: StudyRuns, found: Judged | None = None) -> list[Figure]:
             "sweep",
             f"Sensitivity to {key[0].replace('_', ' ')}" if (key := swept(study)) else "",
             f"Final runs: {over[0].lower()}{over[1:]}.{edge}",
-            over_setting,
+            sweep,
         ),
         (
             "lr",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -9,13 +11,14 @@ from typing import Any
 
 from adaxlab import stats
 from adaxlab.errors import LabError
-from adaxlab.report import download, html, sections
+from adaxlab.report import html, sections
 from adaxlab.report.embed import as_dict, labels_in, prepare, variable
 from adaxlab.report.html import esc
 from adaxlab.report.palette import LOOKS, Look, looks
 from adaxlab.report.sections import Section
 from adaxlab.report.series import studies
 from adaxlab.report.theme import TOKENS
+from adaxlab.store import RunRecord, exported
 
 # Nothing may be fetched, from anywhere; Vega compiles its expressions, hence unsafe-eval.
 POLICY = (
@@ -70,7 +73,7 @@ def render(
     for section in made:
         body += sections.study_section(section, known, draw, len(made) == 1)
     body += sections.figures_section(specs, draw) if specs else ""
-    return _document(title, lead, _meta(records, len(every)), known, body, download.block(records))
+    return _document(title, lead, _meta(records, len(every)), known, body, _download(records))
 
 
 def _document(title: str, lead: str, meta: str, known: Mapping[str, Look], body: str, data: str) -> str:
@@ -144,3 +147,24 @@ def _library() -> str:
 
     text = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return text.replace("</script", "<\\/script")
+
+
+# -- the data of the page ------------------------------------------------------------------------------------------
+
+
+def _download(records: Sequence[RunRecord]) -> str:
+    """The runs, compressed: to save as JSON lines (the format of `adax runs export`), or as two CSV tables that are
+    made when they are asked for. Empty without runs."""
+    if not records:
+        return ""
+    packed = base64.b64encode(gzip.compress(exported(records).encode(), mtime=0)).decode()
+    buttons = "".join(
+        f'<button type="button" data-download="{kind}">{words}</button>'
+        for kind, words in (("runs", "Runs (CSV)"), ("curves", "Curves (CSV)"), ("json", "Everything (JSON)"))
+    )
+    return (
+        '<section id="data"><div class="wrap"><h2>Data</h2><p class="note">Runs: a line each, with its settings and '
+        "result. Curves: a line per evaluation. Everything: JSON lines, which <code>adax report</code> and the other "
+        f'commands read.</p><div class="chips">{buttons}</div></div>'
+        f'<script type="application/octet-stream" id="records">{packed}</script></section>'
+    )

@@ -24,12 +24,11 @@ from adaxlab.batches import holdout as hold_out
 from adaxlab.data import default_root, resnet50
 from adaxlab.data.segmentation import folders
 from adaxlab.data.segmentation.crops import RandomCrops, crop
-from adaxlab.data.segmentation.images import SegmentationImages, part, read
+from adaxlab.data.segmentation.images import VOID, SegmentationImages, part, read
 from adaxlab.errors import LabError, unknown
 from adaxlab.messages import say
 from adaxlab.models import pretrained as weights
 from adaxlab.models.deeplab import BLOCKS, STYLES, DeepLab, deeplab
-from adaxlab.tasks.miou import confusion, cross_entropy, mean_iou
 
 EVAL_PIXELS = 2**21
 """Largest number of pixels in an evaluation batch."""
@@ -211,3 +210,42 @@ class Voc:
 def _style(file: str) -> str:
     """Return the style of the weights: keras for a model.json, else torch (DeepLab's COCO weights need style=caffe)."""
     return weights.style_of(file) if file else "torch"
+
+
+# -- loss and metric -----------------------------------------------------------------------------------------------
+
+
+def cross_entropy(scores: Tensor, classes: Tensor) -> Tensor:
+    """Return the mean of -log P(class) over the pixels that are not void; 0 if all are.
+
+    scores [n, C, height, width], classes [n, height, width]. torch's own function is not deterministic on a GPU.
+    """
+    valid = classes != VOID
+    chosen = torch.where(valid, classes, torch.zeros_like(classes))
+    log_p = torch.log_softmax(scores, 1).gather(1, chosen[:, None])[:, 0]
+    return -(log_p * valid).sum() / valid.sum().clamp(min=1)
+
+
+def confusion(classes: Tensor, predicted: Tensor, count: int) -> Tensor:
+    """Return [count, count] int64: the number of pixels of class i (row) predicted as j (column), without void pixels.
+
+    A product of indicator matrices: it does not synchronise with a GPU, and float32 counts up to 2^24 pixels exactly.
+    """
+    kinds = torch.arange(count, device=classes.device)
+    is_class = (classes.reshape(-1, 1) == kinds).float()
+    is_called = (predicted.reshape(-1, 1) == kinds).float()
+    return (is_class.T @ is_called).long()
+
+
+def mean_iou(matrix: Tensor) -> Tensor:
+    """Return the mean over classes of TP/(TP + FP + FN), without classes that neither occur nor are predicted.
+
+    >>> round(mean_iou(torch.tensor([[3, 1], [0, 2]])).item(), 4)             # 3/4 and 2/3
+    0.7083
+    """
+    matrix = matrix.double()
+    both = matrix.diagonal()
+    union = matrix.sum(0) + matrix.sum(1) - both
+    seen = union > 0
+    iou = torch.where(seen, both / union.clamp(min=1), torch.zeros_like(both))
+    return iou.sum() / seen.sum().clamp(min=1)

@@ -29,9 +29,8 @@ import numpy as np
 
 from adaxlab import files
 from adaxlab.data import imagefolder
-from adaxlab.data.imagefolder import Problem
+from adaxlab.data.imagefolder import MODULUS, Listing, Problem
 from adaxlab.data.images import decode
-from adaxlab.data.images.source import MODULUS, Folder, check_hash, digest_of, open_source
 from adaxlab.errors import LabError, check_on_error
 from adaxlab.messages import Say
 from adaxopt.extras import LAB
@@ -41,6 +40,14 @@ KIND = "adaxopt-image-cache"
 VERSION = 1
 LIMIT = 50_000_000
 """Largest piece, in bytes."""
+
+
+def check_hash(path: Path, wanted: str) -> None:
+    """Raise LabError if the SHA-256 of the file is not `wanted`."""
+    with open(path, "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != wanted:
+        raise LabError(f"{path}: has sha256 {found}, must be {wanted}: damaged; create or copy it again")
 
 
 def images_per_piece(size: int, limit: int = LIMIT) -> int:
@@ -84,7 +91,7 @@ class Cache:
 
 
 def make(
-    source: Folder,
+    source: Listing,
     out: str | Path,
     size: int,
     *,
@@ -97,9 +104,9 @@ def make(
     check_on_error(on_error)
     if size < 1:
         raise LabError(f"size={size}: must be >= 1")
-    target = Path(out)
+    target, key = Path(out), source.key  # computed once, before it is sent to the workers
     if (target / MANIFEST).is_file():
-        _check(_manifest(target / MANIFEST), target, source.key, size)
+        _check(_manifest(target / MANIFEST), target, key, size)
         return _whole(load(target, size=size), on_error)
     if find_spec("PIL") is None:
         raise LabError(f"decoding images needs Pillow; {LAB}")
@@ -136,7 +143,7 @@ def make(
         "version": VERSION,
         "size": size,
         "classes": list(source.classes),
-        "source": source.key,
+        "source": key,
         "digest": f"{digest:064x}",
         "pieces": [{k: row[k] for k in ("name", "split", "count", "sha256")} for row in rows],
         "skipped": skipped,
@@ -148,7 +155,7 @@ def make(
 
 
 def _piece(
-    source: Folder, target: str, size: int, split: str, number: int, first: int, last: int
+    source: Listing, target: str, size: int, split: str, number: int, first: int, last: int
 ) -> dict[str, Any]:
     """Decode one piece, unless an earlier call did, and return its description. Runs in a worker process."""
     path = Path(target) / f"{split}-{number:03}.npy"
@@ -189,7 +196,7 @@ def _piece(
         "count": len(labels),
         "labels": labels,
         "sha256": hashlib.sha256(plain.getvalue()).hexdigest(),
-        "digest": f"{digest_of(split, good, source.classes):064x}",
+        "digest": f"{source.digest(split, good):064x}",
         "skipped": skipped,
     }
     files.write_json(beside, row)
@@ -290,7 +297,7 @@ def obtain(
     if (root / MANIFEST).is_file():
         return _whole(load(root, size=size), on_error)
     return make(
-        open_source(root, on_error),
+        imagefolder.read(root, on_error),
         folder_of(root, size, cache),
         size,
         on_error=on_error,

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from adaxlab.data import order
 from adaxlab.data.images import augment
-from adaxlab.data.images.cache import Part
-from adaxlab.data.images.source import check_hash
+from adaxlab.data.images.cache import Part, check_hash
 from adaxlab.distributed import Ranks
 from adaxlab.errors import LabError
 

@@ -17,7 +17,7 @@ from adaxlab.paper.gpt import GPT
 from adaxlab.paper.tables import gpu_step
 from adaxlab.paper.tables.study import Column, Layout, Line, Runs, best, tried
 from adaxlab.paper.tables.study import table as table_of
-from adaxlab.provenance import not_complete
+from adaxlab.records import not_complete
 from adaxlab.study import Study
 from adaxlab.summary import largest_lr
 

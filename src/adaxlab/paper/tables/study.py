@@ -16,7 +16,7 @@ from adaxlab.claim import OURS, anchor, words
 from adaxlab.measures import Of, ended, final_percent
 from adaxlab.paper import catalogue, drawn
 from adaxlab.paper.claims import claims_of, judge_files
-from adaxlab.provenance import made_at, not_complete
+from adaxlab.records import made_at, not_complete
 from adaxlab.report import names
 from adaxlab.store import RunRecord
 from adaxlab.study import Row, Study

@@ -29,12 +29,6 @@ def adam_floor(fade: float, b2: float, b1: float = 0.0) -> float:
     return float(scale * (1 - b1 / fade))
 
 
-def adax_second_moment(t: Array, C: float, fade: float, b2: float) -> Array:
-    """v-hat_t = b2 C^2 / (1+b2-lambda^2) * ((1+b2)^t - lambda^2t) / ((1+b2)^t - 1)."""
-    grown = np.expm1(t * np.log1p(b2))
-    return b2 * C**2 / (1 + b2 - fade**2) * (grown - np.expm1(2 * t * np.log(fade))) / grown
-
-
 def adax_direction(t: Array, fade: float, b2: float) -> Array:
     """g_t / sqrt(v-hat_t) = sqrt((1+b2-lambda^2)/b2) lambda^(t-1) sqrt((1+b2)^t - 1) / sqrt((1+b2)^t -
     lambda^2t)."""
