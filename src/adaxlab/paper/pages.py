@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from adaxlab import provenance, records, spec, stats
+from adaxlab import records, spec, stats
 from adaxlab.claim import NOT_RUN, OURS, anchor, words
 from adaxlab.markdown import recorded, spelled, table
 from adaxlab.paper import catalogue
@@ -251,7 +251,7 @@ def others(family: str) -> Section:
         for s in found:
             if s in ran:
                 continue
-            count = provenance.ended(s, root)
+            count = records.ended(s, root)
             share = f" ({count} of {s.runs()} runs)" if count else ""
             lists["Unfinished" if count else "Not run yet"].append(
                 f"- `{s.name}`: {s.title or s.asks}{share}"
