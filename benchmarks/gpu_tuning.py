@@ -18,7 +18,7 @@ from gpu_measure import copy_bandwidth, device_ms
 from shapes import MODELS
 
 from adaxopt.torch import fused_cuda
-from adaxopt.torch.plan import Part
+from adaxopt.torch.share import Part
 from adaxopt.zoo import METHODS
 
 GRID = [
@@ -77,7 +77,7 @@ def main() -> None:
                 share, grads = fused_cuda.Share(given), [p.grad for p in given.xs]
 
                 def step(share=share, grads=grads):
-                    return share.step(hyper, grads, None, None, share.knows(grads, False))
+                    return share.step(hyper, grads, None, None, share.alike(*grads))
 
                 row = {"model": model, "kind": kind, "block": block, "warps": warps, "blocks": blocks}
                 for t in (0, 200_000):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 
 from adaxopt.torch import fused_cuda
-from adaxopt.torch.plan import Part
+from adaxopt.torch.share import Part
 
 
 class Shares:
@@ -36,6 +36,6 @@ class Shares:
             mine = [[grads[i] for i in some] for some in self.members]
         left = []
         for share, some, given in zip(self.buckets, self.members, mine, strict=True):
-            refused = share.step(hyper, given, scale, found, share.knows(given, False))
+            refused = share.step(hyper, given, scale, found, share.alike(*given))
             left += [some[i] for i in refused]
         return left

@@ -321,10 +321,12 @@ def test_numpy_numbers_become_plain_ones():
         ({"lr": 1e-3}, None),
     ],
 )
-def test_what_a_graph_would_keep_for_ever_is_refused(options, says):
+def test_what_a_graph_would_keep_for_ever_is_refused(monkeypatch, options, says):
     optimizer = AdaXW([parameter()], capturable=True, **options)
+    for question in ("is_initialized", "is_current_stream_capturing"):
+        monkeypatch.setattr(torch.cuda, question, lambda: True)
     if says is None:
-        optimizer._refuse_what_would_be_baked()
+        optimizer._check_capture()
     else:
         with pytest.raises(RuntimeError, match=says):
-            optimizer._refuse_what_would_be_baked()
+            optimizer._check_capture()

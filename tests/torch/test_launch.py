@@ -61,7 +61,7 @@ else:
         taken = slots.current
         slots.tell((0.5,) * 15, [1], capturing=True)
         assert slots.current >= launch.SLOTS  # a new slab, because under capture there is no waiting
-        assert len(slots.slabs) == 2
+        assert len(slots.ring) == 2 * launch.SLOTS
         assert taken < launch.SLOTS
 
     @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ else:
         drop(answered=True)
         assert not launch._dropped
         drop(answered=False)
-        ((slabs, last, _, _),) = launch._dropped.values()
+        ((ring, last, _),) = launch._dropped.values()
         launch.Slots(14, 1, device)
         assert len(launch._dropped) == 1
-        slabs[0][0][last.index(1), 0] = 1  # the device's answer
+        ring[last.index(1)][0][0] = 1  # the device's answer
         launch.Slots(14, 1, device)
         assert not launch._dropped
         for _ in range(3 * launch.DROPPED):  # launches that failed

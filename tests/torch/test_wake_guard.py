@@ -38,7 +38,8 @@ class Always:
         pass
 
 
-def everywhere(kept, params, vs, times, normalised):
+def everywhere(kept, params, vs, times, rule):
+    normalised = rule.memory.kind != "unnormalised"
     return [None if time <= 1 and normalised else Always() for time in times]
 
 

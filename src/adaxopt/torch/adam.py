@@ -10,7 +10,7 @@ from torch.optim.optimizer import ParamsT
 
 from adaxopt.torch import convert
 from adaxopt.torch.engine import Engine
-from adaxopt.torch.options import Betas
+from adaxopt.torch.options import Betas, given_by
 from adaxopt.zoo import METHODS
 
 _SHARED = """
@@ -29,7 +29,6 @@ class _Adam(Engine):
     """The method that `amsgrad=True` asks for."""
 
     def _begin(self, params: ParamsT, given: dict[str, Any], options: dict[str, Any]) -> None:
-        given = {k: v for k, v in given.items() if k not in ("self", "params", "options", "__class__")}
         if given.pop("decoupled_weight_decay", False):
             options.setdefault("decay", "decoupled")
         if given.pop("amsgrad"):
@@ -97,7 +96,7 @@ class Adam(_Adam):
         decoupled_weight_decay: bool = False,
         **options: Any,
     ) -> None:
-        self._begin(params, locals(), options)
+        self._begin(params, given_by(locals()), options)
 
 
 class AdamW(_Adam):
@@ -133,7 +132,7 @@ class AdamW(_Adam):
         fused: bool | None = None,
         **options: Any,
     ) -> None:
-        self._begin(params, locals(), options)
+        self._begin(params, given_by(locals()), options)
 
 
 _DEFAULTS = [inspect.signature(kind).parameters["betas"].default for kind in (Adam, AdamW)]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adaxopt.torch import codes, convert, foreign, options, private, state
-from adaxopt.torch.layout import same_layout
+from adaxopt.torch import codes, convert, foreign, options, private, shards, state
+from adaxopt.torch.layout import FLOATS, same_layout
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -75,9 +75,13 @@ def check_form(state_dict: Mapping[str, Any]) -> None:
             )
 
 
-def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
+def check_count(groups: list[Any], saved: list[Any]) -> None:
     if len(groups) != len(saved):
         raise ValueError(f"checkpoint with {len(saved)} parameter groups: this optimizer has {len(groups)}")
+
+
+def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
+    check_count(groups, saved)
     for i, (group, other) in enumerate(zip(groups, saved, strict=True)):
         if len(group["params"]) != len(other["params"]):
             raise ValueError(
@@ -110,23 +114,16 @@ def _check_keys(optimizer: Engine, entry: Mapping[str, Any], name: Any) -> None:
     rule = optimizer.method.rule
     if not entry:
         return
-    kept = {
-        "step": True,
-        "exp_avg": rule.mean != "none",
-        "exp_avg_sq": rule.memory is not None,
-        "max_exp_avg_sq": rule.maximum,
-        "window": rule.mean == "window",
-    }
-    needed = {key for key, yes in kept.items() if yes}
+    needed = {"step", *state.kept(rule), *(("window",) if rule.mean == "window" else ())}
     missing = sorted(needed - set(entry))
     if missing:
         raise ValueError(
             f"checkpoint's parameter {name!r} has no {missing[0]!r}: this optimizer needs {sorted(needed)}"
         )
-    foreign = sorted(key for key, yes in kept.items() if not yes and key in entry)
-    if foreign:
+    others = sorted({*codes.CODED, "window"} & set(entry) - needed)
+    if others:
         raise ValueError(
-            f"checkpoint's parameter {name!r} has {foreign[0]!r}: {type(optimizer).__name__} keeps only "
+            f"checkpoint's parameter {name!r} has {others[0]!r}: {type(optimizer).__name__} keeps only "
             f"{sorted(needed)}, so another method wrote it"
         )
 
@@ -153,59 +150,45 @@ def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any
         check_moment(value, key, name, p)
     elif not isinstance(value, Tensor):
         return value
-    expected = {
-        "row_step": p.shape[: value.dim()],
-        "window": (group.get("window", 0), *p.shape),
-    }
+    expected = {"row_step": p.shape[: value.dim()], "window": (group.get("window", 0), *p.shape)}
     shape = tuple(expected.get(key, p.shape))
     if tuple(value.shape) != shape:
         raise ValueError(
             f"checkpoint's parameter {name!r} has {key!r} of shape {tuple(value.shape)}: this parameter needs {shape}"
         )
     value = value.to(p.device)
-    return _laid_out(p, state.distributed_as(p, value)) if key in state.STATE else value
+    return _laid_out(p, shards.distributed_as(p, value)) if key in state.STATE else value
 
 
 def _coded(p: Tensor, entry: Mapping[str, Any], name: Any) -> dict[str, Tensor]:
     """The moments of an entry that are stored in 8 bits, and their scales, on the parameter's device and in its memory
     order: groups of 32 are consecutive in memory, so that another order needs other codes."""
-    moments = [key for key in codes.CODED if codes.is_coded(entry.get(key))]
+    wrong = state.wrong_codes(entry)
+    if wrong is not None:
+        raise ValueError(f"checkpoint's parameter {name!r} has {wrong}")
     placed: dict[str, Tensor] = {}
-    if moments and moments != [key for key in codes.CODED if key in entry]:
-        raise ValueError(
-            f"checkpoint's parameter {name!r} has only {moments} in 8 bits: must be all moments or none"
-        )
-    for key in moments:
-        value, scale = entry[key], entry.get(codes.scale_name(key))  # type: Tensor, Any
-        count = codes.groups(value.numel())
-        parts = [state.local(t) if isinstance(t, Tensor) else t for t in (value, scale)]
-        if not codes.fits(key, *parts):
-            shown = (
-                f"{scale.dtype} of shape {tuple(scale.shape)}" if isinstance(scale, Tensor) else repr(scale)
-            )
-            raise ValueError(
-                f"checkpoint's parameter {name!r} has {key!r} in {value.dtype} and {codes.scale_name(key)!r} as "
-                f"{shown}: must be {codes.kind_of(key)} and torch.uint8 of shape ({count},)"
-            )
+    for key in (key for key in codes.CODED if codes.is_coded(entry.get(key))):
+        value: Tensor = entry[key]
         if p.is_complex() or value.shape != p.shape:
             what = "complex" if p.is_complex() else "of another shape"
             raise ValueError(
                 f"checkpoint's parameter {name!r} has {key!r} in 8 bits of shape {tuple(value.shape)}: this parameter "
                 f"is {what} ({tuple(p.shape)}); adaxopt.cast_state_dict(state_dict, torch.float32) expands a checkpoint"
             )
-        placed.update(_coded_as(p, key, value, scale))
+        placed.update(_coded_as(p, key, value, entry[codes.scale_name(key)]))
     return placed
 
 
 def _coded_as(p: Tensor, key: str, value: Tensor, scale: Tensor) -> dict[str, Tensor]:
     """Codes as this parameter has them: on its device, in its memory order, placed as it is."""
     kept = codes.scale_name(key)
-    if state.local(p) is not p:
-        if state.local(value) is value and state.cuts_groups(p):
-            return {key: state.distributed_as(p, codes.decode(value, scale).to(p.device))}
-        if state.local(value) is value:
+    if shards.is_dtensor(p):
+        whole = not shards.is_dtensor(value)
+        if whole and state.cuts_groups(p):
+            return {key: shards.distributed_as(p, codes.decode(value, scale).to(p.device))}
+        if whole:
             scale = scale.reshape(p.shape[0], -1)
-        return {k: state.distributed_as(p, t.to(p.device)) for k, t in ((key, value), (kept, scale))}
+        return {k: shards.distributed_as(p, t.to(p.device)) for k, t in ((key, value), (kept, scale))}
     if same_layout(p, value):
         return {key: value.to(p.device), kept: scale.reshape(-1).to(p.device)}
     other = codes.create(p, key)
@@ -225,7 +208,7 @@ def counted(value: Any, key: str, name: Any) -> Tensor:
             f"checkpoint's parameter {name!r} has {key!r} of {shown}: must be whole numbers >= 0"
         )
     t = t.detach().to(torch.float64)
-    seen = state.local(t)
+    seen = shards.local(t)
     if state.readable(seen):
         wrong = seen[~((seen >= 0) & (seen < math.inf) & (seen == seen.floor()))]
         if len(wrong):
@@ -244,7 +227,7 @@ def check_moment(value: Any, key: str, name: Any, p: Tensor | None = None) -> No
     fits = (
         isinstance(value, Tensor)
         and value.layout == torch.strided
-        and value.dtype in (*REAL, *COMPLEX)
+        and value.dtype in (*FLOATS, torch.complex64, torch.complex128)
         and (p is None or value.is_complex() == p.is_complex())
     )
     if not fits:
@@ -253,13 +236,9 @@ def check_moment(value: Any, key: str, name: Any, p: Tensor | None = None) -> No
         )
 
 
-REAL = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-COMPLEX = (torch.complex64, torch.complex128)
-
-
 def _laid_out(p: Tensor, value: Tensor) -> Tensor:
     """In the parameter's memory order, as state is created: a checkpoint of a contiguous model may be loaded into a
     channels_last one, and the fused kernels serve equal layouts alone."""
-    if state.local(p) is not p or value.requires_grad or same_layout(p, value):
+    if shards.is_dtensor(p) or value.requires_grad or same_layout(p, value):
         return value
     return torch.empty_like(p, dtype=value.dtype, requires_grad=False).copy_(value)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from adaxopt.memories import Fading
 from adaxopt.memory import fading_log_norm, growing_log_norm
-from adaxopt.torch import checkpoint, codes, foreign, options, state
+from adaxopt.torch import checkpoint, codes, foreign, options, shards, state
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -30,9 +30,8 @@ def load_released_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -
     optimizer's value. A second moment that has overflowed (after about 887,000 steps in float32) cannot be mended, and
     raises.
     """
-    _check_kinds(optimizer, state_dict, "released")
     taken = ("lr", "betas", "eps", "weight_decay")
-    _convert(optimizer, state_dict, taken, lambda t, b2: growing_log_norm(t, b2))
+    _load(optimizer, state_dict, "released", taken, growing_log_norm)
 
 
 def load_adamw_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> None:
@@ -43,11 +42,10 @@ def load_adamw_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> N
     Only m, v and t are taken over: Adam's lr and betas mean other things here, so the hyper-parameters stay this
     optimizer's. After many steps the memory hardly moves (see `stats()`); `restart_memory()` begins it anew.
     """
-    _check_kinds(optimizer, state_dict, "adamw")
-    _convert(optimizer, state_dict, (), lambda t, b2: fading_log_norm(t, b2))
+    _load(optimizer, state_dict, "adamw", (), fading_log_norm)
 
 
-TORCHS = (
+TORCHS = {
     "lr",
     "betas",
     "eps",
@@ -57,20 +55,16 @@ TORCHS = (
     "capturable",
     "differentiable",
     "fused",
-)
+}
 """Options that torch's Adam and AdamW have too, under the same names."""
 
 
 def from_torch(optimizer: Engine, given: Mapping[str, Any]) -> dict[str, Any]:
     """A checkpoint of torch's Adam or AdamW as one of ours: its options are taken over, v is divided by 1 - b2^t (not
     under amsgrad, whose v both keep as it is)."""
-    own = optimizer.state_dict()["param_groups"]
-    theirs = given["param_groups"]
-    if len(own) != len(theirs):
-        raise ValueError(f"checkpoint with {len(theirs)} parameter groups: this optimizer has {len(own)}")
     left = ("amsgrad", "decoupled_weight_decay")
     groups = []
-    for mine, other in zip(own, theirs, strict=True):
+    for mine, other in _paired(optimizer, given):
         kept = {k: v for k, v in mine.items() if k in optimizer.defaults and k not in TORCHS}
         groups.append({**{k: v for k, v in other.items() if k not in left}, **kept})
         if "decoupled_weight_decay" in other and other["decoupled_weight_decay"] == (mine["decay"] == "l2"):
@@ -83,8 +77,9 @@ def from_torch(optimizer: Engine, given: Mapping[str, Any]) -> dict[str, Any]:
             name: {k: _wide(v) if k in state.STATE and isinstance(v, Tensor) else v for k, v in entry.items()}
             for name, entry in given["state"].items()
         }
-        return {"state": _as_asked(moments, groups), "param_groups": groups}
-    return {"state": _as_asked(_normalised(given, fading_log_norm), groups), "param_groups": groups}
+    else:
+        moments = _normalised(given, fading_log_norm)
+    return {"state": _as_asked(moments, groups), "param_groups": groups}
 
 
 def to_torch(optimizer: Engine) -> dict[str, Any]:
@@ -112,8 +107,7 @@ def to_torch(optimizer: Engine) -> dict[str, Any]:
                 f"to_torch_state_dict: parameter {name!r} has had sparse gradients, and every row its own count of "
                 "steps; torch's checkpoints have one for all rows"
             )
-        moments = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
-        entries[name] = {k: state.expanded(entry, k).detach().clone() for k in moments if k in entry}
+        entries[name] = {k: state.expanded(entry, k).detach().clone() for k in codes.CODED if k in entry}
         entries[name]["step"] = entry["step"].to(torch.float32)
         t = entry["step"].item()
         if rule.memory is Fading and t > 0:
@@ -158,9 +152,7 @@ def _cast(entry: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
     for key, value in (codes.lose(moments) if dtype is torch.uint8 else moments).items():
         if dtype is not torch.uint8:
             result[key] = value.to(dtype.to_complex() if value.is_complex() else dtype)
-        elif (
-            value.is_complex() or "row_step" in entry or "window" in entry or state.local(value) is not value
-        ):
+        elif value.is_complex() or "row_step" in entry or "window" in entry or shards.is_dtensor(value):
             raise ValueError(
                 "cast_state_dict: complex, sharded, windowed and row-wise state cannot be in 8 bits"
             )
@@ -171,8 +163,10 @@ def _cast(entry: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
     return result
 
 
-def _check_kinds(optimizer: Engine, given: Mapping[str, Any], kind: str) -> None:
-    """Whether the optimizer is one of AdaX's, and the checkpoint of this kind."""
+def _load(
+    optimizer: Engine, given: Mapping[str, Any], kind: str, taken: tuple[str, ...], log_norm: Any
+) -> None:
+    """Load a checkpoint of this kind into an optimizer of AdaX's; `taken` are options that go with it."""
     if not foreign.converts(optimizer.method):
         raise TypeError(f"load_{kind}_state_dict({type(optimizer).__name__}): must be AdaX, AdaXW or Padax")
     checkpoint.check_form(given)
@@ -181,19 +175,19 @@ def _check_kinds(optimizer: Engine, given: Mapping[str, Any], kind: str) -> None
     found = foreign.recognised(given)
     if found.kind != kind:
         raise ValueError(f"load_{kind}_state_dict: {foreign.refusal(found, optimizer)}")
-
-
-def _convert(optimizer: Engine, given: Mapping[str, Any], taken: tuple[str, ...], log_norm: Any) -> None:
-    own = optimizer.state_dict()["param_groups"]
-    theirs = deepcopy(given["param_groups"])
-    if len(own) != len(theirs):
-        raise ValueError(f"checkpoint with {len(theirs)} parameter groups: this optimizer has {len(own)}")
     groups = [
         {**mine, "params": other["params"], **{k: other[k] for k in taken if k in other}}
-        for mine, other in zip(own, theirs, strict=True)
+        for mine, other in _paired(optimizer, given)
     ]
     moments = _as_asked(_normalised(given, log_norm), groups)
     checkpoint.load(optimizer, {"state": moments, "param_groups": groups})
+
+
+def _paired(optimizer: Engine, given: Mapping[str, Any]) -> zip[tuple[Any, Any]]:
+    """This optimizer's groups, as it saves them, and a checkpoint's."""
+    own, theirs = optimizer.state_dict()["param_groups"], deepcopy(given["param_groups"])
+    checkpoint.check_count(own, theirs)
+    return zip(own, theirs, strict=True)
 
 
 def _as_asked(entries: dict[Any, Any], groups: list[dict[str, Any]]) -> dict[Any, Any]:

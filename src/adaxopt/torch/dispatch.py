@@ -20,81 +20,57 @@ Group = dict[str, Any]
 
 def step(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor | None) -> None:
     """Step parameters that no backend serves."""
-    if group["capturable"] and not any(state.in_rows(optimizer, p) for p in among):
-        on_device(optimizer, group, among, scale)
-    else:
-        _on_host(optimizer, group, among, scale)
-
-
-def _empty() -> Lists:
-    return Lists([], [], [], [], [], [], [], [])
-
-
-def on_device(optimizer: Engine, group: Group, among: list[Tensor] | None, scale: Tensor | None) -> None:
-    """Every number that depends on time is a device scalar: for graphs and the compiler."""
-    lists = _empty()
-    if among is None:  # the compiler knows this call, and runs it instead of tracing it
-        optimizer._init_group(group, *lists)
-    else:
-        optimizer._init_group(group, *lists, among)  # type: ignore[misc]
-    _update_on_device(optimizer, group, lists, scale)
-
-
-def _update_on_device(optimizer: Engine, group: Group, lists: Lists, scale: Tensor | None) -> None:
-    if not lists.params:
-        return
+    dense = []
+    for p in among:
+        if state.in_rows(optimizer, p):
+            _step_rows(optimizer, group, p, scale)
+        else:
+            dense.append(p)
+    lists = Lists.empty()
+    optimizer._init_group(group, *lists, dense)  # type: ignore[misc]
     if scale is not None:
         lists.grads[:] = [state.unscaled(g, scale) for g in lists.grads]
-    buckets: dict[tuple[Any, ...], list[int]] = {}
-    for i, (p, g) in enumerate(zip(lists.params, lists.grads, strict=True)):
-        buckets.setdefault((p.device, p.dtype, g.dtype, lists.moment(i).dtype), []).append(i)
-    for (device, *_), members in buckets.items():
+    kinds = {(type(t), t.is_meta): t for t in lists.steps}
+    if group["capturable"] or not (hyper.readable(group) and all(map(state.readable, kinds.values()))):
+        _update_on_device(optimizer, group, lists)
+    elif lists.params:
+        _update_on_host(optimizer, group, lists)
+
+
+def step_compiled(optimizer: Engine, group: Group) -> None:
+    """Step all parameters of a group in a step that is being compiled."""
+    lists = Lists.empty()
+    optimizer._init_group(group, *lists)  # the compiler knows this call, and runs it instead of tracing it
+    _update_on_device(optimizer, group, lists)
+
+
+def _update_on_device(optimizer: Engine, group: Group, lists: Lists) -> None:
+    """Every number that depends on time is a device scalar: for graphs and the compiler."""
+    for (_, device, *_), members in _buckets(lists).items():
         taken = lists.pick(members)
         private.foreach_add_(taken.steps, 1)
         time = torch.stack(taken.steps)
-        if not torch.compiler.is_compiling():  # fake tensors count on the host for parameters elsewhere
-            time = time.to(device)
         settings = hyper.pointlike(group)
         if torch.compiler.is_compiling():
             settings = hyper.traced(settings, time)
+        else:  # fake tensors count on the host for parameters elsewhere
+            time = time.to(device)
         work = _arithmetic(taken)
         n = optimizer.method.numbers(time, {**settings, "dtype": _name(work)}, torch)
         scalars: list[Any] = [
             list(x.to(work).unbind()) if isinstance(x, Tensor) and x.dim() == 1 else x for x in n
         ]
-        n = StepCoefficients(*scalars)
-        precision.update(optimizer, group, taken, n, range(len(members)))
+        precision.update(optimizer, group, taken, StepCoefficients(*scalars), range(len(members)))
 
 
-def _on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor | None) -> None:
+def _update_on_host(optimizer: Engine, group: Group, lists: Lists) -> None:
     """StepCoefficients are Python floats: parameters of one time, device and dtype go together."""
-    rows = [p for p in among if state.in_rows(optimizer, p)]
-    for p in rows:
-        _step_rows(optimizer, group, p, scale)
-    if rows:
-        among = [p for p in among if not state.in_rows(optimizer, p)]
-    lists = _empty()
-    optimizer._init_group(group, *lists, among)  # type: ignore[misc]
-    params, grads = lists.params, lists.grads
-    if not params:
-        return
-    kinds = {(type(t), t.is_meta): t for t in lists.steps}
-    if not (hyper.readable(group) and all(map(state.readable, kinds.values()))):
-        return _update_on_device(optimizer, group, lists, scale)
-    if scale is not None:
-        grads[:] = [state.unscaled(g, scale) for g in grads]
-    times = _advance(lists.steps)
+    params, times = lists.params, _advance(lists.steps)
     inactive: Sequence[wake_guard.Inactive | None] = [None] * len(params)
     if group["wake"] and lists.vs:
-        memory = optimizer.method.rule.memory
-        normalised = memory is not None and memory.kind != "unnormalised"
-        inactive = wake_guard.look(optimizer._inactive, params, lists.vs, times, normalised)
-    buckets: dict[tuple[Any, ...], list[int]] = {}
-    for i, (p, g) in enumerate(zip(params, grads, strict=True)):
-        key = (times[i], p.device, p.dtype, g.dtype, lists.moment(i).dtype, type(p))
-        buckets.setdefault(key, []).append(i)
+        inactive = wake_guard.look(optimizer._inactive, params, lists.vs, times, optimizer.method.rule)
     settings = hyper.floats(group)
-    for (time, *_), members in buckets.items():
+    for (time, *_), members in _buckets(lists, times).items():
         work = _arithmetic(lists.pick(members[:1]))
         n = optimizer.method.numbers(time, {**settings, "dtype": _name(work)})
         for some in [members] if group["foreach"] is not False else [[i] for i in members]:
@@ -107,11 +83,19 @@ def _on_host(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor
                 known.settle(lists.vs[i], n.k)
 
 
+def _buckets(lists: Lists, times: Sequence[float] = ()) -> dict[tuple[Any, ...], list[int]]:
+    """Positions of what is stepped together: of one time, where the host knows it, one device and the same dtypes."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for i, (p, g) in enumerate(zip(lists.params, lists.grads, strict=True)):
+        alike = (times[i] if times else 0.0, p.device, p.dtype, g.dtype, lists.moment(i).dtype, type(p))
+        found.setdefault(alike, []).append(i)
+    return found
+
+
 def _advance(steps: list[Tensor]) -> list[float]:
+    private.foreach_add_(steps, 1.0)
     if all(t.is_cpu for t in steps):
-        private.foreach_add_(steps, 1.0)
         return [t.item() for t in steps]
-    private.foreach_add_(steps, 1)
     return torch.stack([t.to(steps[0].device) for t in steps]).tolist()
 
 

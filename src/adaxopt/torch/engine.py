@@ -1,20 +1,12 @@
 """One optimizer for every method: groups, state, and the outline of a step. The mathematics is elsewhere.
 
-which step                                        who computes it
-differentiable                                    operators
-compiled                                          foreach with device numbers
-rows in their own time (sparse gradients)         operators, on the rows; on CUDA their kernel (`fused_rows`)
-captured in a graph (`capturable`)                the fused CUDA kernel; foreach with device numbers elsewhere
-CUDA                                              the fused kernel; foreach for what it cannot serve
-CPU                                               torch's fused kernel; foreach for what it cannot serve
-
-The first two are chosen here, the others by `plan.py`.
+A differentiable step takes `operators`, a compiled one the foreach form (`dispatch`); for any other, `plan.py` chooses
+who computes it.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -70,9 +62,7 @@ class Engine(Optimizer):
 
     def __new__(cls, *args: Any, **given: Any) -> Any:
         """Refuse an unknown argument with a line that says what to write; Python's own error only names it."""
-        allowed = inspect.signature(cls.__init__).parameters
-        if all(one.kind is not one.VAR_KEYWORD for one in allowed.values()):
-            groups.refuse_unknown(cls.__name__, given, list(allowed)[1:])
+        groups.refuse_unknown(cls.__name__, given, groups.arguments(cls) or given)
         return super().__new__(cls)
 
     def __init__(self, params: ParamsT, given: dict[str, Any], project: Project | None = None) -> None:
@@ -210,30 +200,24 @@ class Engine(Optimizer):
             raise ValueError(
                 "a compiled step takes no scale: leave fused=None, and GradScaler unscales first"
             )
-        dispatch.on_device(self, group, None, None)
+        dispatch.step_compiled(self, group)
 
     def _check_capture(self) -> None:
         """Refuse to be captured in a graph where that was not asked for, or would keep a number of the host."""
-        capturable = [group["capturable"] for group in self.param_groups]
-        if any(capturable) and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            self._refuse_what_would_be_baked()
-        if (
-            not all(capturable)
-            and any(group["params"] and group["params"][0].is_cuda for group in self.param_groups)
-            and torch.cuda.is_initialized()  # not so where fake tensors only say that they are on a GPU
-            and torch.cuda.is_current_stream_capturing()
-        ):
+        if not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
+            return
+        here = [group for group in self.param_groups if group["capturable"]]
+        on_gpu = any(group["params"] and group["params"][0].is_cuda for group in self.param_groups)
+        if on_gpu and len(here) < len(self.param_groups):
             raise RuntimeError(
                 f"CUDA graph capture of {type(self).__name__}.step: needs capturable=True in every group"
             )
-
-    def _refuse_what_would_be_baked(self) -> None:
-        """A graph keeps what it reads on the host: a float says so by being one, a tensor is meant to change."""
-        for group in self.param_groups:
-            for name, number in (
-                ("lr", group["lr"]),
-                *((f"betas[{i}]", b) for i, b in enumerate(group["betas"])),
-            ):
+        for group in here:
+            numbers = zip(("lr", "betas[0]", "betas[1]"), (group["lr"], *group["betas"]), strict=True)
+            for (
+                name,
+                number,
+            ) in numbers:  # a float says by being one that it stays; a tensor is meant to change
                 if isinstance(number, Tensor) and number.is_cpu:
                     raise RuntimeError(
                         f"CUDA graph capture with {name} as a tensor on the CPU: the graph keeps its value of now; "
@@ -279,6 +263,11 @@ class Engine(Optimizer):
         torch.compile runs this function instead of tracing it, by its name.
         """
         rule = self.method.rule
+        moments = {
+            name: some
+            for name, some in zip(state.STATE, (ms, vs, tops), strict=False)
+            if name in state.kept(rule)
+        }
         for p in group["params"] if among is None else among:
             g = p.grad
             if g is None:
@@ -291,12 +280,8 @@ class Engine(Optimizer):
             params.append(p)
             grads.append(g)
             steps.append(entry["step"])
-            if rule.mean != "none":
-                ms.append(entry["exp_avg"])
-            if rule.memory is not None:
-                vs.append(entry["exp_avg_sq"])
-            if rule.maximum:
-                tops.append(entry["max_exp_avg_sq"])
+            for name, some in moments.items():
+                some.append(entry[name])
             if group["rounding"] in ("kahan", "24bit"):  # where there is none, the step holds its place
                 compensations.append(entry.get("compensation", entry["step"]))
             if rule.mean == "window":

@@ -54,39 +54,33 @@ def update(
             private.foreach_mul_(ms, n.a)
             private.foreach_add_(ms, gs if _is(n.b, 1) else private.foreach_mul(gs, n.b))
     same = [_same_sign(m, g) for m, g in zip(means, gs, strict=True)] if n.cautious else []
-    if not vs:
-        if n.clip is not None:
-            means = list(private.foreach_clamp_max(means, n.clip))
-            private.foreach_clamp_min_(means, -n.clip)
-        _descend(xs, _cautious(means, same), n)
-        if project is not None:
-            for x in xs:
-                x.copy_(project(x, torch.ones_like(x)))
-        return
-    for i in wake:
-        wake_guard.wake(vs[i], seen[i], read=isinstance(n.k, float))
-    _remember(vs, seen, n.k)
-    del gs, seen
-    if tops:
-        private.foreach_maximum_(tops, vs)
-    ds = list(private.foreach_sqrt(tops or vs) if n.p == 0.5 else private.foreach_pow(tops or vs, n.p))
-    private.foreach_add_(ds, n.eps)
-    if n.outer != 1.0:
-        private.foreach_pow_(ds, n.outer)
-    if n.clip is None:
-        means = _cautious(means, same)
+    ds: list[Tensor] | None = None
+    if vs:
+        for i in wake:
+            wake_guard.wake(vs[i], seen[i], read=isinstance(n.k, float))
+        _remember(vs, seen, n.k)
+        del gs, seen  # memory for what follows
+        if tops:
+            private.foreach_maximum_(tops, vs)
+        ds = list(private.foreach_sqrt(tops or vs) if n.p == 0.5 else private.foreach_pow(tops or vs, n.p))
+        private.foreach_add_(ds, n.eps)
+        if n.outer != 1.0:
+            private.foreach_pow_(ds, n.outer)
     if n.clip is not None:
-        means = list(private.foreach_div(means, ds))
-        private.foreach_clamp_max_(means, n.clip)
+        if ds is None:
+            means = list(private.foreach_clamp_max(means, n.clip))
+        else:
+            means = list(private.foreach_div(means, ds))
+            private.foreach_clamp_max_(means, n.clip)
         private.foreach_clamp_min_(means, -n.clip)
-        _descend(xs, _cautious(means, same), n)
-    elif isinstance(n.s, float) and not isinstance(n.lr, Tensor):
-        private.foreach_addcdiv_(xs, means, ds, value=-n.lr * n.s)
-    else:  # in this order: a quotient alone may overflow
-        _descend(xs, means, n, ds)
+    means, over = _cautious(means, same), ds if n.clip is None else None
+    if over is not None and isinstance(n.s, float) and not isinstance(n.lr, Tensor):
+        private.foreach_addcdiv_(xs, means, over, value=-n.lr * n.s)
+    else:
+        _descend(xs, means, n, over)
     if project is not None:
-        for x, d in zip(xs, ds, strict=True):
-            x.copy_(project(x, d))
+        for i, x in enumerate(xs):
+            x.copy_(project(x, torch.ones_like(x) if ds is None else ds[i]))
 
 
 def _remember(vs: list[Tensor], gs: list[Tensor], k: Any) -> None:
@@ -124,7 +118,7 @@ def _cautious(updates: list[Tensor], same: list[Tensor]) -> list[Tensor]:
 def _descend(
     xs: list[Tensor], updates: list[Tensor], n: StepCoefficients, ds: list[Tensor] | None = None
 ) -> None:
-    """x <- x - lr*s*update/d."""
+    """x <- x - lr*s*update/d, in this order: a quotient alone may overflow."""
     if ds is None and not isinstance(n.s, list) and not isinstance(n.lr, Tensor):
         private.foreach_add_(xs, updates, alpha=-n.lr * n.s)
         return

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,11 +20,12 @@ from torch import Tensor
 
 from adaxopt.rule import StepCoefficients
 from adaxopt.torch import hyper, private, state, wake_guard
-from adaxopt.torch.layout import dense, without_memory
+from adaxopt.torch.layout import beside, without_memory
+from adaxopt.torch.share import Part
+from adaxopt.torch.share import Share as _Share
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
-    from adaxopt.torch.plan import Part
 
 LEAST_GAIN = 1e-9
 """Below it 1 - k no longer holds k."""
@@ -79,39 +80,28 @@ def _apart(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
         return f"dtypes differ (parameter {x.dtype}, gradient {g.dtype}, state {m.dtype})"
     if x.dtype not in (torch.float32, torch.float64):
         return f"{x.dtype} is rounded by the kernel in its own way"
-    strides = x.stride()
-    if strides != g.stride() or strides != m.stride() or strides != v.stride():
-        if not (x.is_contiguous() and g.is_contiguous() and m.is_contiguous() and v.is_contiguous()):
-            return f"memory layouts differ (parameter {strides}, gradient {g.stride()}, state {m.stride()})"
-    elif not (x.is_contiguous() or dense(x)):
-        return f"strides {strides} leave gaps or overlap"
+    if not (beside(g, x) and beside(m, x) and beside(v, x)):
+        strides = (tuple(t.stride()) for t in (x, g, m))
+        return "memory layouts differ or have gaps (parameter {}, gradient {}, state {})".format(*strides)
     return None
 
 
-class Share:
+class Share(_Share):
     """Parameters of one dtype that the kernel serves."""
 
-    on_host, by_address = True, False
+    on_host = True
 
     def __init__(self, part: Part) -> None:
-        self.part, self.xs = part, part.xs
+        super().__init__(part)
+        self.xs = part.xs
         self.name = "float64" if self.xs[0].dtype == torch.float64 else "float32"
         self.steps, self.ms, self.vs = (
             [e[k] for e in part.states] for k in ("step", "exp_avg", "exp_avg_sq")
         )
         self.tops = [e["max_exp_avg_sq"] for e in part.states if "max_exp_avg_sq" in e]
         self.raw = [entry["exp_avg_sq"] for entry in part.entries]
-        self.alike: Callable[..., bool] = lambda *tensors: False
         self.awake: list[int] | None = None
         """Every v's count of changes after our last step, where no coordinate was inactive."""
-
-    def knows(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
-        """Whether gradients look as the last ones that were found to be flat memory."""
-        return self.alike(*grads)
-
-    def moved(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
-        """Whether a gradient belongs into another share."""
-        return False
 
     def step(
         self,
@@ -121,7 +111,6 @@ class Share:
         found: Tensor | None,
         known: bool,
     ) -> dict[int, str | None]:
-        """Step every parameter that has a gradient; return positions that were left alone, and why."""
         if not hyper.readable(group):
             return {i: None for i, g in enumerate(grads) if g is not None}
         refused: dict[int, str | None] = {}
@@ -131,11 +120,8 @@ class Share:
             gs = [g if g is None or g.is_sparse else state.resolved(g) for g in gs]
             for i, g in enumerate(gs):
                 if g is not None:
-                    why = (
-                        "its gradient is sparse"
-                        if g.is_sparse
-                        else _apart(self.xs[i], g, self.ms[i], self.vs[i])
-                    )
+                    sparse = "its gradient is sparse" if g.is_sparse else None
+                    why = sparse or _apart(self.xs[i], g, self.ms[i], self.vs[i])
                     if why is not None:
                         refused[i] = why
             members = [i for i, g in enumerate(gs) if g is not None and i not in refused]
@@ -171,9 +157,8 @@ class Share:
         private.foreach_add_(pick(self.steps), 1.0)
         raw, wake, inactive = pick(self.raw), [], []
         if group["wake"] and not (whole and self.awake is not None and self.awake == private.versions(raw)):
-            part = self.part
-            normalised = part.method.rule.memory.kind != "unnormalised"  # type: ignore[union-attr]
-            inactive = wake_guard.look(part.inactive, pick(part.owners), raw, [time] * len(raw), normalised)
+            part, times = self.part, [time] * len(raw)
+            inactive = wake_guard.look(part.inactive, pick(part.owners), raw, times, part.method.rule)
             wake = wake_guard.guarded(inactive)
         xs, ms, vs, tops = map(pick, (self.xs, self.ms, self.vs, self.tops))
         update(xs, pick(gs), ms, vs, tops, n, maximize=group["maximize"], wake=wake)

@@ -10,7 +10,7 @@ Triton is optional: without it this module imports, and `missing()` says why the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,11 @@ from adaxopt import memories, memory
 from adaxopt.rule import TINY
 from adaxopt.torch import codes, private
 from adaxopt.torch.launch import Launch, Slots
-from adaxopt.torch.layout import FLOATS, LOWEST, flat, freed, order, same_layout
+from adaxopt.torch.layout import FLOATS, LOWEST, dense, flat, freed, same_layout
 from adaxopt.torch.rounding import seeds
-from adaxopt.torch.state import LOW, STATE, read_by_a_step, rest_dtype
+from adaxopt.torch.share import Part
+from adaxopt.torch.share import Share as _Share
+from adaxopt.torch.state import LOW, STATE
 
 try:
     from adaxopt.torch import kernel, kernel_cautious, kernel_numbers
@@ -32,7 +34,6 @@ except ImportError:
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
-    from adaxopt.torch.plan import Part
 
 HYPER = ("lr", "betas", "eps", "p", "weight_decay", "decay", "reference_lr",
          "eps_placement", "correct", "clip_update")  # fmt: skip
@@ -71,6 +72,11 @@ def interpreted() -> bool:
     return kernel is not None and kernel.INTERPRETED
 
 
+def compiled(warps: int, **more: int) -> dict[str, Any]:
+    """How kernels are compiled; nothing where they are interpreted."""
+    return {} if interpreted() else {"num_warps": warps, "enable_fp_fusion": True, **more}
+
+
 def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
     """Why the kernel can never serve a group with these options, or None."""
     if optimizer.method.rule.mean == "window":
@@ -102,7 +108,7 @@ def unserved(p: Tensor, state: Mapping[str, Tensor]) -> str | None:
         return "it is empty"
     if p.dtype not in FLOATS:
         return f"its dtype is {p.dtype}"
-    if not (p.is_contiguous() or p.permute(order(p)).is_contiguous()):
+    if not dense(p):
         return f"its strides {tuple(p.stride())} leave gaps or overlap"
     if freed(p):
         return "its memory was freed"
@@ -117,13 +123,9 @@ def unserved(p: Tensor, state: Mapping[str, Tensor]) -> str | None:
     coded = [name for name in codes.CODED if codes.is_coded(state.get(name))]
     if coded and p.dtype == torch.float64:
         return "it is torch.float64, and the kernel steps 8-bit state in float32"
-    for name in coded:
-        scale = state.get(codes.scale_name(name))
-        fits = scale is not None and scale.device == p.device and scale.is_contiguous()
-        if not fits or not codes.fits(name, state[name], scale):
-            return f"its {codes.scale_name(name)} is not what its {name} needs"
-    if coded and coded != [name for name in codes.CODED if name in state]:
-        return f"only {coded} of its state is in 8 bits"
+    for scale in (state[codes.scale_name(name)] for name in coded):
+        if scale.device != p.device or not scale.is_contiguous():
+            return f"exponents of its state are on {scale.device}, or have gaps"
     step = state.get("step")
     if step is not None and (step.device != p.device or step.dtype != torch.float64):
         return f"its step is {step.dtype} on {step.device}: must be torch.float64 beside the parameter"
@@ -148,14 +150,13 @@ def tuning(widest: int) -> tuple[int, int, int, int]:
     return 1024, 4, 1, 16 // widest
 
 
-class Share:
+class Share(_Share):
     """Tensors of one device and the same dtypes: their tables, and their compiled kernels."""
 
-    on_host, by_address = False, True
+    by_address = True
 
     def __init__(self, part: Part) -> None:
-        if kernel is None:
-            raise RuntimeError("Triton is not installed: take the foreach path")
+        super().__init__(part)
         if _capturing(part.xs[0].device):
             raise RuntimeError(
                 "fused step under CUDA graph capture: its tables do not exist yet; take a few steps before capturing"
@@ -165,21 +166,16 @@ class Share:
         self.capturable = group["capturable"]
         self.params, self.dtype = part.xs, part.dtype
         self.layouts = [(p.shape, p.stride()) for p in self.params]
-        states = [
-            read_by_a_step(rule, p, entry, rounding) for p, entry in zip(part.xs, part.states, strict=True)
-        ]
-        self.alike: Callable[..., bool] = lambda *grads: False
-        """Whether gradients look as the last ones that were found to be flat memory."""
         self.rule = rule
-        x, state = self.params[0], states[0]
+        x, state = self.params[0], part.states[0]
         self.device = x.device
         m_dtype, v_dtype = (state[name].dtype if name in state else x.dtype for name in STATE[:2])
         double = torch.float64 in (x.dtype, m_dtype, v_dtype)
         self.least = math.sqrt(TINY["float64" if double else "float32"])
-        by_chance = x.dtype in LOW and rounding == "stochastic"
+        if x.dtype not in LOW or (rounding in ("kahan", "24bit") and "compensation" not in state):
+            rounding = "nearest"
         coded = v_dtype == codes.SECOND
-        split = rest_dtype(x, rounding) == torch.int8
-        drawn = by_chance or split or coded or m_dtype in LOW or v_dtype in LOW
+        drawn = coded or rounding in ("stochastic", "24bit") or m_dtype in LOW or v_dtype in LOW
         types = (x.dtype, self.dtype, m_dtype, v_dtype)
         self.block, self.warps, self.blocks, each = tuning(max(t.itemsize for t in types))
         self.options: dict[str, Any] = {
@@ -197,19 +193,11 @@ class Share:
             "MAXIMUM": rule.maximum,
             "WAKE": group["wake"],
             "CAUTIOUS": cautious,
-            "ROUNDING": kernel_numbers.ROUNDINGS[
-                "stochastic"
-                if by_chance
-                else "24bit"
-                if split
-                else "kahan"
-                if "compensation" in state
-                else "nearest"
-            ],
+            "ROUNDING": kernel_numbers.ROUNDINGS[rounding],
             "BLOCK": self.block,
         }
         drawn_from = zip(part.indices, part.offsets, strict=True)
-        self._fill_tables(states, [(*seeds(group["seed"], i), offset) for i, offset in drawn_from])
+        self._fill_tables(part.states, [(*seeds(group["seed"], i), offset) for i, offset in drawn_from])
         n, device = len(self.params), self.device
         self.table = torch.zeros(kernel_numbers.HEAD.value + n, dtype=torch.int64, device=device)
         self.numbers = torch.zeros(
@@ -244,9 +232,6 @@ class Share:
             self.programs += chunks
         self.rows = torch.tensor(rows, dtype=torch.int64).to(self.device)
         self.owners = torch.cat(owners).to(self.device)
-
-    def knows(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
-        return self.alike(*grads)
 
     def moved(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
         """Whether a gradient came in another dtype, for which there is another kernel."""
@@ -398,7 +383,7 @@ class Share:
         self.agreeing.zero_()
         if self.agree is None:
             tables = (self.rows, self.table, self.numbers, self.owners, self.agreeing)
-            self.agree = Launch(kernel_cautious.agree, tables, (), self.options, self.warps, interpreted())
+            self.agree = Launch(kernel_cautious.agree, tables, (), self.options, compiled(self.warps))
         if not self.agree(self.programs, stream):
             self.agree.plainly(self.programs)
 
@@ -427,13 +412,12 @@ class Share:
         tables = (self.rows, self.table, self.numbers, self.keys)
         given = tuple(self.rows if t is None else t for t in scalars)
         example = (self.slots.tensor(0), len(self.params), 1, 1, *given)
-        lanes = max(2, self.options["LANES"] // 64)
-        first = Launch(kernel.advance, tables, example, options, lanes, interpreted())
+        first = Launch(kernel.advance, tables, example, options, compiled(max(2, options["LANES"] // 64)))
         return first, self._compile_use(tables, given, options)
 
     def _compile_use(
         self, tables: tuple[Tensor, ...], scalars: tuple[Any, ...], options: dict[str, Any]
     ) -> Launch:
         both = (*tables, self.owners, self.agreeing)
-        registers = REGISTERS if options["CODED"] else None
-        return Launch(kernel.update, both, (), options, self.warps, interpreted(), registers)
+        how = compiled(self.warps, maxnreg=REGISTERS) if options["CODED"] else compiled(self.warps)
+        return Launch(kernel.update, both, (), options, how)

@@ -28,7 +28,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
-    from adaxopt.torch.plan import Part
+    from adaxopt.torch.share import Part
 
 ROWS = True
 """Whether sparse gradients take the kernel where dense ones do; False leaves them to torch operations, as a comparison
@@ -127,9 +127,6 @@ class Share(fused_cuda.Share):
         )
         self.grads: Sequence[Named | None] = ()
 
-    def knows(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
-        return False
-
     def moved(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
         pairs = zip(self.params, grads, strict=True)
         return any(readable(p, g) and summed_dtype(g, scaled) != self.dtype for p, g in pairs)  # type: ignore[arg-type]
@@ -168,5 +165,5 @@ class Share(fused_cuda.Share):
         self, tables: tuple[Tensor, ...], scalars: tuple[Any, ...], options: dict[str, Any]
     ) -> Launch:
         example = (0, 0, 0, 0, *scalars[:4])
-        interpreted = fused_cuda.interpreted()
-        return Launch(kernel_rows.each_row, tables, example, options, self.warps, interpreted)
+        how = fused_cuda.compiled(self.warps)
+        return Launch(kernel_rows.each_row, tables, example, options, how)

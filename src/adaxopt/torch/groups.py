@@ -10,11 +10,10 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 
 from adaxopt import checks
-from adaxopt.torch import options, state
+from adaxopt.torch import hyper, options
 from adaxopt.zoo import Method
 
 if TYPE_CHECKING:
@@ -169,15 +168,11 @@ def watch_betas(optimizer: Engine, group: dict[str, Any]) -> None:
     if now is before:
         return
     optimizer._growth[id(group)] = now
-    b2, last = map(_number, (now, before))
+    # a number on a device is not read: no step waits for it
+    b2, last = (b if isinstance(b, Tensor) and not b.is_cpu else hyper.read(b) for b in (now, before))  # type: Any, Any
     new, old = (checks.suspicious({**group, "betas": (0.0, b)}, optimizer.method.rule) for b in (b2, last))
     if new and not old:
         warnings.warn(checks.looks_like_adams("betas[1]", b2), stacklevel=outside())
-
-
-def _number(value: Any) -> Any:
-    """A tensor on the host as the number it holds; any other as it is, so that no step waits for a device."""
-    return value.item() if isinstance(value, Tensor) and value.is_cpu and state.readable(value) else value
 
 
 def described(optimizer: Engine) -> str:
@@ -191,20 +186,22 @@ def described(optimizer: Engine) -> str:
     return "\n".join(lines[:-1] if len(lines) > 1 else lines) + "\n)"
 
 
+def arguments(kind: type[Engine]) -> list[str]:
+    """What a constructor takes by name; nothing where it takes any."""
+    given = inspect.signature(kind.__init__).parameters
+    return [] if any(one.kind is one.VAR_KEYWORD for one in given.values()) else list(given)[1:]
+
+
 def _without_argument(optimizer: Engine) -> set[str]:
     """Options that the class fixes: p, where its constructor has no such argument."""
-    arguments = inspect.signature(type(optimizer).__init__).parameters
-    if any(one.kind is one.VAR_KEYWORD for one in arguments.values()):
-        return set()
-    return {"p"} - set(arguments)
+    taken = arguments(type(optimizer))
+    return {"p"} - set(taken) if taken else set()
 
 
 def fixed(lr: Any) -> Any:
     """The current lr as a plain number, where it can be read, so that no step has to read it from a device."""
-    if not isinstance(lr, Tensor):
-        return lr
-    readable = state.readable(lr) and not torch.compiler.is_compiling()
-    return lr.item() if readable else lr.detach().clone()
+    number = hyper.read(lr)
+    return number.detach().clone() if isinstance(number, Tensor) else number
 
 
 def outside() -> int:

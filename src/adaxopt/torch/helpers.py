@@ -77,7 +77,7 @@ def clip_grad_norm_(
     norm = nn.utils.get_total_norm(parts, norm_type, error_if_nonfinite, foreach)
     factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
     for g in grads:
-        (private.stored(g)[1] if g.is_sparse else state.local(g)).mul_(factor.to(g.device))
+        (private.stored(g)[1] if g.is_sparse else shards.local(g)).mul_(factor.to(g.device))
     return shards.on_mesh(norm, meshes.pop()) if len(meshes) == 1 else norm
 
 

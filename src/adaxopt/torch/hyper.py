@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from adaxopt.torch import state
@@ -12,24 +14,33 @@ Group = dict[str, Any]
 NAMES = ("lr", "eps", "weight_decay", "reference_lr")
 
 
+def read(value: Any) -> Any:
+    """A tensor as the number it holds, where that can be read; anything else as it is."""
+    if not isinstance(value, Tensor) or torch.compiler.is_compiling() or not state.readable(value):
+        return value
+    return value.item()
+
+
 def readable(group: Group) -> bool:
     """Whether the host can read all that are tensors."""
-    given = (group["lr"], *group["betas"], group["eps"], group["weight_decay"])
+    given = (*group["betas"], *(group[name] for name in NAMES))
     return all(state.readable(t) for t in given if isinstance(t, Tensor))
 
 
 def floats(group: Group) -> Group:
     """The group with tensor hyper-parameters read to the host, once a step."""
-    read = {k: group[k].item() for k in NAMES if isinstance(group[k], Tensor)}
-    betas = tuple(b.item() if isinstance(b, Tensor) else b for b in group["betas"])
-    return {**group, **read, "betas": betas}
+    return _turned(group, Tensor.item)
 
 
 def pointlike(group: Group) -> Group:
     """The group with tensor hyper-parameters of no dimension: one element in any shape is allowed, and broadcasts."""
-    read = {k: group[k].reshape(()) for k in NAMES if isinstance(group[k], Tensor)}
-    betas = tuple(b.reshape(()) if isinstance(b, Tensor) else b for b in group["betas"])
-    return {**group, **read, "betas": betas}
+    return _turned(group, lambda t: t.reshape(()))
+
+
+def _turned(group: Group, turn: Callable[[Tensor], Any]) -> Group:
+    tensors = {name: turn(group[name]) for name in NAMES if isinstance(group[name], Tensor)}
+    betas = tuple(turn(b) if isinstance(b, Tensor) else b for b in group["betas"])
+    return {**group, **tensors, "betas": betas}
 
 
 def traced(group: Group, time: Tensor) -> Group:

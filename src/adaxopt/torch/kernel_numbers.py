@@ -31,16 +31,8 @@ NUMBERS = tl.constexpr(12)
 NONE, GROWING, FADING, UNNORMALISED, EQUAL, HYPERHARMONIC, LOG_TIME, POLYNOMIAL = (
     tl.constexpr(i) for i in range(8)
 )
-KINDS = {
-    None: 0,
-    "growing": 1,
-    "fading": 2,
-    "unnormalised": 3,
-    "equal": 4,
-    "power": 5,
-    "log_time": 6,
-    "polynomial": 7,
-}
+_NAMES = (None, "growing", "fading", "unnormalised", "equal", "power", "log_time", "polynomial")
+KINDS = {name: i for i, name in enumerate(_NAMES)}
 AVERAGE, SUM, NO_MEAN = (tl.constexpr(i) for i in range(3))
 MEANS = {"average": 0, "sum": 1, "none": 2}
 TERMS, LIMIT = tl.constexpr(memory.MANY_TERMS), tl.constexpr(memory.POWER_LIMIT)

@@ -26,19 +26,20 @@ SLOTS = 32
 DROPPED = 64
 """Dropped rings that may wait for an answer; with more, the next ring waits for the device and lets them go."""
 
-_Slabs = list[tuple[Tensor, Any]]
-_dropped: dict[int, tuple[_Slabs, list[int], int, torch.device]] = {}
+_Ring = list[tuple[Tensor, Any]]
+"""Slots: a line of memory, and its words as numbers of Python. The first word is the device's answer."""
+_dropped: dict[int, tuple[_Ring, list[int], torch.device]] = {}
 
 
-def _answered(slabs: _Slabs, last: list[int], width: int) -> bool:
+def _answered(ring: _Ring, last: list[int]) -> bool:
     """Whether the device has read the last launch given to each slot."""
-    return all(slabs[i // SLOTS][1][i % SLOTS * width] >= ticket for i, ticket in enumerate(last))
+    return all(words[0] >= ticket for (_, words), ticket in zip(ring, last, strict=True))
 
 
-def _drop(slabs: _Slabs, last: list[int], width: int, device: torch.device) -> None:
+def _drop(ring: _Ring, last: list[int], device: torch.device) -> None:
     """A launch by bare address does not keep its memory: hold it while one may still read or answer there."""
-    if not _answered(slabs, last, width):
-        _dropped[id(slabs)] = (slabs, last, width, device)
+    if not _answered(ring, last):
+        _dropped[id(ring)] = (ring, last, device)
 
 
 def _sweep() -> None:
@@ -46,8 +47,8 @@ def _sweep() -> None:
 
     A collection may drop others meanwhile, up to Python 3.11 even while a tuple is made of the items: hence `copy`.
     """
-    for key, (slabs, last, width, _) in _dropped.copy().items():
-        if _answered(slabs, last, width):
+    for key, (ring, last, _) in _dropped.copy().items():
+        if _answered(ring, last):
             _dropped.pop(key, None)
     if len(_dropped) <= DROPPED or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
         return
@@ -65,7 +66,7 @@ class Slots:
         self.count, self.device = count, device
         self.width = head + count
         self.pack = struct.Struct(f"{head - 1}d{count}q").pack_into
-        self.slabs: _Slabs = []
+        self.ring: _Ring = []
         self.last: list[int] = []  # per slot, the last launch that was given it
         self.kept: set[int] = set()
         self.current = -1
@@ -73,19 +74,19 @@ class Slots:
         self.addresses: list[int] = []
         _sweep()
         self._more()
-        weakref.finalize(self, _drop, self.slabs, self.last, self.width, device).atexit = False
+        weakref.finalize(self, _drop, self.ring, self.last, device).atexit = False
 
     def _more(self) -> None:
         slab = torch.zeros((SLOTS, self.width), dtype=torch.int64, pin_memory=self.device.type == "cuda")
-        self.slabs.append((slab, (ctypes.c_int64 * slab.numel()).from_address(slab.data_ptr())))
+        words = ctypes.c_int64 * self.width
+        self.ring += [(line, words.from_address(line.data_ptr())) for line in slab]
         self.last += [0] * SLOTS
 
     def tell(self, told: tuple[float, ...], addresses: list[int], capturing: bool) -> None:
         """Write what is new where no launch still to run will read."""
         self.current = self._free(capturing)
         self.mark += 1
-        slab, place = divmod(self.current, SLOTS)
-        self.pack(self.slabs[slab][1], (place * self.width + 1) * 8, *told, *addresses)
+        self.pack(self.ring[self.current][1], 8, *told, *addresses)
         self.addresses = addresses
 
     def _free(self, capturing: bool) -> int:
@@ -93,8 +94,7 @@ class Slots:
             for waited in (False, True):
                 for k in range(1, len(self.last) + 1):
                     slot = (self.current + k) % len(self.last)
-                    slab, place = divmod(slot, SLOTS)
-                    read = self.slabs[slab][1][place * self.width] >= self.last[slot]
+                    read = self.ring[slot][1][0] >= self.last[slot]
                     if read and slot != self.current and slot not in self.kept:
                         return slot
                 if waited or capturing or len(self.kept) > len(self.last) // 2:
@@ -113,12 +113,10 @@ class Slots:
         self.kept.add(self.current)
 
     def address(self, slot: int) -> int:
-        slab, place = divmod(slot, SLOTS)
-        return ctypes.addressof(self.slabs[slab][1]) + place * self.width * 8
+        return ctypes.addressof(self.ring[slot][1])
 
     def tensor(self, slot: int) -> Tensor:
-        slab, place = divmod(slot, SLOTS)
-        return self.slabs[slab][0][place]
+        return self.ring[slot][0]
 
 
 class Launch:
@@ -126,7 +124,7 @@ class Launch:
 
     `run` takes what Triton's own launch passes to a compiled kernel, addresses as integers. It is None where kernels
     are interpreted, or where Triton has changed what a compiled kernel offers or takes, as its first use shows: then
-    `plainly` is the way.
+    `plainly` is the way. `how` are Triton's options of compilation, none where kernels are interpreted.
     """
 
     def __init__(
@@ -135,19 +133,14 @@ class Launch:
         tables: Sequence[Tensor],
         example: Sequence[Any],
         options: dict[str, Any],
-        warps: int,
-        interpreted: bool,
-        registers: int | None = None,
+        how: dict[str, Any],
     ) -> None:
-        self.function, self.tables = function, tables
-        self.how = {} if interpreted else {"num_warps": warps, "enable_fp_fusion": True}
-        if registers is not None and not interpreted:
-            self.how["maxnreg"] = registers
+        self.function, self.tables, self.how = function, tables, how
         names = function.arg_names[len(tables) + len(example) :]
         self.constants = tuple(options[name] for name in names)
         self.run: Any = None
         self.proven = False
-        if interpreted:
+        if not how:
             return
         named = dict(zip(names, self.constants, strict=True))
         found = private.bare_launch(function, tables, example, named, self.how)

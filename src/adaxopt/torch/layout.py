@@ -12,24 +12,18 @@ LOWEST = 1 << 33
 """Addresses below are looked at twice: a tensor whose storage was freed has its offset, in bytes, for an address."""
 
 
-def unfit(p: Tensor, g: Tensor) -> str | None:
-    """Why a gradient cannot be read as flat memory beside its parameter, or None."""
-    if g.layout != torch.strided:
-        return f"its gradient is {g.layout}"
-    if g.dtype not in FLOATS:
-        return f"its gradient's dtype is {g.dtype}"
-    if g.device != p.device:
-        return f"its gradient is on {g.device}"
-    if g.is_neg():
-        return "its gradient's sign is still to be applied"
-    if not same_layout(p, g):
-        return f"its gradient's strides are {tuple(g.stride())}, not its own"
-    return "its gradient's memory was freed" if freed(g) else None
-
-
 def flat(p: Tensor, layout: tuple[Any, ...], g: Tensor | None) -> bool:
-    """Whether p still has the layout that its state was found to have, and g has it too."""
-    return g is not None and (p.shape, p.stride()) == layout and unfit(p, g) is None
+    """Whether p still has the layout that its state was found to have, and g is flat memory of that layout."""
+    return (
+        g is not None
+        and (p.shape, p.stride()) == layout
+        and g.layout == torch.strided
+        and g.dtype in FLOATS
+        and g.device == p.device
+        and not g.is_neg()  # its sign is still to be applied
+        and same_layout(p, g)
+        and not freed(g)
+    )
 
 
 def freed(t: Tensor) -> bool:
@@ -40,10 +34,6 @@ def freed(t: Tensor) -> bool:
 def without_memory(t: Tensor) -> bool:
     """Whether there is nothing at all where t should be."""
     return t.layout is torch.strided and t.numel() > 0 and t.untyped_storage().nbytes() == 0
-
-
-def order(t: Tensor) -> list[int]:
-    return sorted(range(t.dim()), key=t.stride, reverse=True)
 
 
 def same_layout(a: Tensor, b: Tensor) -> bool:

@@ -11,8 +11,8 @@ from torch import Tensor
 from adaxopt.rule import StepCoefficients, step
 from adaxopt.torch.foreach import Project
 from adaxopt.torch.precision import compute_dtype
-from adaxopt.torch.rounding import joined, split_, stochastic_
-from adaxopt.torch.state import LOW, pairs
+from adaxopt.torch.rounding import split_, stochastic_
+from adaxopt.torch.state import LOW, pairs, with_rest
 from adaxopt.zoo import Method
 
 State = dict[str, Tensor]
@@ -106,13 +106,9 @@ def row_step(
     def take(key: str) -> Tensor | None:
         return _take(pairs(state[key]), rows).to(work) if key in state else None
 
-    x = _take(p, rows).to(work)
-    rest = state.get("compensation")
+    x, rest = _take(p, rows), state.get("compensation")
+    x = x.to(work) if rest is None else with_rest(x, _take(rest, rows), work)
     split = rest is not None and rest.dtype == torch.int8
-    if split:
-        x = joined(_take(p, rows), _take(state["compensation"], rows)).to(work)
-    elif rest is not None:
-        x = x + _take(rest, rows).to(work)
     values = values.to(work)
     x, m, v, top, _ = step(
         x,

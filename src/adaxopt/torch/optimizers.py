@@ -13,7 +13,7 @@ from adaxopt.memories import Memory
 from adaxopt.torch.adam import Adam, AdamW
 from adaxopt.torch.engine import Engine
 from adaxopt.torch.foreach import Project
-from adaxopt.torch.options import Betas, Rounding, renamed
+from adaxopt.torch.options import Betas, Rounding, given_by, renamed
 from adaxopt.zoo import METHODS, Decay, method
 
 _SHARED = """
@@ -110,7 +110,7 @@ class AdaX(Engine):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(params, _given(locals()), project)
+        super().__init__(params, given_by(locals()), project)
 
 
 class AdaXW(Engine):
@@ -156,7 +156,7 @@ class AdaXW(Engine):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(params, _given(locals()), project)
+        super().__init__(params, given_by(locals()), project)
 
 
 class Padax(Engine):
@@ -201,11 +201,7 @@ class Padax(Engine):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(params, _given(locals()), project)
-
-
-def _given(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in arguments.items() if k not in ("self", "params", "project", "__class__")}
+        super().__init__(params, given_by(locals()), project)
 
 
 class _ByName(Engine):

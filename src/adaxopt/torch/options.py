@@ -11,7 +11,7 @@ from torch import Tensor
 
 from adaxopt import checks
 from adaxopt.rule import Rule
-from adaxopt.torch import state
+from adaxopt.torch import hyper
 from adaxopt.zoo import Method
 
 Betas = tuple[float | Tensor, float | Tensor | None]
@@ -35,11 +35,6 @@ ENGINE_DEFAULTS: dict[str, Any] = {
 }
 
 
-def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name}={value!r}: must be one of {', '.join(repr(a) for a in allowed)}")
-
-
 def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
     """Raise ValueError or TypeError at the first option that is not allowed; warn of a b2 that looks like Adam's.
 
@@ -56,12 +51,12 @@ def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
         )
     read["betas"] = tuple(_read(name, b) for name, b in zip(names, betas, strict=True))
     checks.check({**options, **read}, rule, names=names, arrays=(Tensor,), stacklevel=stacklevel + 2)
-    _choice("rounding", options["rounding"], ROUNDINGS)
-    _choice("state_dtype", options["state_dtype"], STATE_DTYPES)
+    checks.choice("rounding", options["rounding"], ROUNDINGS)
+    checks.choice("state_dtype", options["state_dtype"], STATE_DTYPES)
     for flag in ("foreach", "fused"):
-        _choice(flag, options[flag], (None, True, False))
+        checks.choice(flag, options[flag], (None, True, False))
     for flag in ("capturable", "differentiable", "maximize"):
-        _choice(flag, options[flag], (True, False))
+        checks.choice(flag, options[flag], (True, False))
     if not isinstance(options["seed"], int) or isinstance(options["seed"], bool):
         raise TypeError(f"seed={options['seed']!r}: must be an int")
     _together(options)
@@ -83,12 +78,9 @@ def plain(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(name: str, value: Any) -> Any:
-    """A one-element tensor as the number it holds, where it can be read."""
-    if not isinstance(value, Tensor):
-        return value
-    if value.numel() != 1:
+    if isinstance(value, Tensor) and value.numel() != 1:
         raise ValueError(f"{name}=<tensor of shape {tuple(value.shape)}>: a tensor must have one element")
-    return value.item() if state.readable(value) and not torch.compiler.is_compiling() else value
+    return hyper.read(value)
 
 
 def _together(o: Mapping[str, Any]) -> None:
@@ -104,6 +96,12 @@ def _together(o: Mapping[str, Any]) -> None:
             raise ValueError(
                 f"differentiable=True, state_dtype={o['state_dtype']}: rounding has no derivative"
             )
+
+
+def given_by(constructor: Mapping[str, Any]) -> dict[str, Any]:
+    """The options among the local names of a constructor."""
+    others = ("self", "params", "project", "options", "__class__")
+    return {name: value for name, value in constructor.items() if name not in others}
 
 
 def renamed(given: Mapping[str, Any], method: Method, betas: tuple[Any, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ A backend is a module with four names:
     impossible(optimizer, group)    why it can serve no parameter under these options, in words, or None
     unsuitable(p, entry, g)         why it cannot serve this parameter, its state and the kind of its gradient, or None
     key(p, entry, g, scaled)        what parameters must have in common to be stepped together
-    Share(part)                     such parameters, and their step (the protocol `Share` below)
+    Share(part)                     such parameters, and their step: a subclass of `share.Share`
 
 A plan asks the backends of `backends_of` in their order and gives each its shares. What none serves, or what a share
 leaves alone because of its gradient, takes the foreach form or operators (`dispatch.py`), which serve everything and
@@ -14,25 +14,22 @@ are not asked. What `impossible` reads of a group must be in `_options`, or a ch
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import chain, islice
 from operator import attrgetter, is_, itemgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from adaxopt.torch import dispatch, fused_cpu, private, shards, state
 from adaxopt.torch.layout import without_memory
-from adaxopt.zoo import Method
+from adaxopt.torch.share import Part, Share
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
-    from adaxopt.torch.wake_guard import Inactive
 
 Group = dict[str, Any]
-Entry = dict[str, Any]
 _grad = attrgetter("grad")
 _fixed = itemgetter("maximize", "wake", "rounding", "seed", "capturable", "state_dtype", "fused", "foreach")
 
@@ -44,55 +41,6 @@ def _options(group: Mapping[str, Any]) -> tuple[Any, ...]:
     """
     chosen = _fixed(group), group.get("memory"), group.get("cautious")
     return *chosen, fused_cpu.is_half(group["p"]), group["clip_update"] is None
-
-
-@dataclass
-class Part:
-    """Parameters that a backend steps together, as reals of this process."""
-
-    method: Method
-    group: Mapping[str, Any]
-    owners: list[Tensor]
-    """What the optimizer knows them as."""
-    entries: list[Entry]
-    """Their state, as the optimizer holds it."""
-    xs: list[Tensor]
-    states: list[dict[str, Tensor]]
-    dtype: torch.dtype
-    """Of gradients."""
-    indices: Sequence[int]
-    """Places in the optimizer, and of the first element in the whole tensor: random bits are drawn from them."""
-    offsets: Sequence[int]
-    inactive: dict[Tensor, Inactive]
-    """What is known of late-activated coordinates."""
-
-
-class Share(Protocol):
-    """The parameters of one part, ready to be stepped."""
-
-    on_host: bool
-    """Whether the host reads GradScaler's `found_inf` before the step; otherwise the device does."""
-    by_address: bool
-    """Whether `Plan.holds` compares addresses of parameters and state alone; otherwise also which tensors they are,
-    their dtypes, shapes and strides."""
-
-    def knows(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
-        """Whether gradients look as when they were last found to be servable: asked at every step."""
-
-    def moved(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
-        """Whether a gradient belongs into another share."""
-
-    def step(
-        self, group: Any, grads: Any, scale: Tensor | None, found: Tensor | None, known: bool
-    ) -> dict[int, str | None]:
-        """Step every parameter that has a gradient; return positions that were left alone, and why."""
-
-
-class Backend(Protocol):
-    def impossible(self, optimizer: Engine, group: Group) -> str | None: ...
-    def unsuitable(self, p: Tensor, entry: Entry, g: Tensor | None) -> str | None: ...
-    def key(self, p: Tensor, entry: Entry, g: Tensor | None, scaled: bool) -> Hashable: ...
-    def Share(self, part: Part) -> Share: ...
 
 
 def backends_of(p: Tensor) -> tuple[Any, ...]:
@@ -117,21 +65,20 @@ class Plan:
         """Parameters that have had no gradient yet, and no state."""
         fresh = [p for p in self.params if not optimizer.state.get(p)]
         chosen: dict[tuple[Any, ...], list[Tensor]] = {}
-        possible: dict[Any, bool] = {}
+        able: dict[tuple[Any, ...], list[Any]] = {}
         for p in self.params:
-            asked = backends_of(p) if state.may_fuse(group) else ()
-            if not state.readable(p):
-                asked = ()
-            if group["capturable"]:
-                asked = tuple(backend for backend in asked if backend is not fused_cpu)
-            for backend in asked:
-                if backend not in possible:
-                    possible[backend] = backend.impossible(optimizer, group) is None
-            asked = tuple(backend for backend in asked if possible[backend])
+            listed = backends_of(p) if state.may_fuse(group) and state.readable(p) else ()
+            if listed not in able:
+                able[listed] = [
+                    backend
+                    for backend in listed
+                    if backend.impossible(optimizer, group) is None
+                    and not (backend is fused_cpu and group["capturable"])
+                ]
             if p.grad is None and not optimizer.state.get(p):
-                (self.waiting if asked else self.others).append(p)
+                (self.waiting if able[listed] else self.others).append(p)
                 continue
-            self._choose(optimizer, p, asked, scaled, chosen)
+            self._choose(optimizer, p, able[listed], scaled, chosen)
         self.shares: list[tuple[Share, list[Tensor], bool]] = []
         for (backend, (dtype, *_)), owners in chosen.items():
             entries = [optimizer.state[p] for p in owners]
@@ -157,12 +104,13 @@ class Plan:
         self._remember()
 
     def _choose(
-        self, optimizer: Engine, p: Tensor, asked: tuple[Any, ...], scaled: bool, chosen: dict[Any, Any]
+        self, optimizer: Engine, p: Tensor, asked: list[Any], scaled: bool, chosen: dict[Any, Any]
     ) -> None:
         if not asked:
             self.others.append(p)
             return
         entry = state.real_state(state.ready(optimizer, self.group, p))
+        state.refuse_broken(optimizer.method.rule, p, entry)
         x, g = state.real(p), p.grad
         reasons = []
         for backend in asked:
@@ -171,9 +119,8 @@ class Plan:
                 chosen.setdefault((backend, backend.key(x, entry, g, scaled)), []).append(p)
                 return
             reasons.append(why)
-        if g is not None and any(
-            map(without_memory, (x, *entry.values()))
-        ):  # torch's operations would write there
+        if g is not None and any(map(without_memory, (x, *entry.values()))):
+            # torch's operations would write there
             raise _freed(p, "its storage, or its state's,")
         self.others.append(p)
         if self.group["fused"]:
@@ -244,7 +191,7 @@ class Plan:
         if self.plain:
             return list(map(Tensor.data_ptr, every))
         # a share knows them by views, which would not see them move
-        return [state.local(t).data_ptr() for t in every if isinstance(t, Tensor)]
+        return [shards.local(t).data_ptr() for t in every if isinstance(t, Tensor)]
 
     def _gather(self, scaled: bool) -> bool:
         """Collect gradients; False where one belongs into another share. `usual`: none is of a kind to be refused."""
@@ -252,7 +199,7 @@ class Plan:
         self.grads = []
         for share, owners, plain in self.shares:
             grads: Any = list(map(_grad, owners))
-            known = plain and share.knows(grads, scaled)
+            known = plain and share.alike(*grads)
             if not known and share.moved(grads, scaled):
                 return False
             self.usual = self.usual and (known or all(map(_ordinary, grads)))
@@ -269,7 +216,7 @@ class Plan:
                 continue
             if grads is None:
                 grads = list(map(_grad, owners)) if plain else [state.real_gradient(p) for p in owners]
-                known = share.by_address and share.knows(grads, scale is not None)
+                known = share.by_address and share.alike(*grads)
             for i, why in share.step(group, grads, scale, found, known).items():
                 if without_memory(grads[i]):
                     raise _freed(owners[i], "its gradient's storage")
@@ -296,5 +243,5 @@ def _say(optimizer: Engine, why: str) -> None:
     optimizer._warn_once(f"fused=True: a parameter takes the foreach path, because {why}")
 
 
-def _offset(p: Tensor, group: Group, entry: Entry) -> int:
-    return shards.first_element(p) if shards.draws(p, group, entry) else 0
+def _offset(p: Tensor, group: Group, entry: dict[str, Any]) -> int:
+    return shards.first_element(p) if state.draws(p, group, entry) else 0

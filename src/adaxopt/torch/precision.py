@@ -45,10 +45,9 @@ def update(
     wide = [up(some) for some in (xs, ms, vs, tops)]
     coded = len(vs) > 0 and codes.is_coded(vs[0])  # torch 2.6 cannot compile `bool` of a list
     entries = [state.real_state(optimizer.state[p]) for p in taken.params] if coded else []
-    kept = [name for name, some in zip(codes.CODED, (ms, vs, tops), strict=True) if some]
-    if coded:
-        for stream, name in enumerate(codes.CODED, start=1):
-            wide[stream] = [codes.expanded(e, name).to(work) for e in entries] if name in kept else []
+    moments = [(at, name) for at, name in enumerate(codes.CODED, start=1) if coded and len(wide[at]) > 0]
+    for at, name in moments:
+        wide[at] = [codes.expanded(entry, name).to(work) for entry in entries]
     compensations = [real(c) for c in taken.compensations] if xs[0].dtype in LOW else []
     split = len(compensations) > 0 and compensations[0].dtype == torch.int8
     if compensations:
@@ -69,29 +68,27 @@ def update(
     project = optimizer._project
     x, m, v, top = wide
     foreach.update(x, gs, m, v, top, n, maximize=maximize, olds=olds, wake=guard, project=project)
+
+    def keys(i: int) -> dict[str, Any]:
+        p = taken.params[i]
+        drawn_from = {"seed": group["seed"], "index": optimizer._place(p), "step": taken.steps[i]}
+        return {**drawn_from, "offset": shards.first_element(p)}
+
     for stream, (narrow, full) in enumerate(zip((xs, ms, vs, tops), wide, strict=True)):
-        if own[stream] or (split if stream == 0 else coded):
+        if own[stream] or (coded and stream > 0):
             continue
-        drawn = stream > 0 or group["rounding"] == "stochastic"
-        nearest = []
+        drawn, nearest = stream > 0 or group["rounding"] == "stochastic", []
         for i, (low, high) in enumerate(zip(narrow, full, strict=True)):
-            if drawn and low.dtype in LOW:
-                p = taken.params[i]
-                place, first = optimizer._place(p), shards.first_element(p)
-                seed, step = group["seed"], taken.steps[i]
-                stochastic_(low, high, seed=seed, index=place, step=step, stream=min(stream, 2), offset=first)
+            if split and stream == 0:
+                split_(low, compensations[i], high, **keys(i))
+            elif drawn and low.dtype in LOW:
+                stochastic_(low, high, stream=min(stream, 2), **keys(i))
             else:
                 nearest.append(i)
         if nearest:
             private.foreach_copy_([narrow[i] for i in nearest], [full[i] for i in nearest])
-    for i, p in enumerate(taken.params) if coded or split else ():
-        place, first = optimizer._place(p), shards.first_element(p)
-        drawn_from = {"seed": group["seed"], "index": place, "step": taken.steps[i], "offset": first}
-        if coded:
-            moments = {name: wide[1 + codes.CODED.index(name)][i] for name in kept}
-            codes.store_(entries[i], moments, **drawn_from)
-        if split:
-            split_(xs[i], compensations[i], wide[0][i], **drawn_from)
+    for i, entry in enumerate(entries):
+        codes.store_(entry, {name: wide[at][i] for at, name in moments}, **keys(i))
     if compensations and not split:
         private.foreach_copy_(compensations, private.foreach_sub(wide[0], up(xs)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +21,7 @@ Group = dict[str, Any]
 def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
     """Say what cannot be done before anything is."""
     name, rule, projected = type(optimizer).__name__, optimizer.method.rule, optimizer._project is not None
-    shards.refuse(optimizer.state, group, among)
+    _refuse_placement(optimizer.state, group, among)
     rows = [p for p in among if state.in_rows(optimizer, p)]
     for p in rows:
         g = p.grad
@@ -38,11 +39,15 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
     if group["state_dtype"] in (torch.bfloat16, torch.uint8) or group["rounding"] == "24bit":
         for p in among:
             check_parameter(p, group["state_dtype"], group["rounding"])
-    _refuse_coded(optimizer, group, rows)
+    if any(_coded(optimizer, group, p) for p in rows):
+        raise ValueError(
+            "state_dtype=torch.uint8: a sparse gradient steps rows, and 32 consecutive elements share an exponent; put "
+            "this parameter into a group with state_dtype=None, or make its gradient dense (sparse=False)"
+        )
     if rows and group["capturable"]:
         raise ValueError("capturable=True: sparse gradients cannot be captured in a graph")
     whole = projected or rule.mean == "window" or group.get("cautious")
-    if whole and any(state.local(p) is not p for p in among):
+    if whole and any(map(shards.is_dtensor, among)):
         what = "project" if projected else "cautious=True" if group.get("cautious") else name
         raise ValueError(f"{what}: a sharded DTensor holds a part of the tensor, and the whole is needed")
     if group["fused"]:
@@ -53,18 +58,32 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
             raise ValueError(f"fused=True: {reason}; leave fused=None to take the fastest path there is")
 
 
-def _refuse_coded(optimizer: Engine, group: Group, rows: list[Tensor]) -> None:
-    """What state in 8 bits does not serve: numbers that share an exponent are stepped together."""
+def _refuse_placement(states: Mapping[Tensor, Any], group: Group, among: list[Tensor]) -> None:
+    """Raise for a parameter that cannot be stepped as it is placed, before anything has changed."""
+    for p in among:
+        if p.grad is None or not (shards.is_dtensor(p) or shards.is_dtensor(p.grad)):
+            continue
+        if shards.is_dtensor(p) != shards.is_dtensor(p.grad):
+            names = ("DTensor", "plain") if shards.is_dtensor(p) else ("plain", "DTensor")
+            raise TypeError(
+                f"a {names[0]} parameter of shape {tuple(p.shape)} has a {names[1]} gradient: both must be of one "
+                "kind; distribute the gradient as its parameter is, or call full_tensor() on it"
+            )
+        placed = shards.not_in_rows(p)
+        if placed is not None and state.draws(p, group, states.get(p, {})):
+            if state.rounds_parameter(p, group):
+                what, instead = f"rounding={group['rounding']!r}", "take rounding='nearest' or 'kahan'"
+            else:
+                what, instead = "state in 16 or 8 bits", "leave state_dtype=None"
+            raise ValueError(
+                f"{what}, a parameter of shape {tuple(p.shape)} placed as {placed}: stochastic rounding needs parts "
+                f"that are consecutive rows, so that no result depends on the sharding; use Shard(0), or {instead}"
+            )
 
-    def coded(p: Tensor) -> bool:
-        entry = optimizer.state.get(p)
-        return codes.is_coded(entry.get("exp_avg_sq")) if entry else group["state_dtype"] is torch.uint8
 
-    if any(map(coded, rows)):
-        raise ValueError(
-            "state_dtype=torch.uint8: a sparse gradient steps rows, and 32 consecutive elements share an exponent; put "
-            "this parameter into a group with state_dtype=None, or make its gradient dense (sparse=False)"
-        )
+def _coded(optimizer: Engine, group: Group, p: Tensor) -> bool:
+    entry = optimizer.state.get(p)
+    return codes.is_coded(entry.get("exp_avg_sq")) if entry else group["state_dtype"] is torch.uint8
 
 
 def _no_kernel(optimizer: Engine, group: Group, among: list[Tensor]) -> str | None:

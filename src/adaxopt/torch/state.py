@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from adaxopt.rule import Rule
-from adaxopt.torch import codes, private
+from adaxopt.torch import codes, private, shards
 from adaxopt.torch.rounding import joined
 
 if TYPE_CHECKING:
@@ -36,12 +36,21 @@ class Lists(NamedTuple):
     windows: list[Tensor]
     steps: list[Tensor]
 
+    @classmethod
+    def empty(cls) -> Lists:
+        return cls([], [], [], [], [], [], [], [])
+
     def pick(self, some: Sequence[int]) -> Lists:
         return Lists(*([items[i] for i in some] if items else items for items in self))
 
     def moment(self, i: int) -> Tensor:
         """The tensor whose dtype is the state's."""
         return self.vs[i] if self.vs else self.ms[i] if self.ms else self.params[i]
+
+
+def kept(rule: Rule) -> list[str]:
+    """The moments that a method keeps."""
+    return list(compress(STATE, (rule.mean != "none", rule.memory is not None, rule.maximum)))
 
 
 def may_fuse(group: Mapping[str, Any]) -> bool:
@@ -60,7 +69,7 @@ def readable(t: Tensor) -> bool:
 
 
 def _fake(t: Tensor) -> bool:
-    return private.is_fake(local(t))
+    return private.is_fake(shards.local(t))
 
 
 def on_device(p: Tensor, group: Mapping[str, Any]) -> bool:
@@ -80,8 +89,6 @@ def moment_dtype(p: Tensor, group: Mapping[str, Any]) -> torch.dtype:
     """float32 for 16-bit parameters unless the user asks otherwise; complex state for complex parameters."""
     asked: torch.dtype | None = group["state_dtype"]
     if p.is_complex():
-        if asked in (torch.bfloat16, torch.uint8):
-            raise ValueError(f"state_dtype={asked}: complex state needs 64 bits or more; leave it None here")
         if asked is torch.float64:
             return torch.complex128
         return p.dtype if p.dtype in (torch.complex64, torch.complex128) else torch.complex64
@@ -92,13 +99,13 @@ def moment_dtype(p: Tensor, group: Mapping[str, Any]) -> torch.dtype:
 
 def cuts_groups(p: Tensor) -> bool:
     """Whether parts of a DTensor may end inside a group of 8-bit codes: then its state has the default dtype."""
-    return local(p) is not p and (p.dim() < 2 or p.shape[1:].numel() % codes.GROUP != 0)
+    return shards.is_dtensor(p) and (p.dim() < 2 or p.shape[1:].numel() % codes.GROUP != 0)
 
 
 def coded_zeros(p: Tensor, name: str) -> dict[str, Tensor]:
     """Codes and exponents of zeros. Those of a DTensor are placed as it is, exponents in rows of their own, so that
     parts hold whole groups and any other number of processes can load them."""
-    if local(p) is p:
+    if not shards.is_dtensor(p):
         return codes.create(p, name)
     from torch.distributed.tensor import zeros
 
@@ -114,11 +121,11 @@ def coded_zeros(p: Tensor, name: str) -> dict[str, Tensor]:
 def expanded(entry: Mapping[str, Any], name: str) -> Tensor:
     """A moment in floating point, whatever it is stored in; of a DTensor as one."""
     t: Tensor = entry[name]
-    if local(t) is t or not codes.is_coded(t):
+    if not (shards.is_dtensor(t) and codes.is_coded(t)):
         return codes.expanded(entry, name)
     from torch.distributed.tensor import DTensor
 
-    value = codes.decode(local(t), local(entry[codes.scale_name(name)]))
+    value = codes.decode(shards.local(t), shards.local(entry[codes.scale_name(name)]))
     mesh, places = t.device_mesh, t.placements  # type: ignore[attr-defined]
     return DTensor.from_local(value, mesh, places, run_check=False, shape=t.shape, stride=t.stride())
 
@@ -134,8 +141,7 @@ def create(p: Tensor, group: Mapping[str, Any], rule: Rule) -> dict[str, Tensor]
         return torch.zeros_like(p, dtype=dtype, memory_format=torch.preserve_format)
 
     state = {"step": torch.zeros((), dtype=torch.float64, device=step_device(p, group))}
-    kept = (rule.mean != "none", rule.memory is not None, rule.maximum)
-    for name in (name for name, yes in zip(STATE, kept, strict=False) if yes):
+    for name in kept(rule):
         state.update(coded_zeros(p, name) if dtype is torch.uint8 else {name: zeros(dtype)})
     if rule.mean == "window":
         state["window"] = torch.zeros((group["window"], *p.shape), dtype=dtype, device=p.device)
@@ -166,7 +172,12 @@ def full_value(p: Tensor, entry: Mapping[str, Any]) -> Tensor:
     x, rest = real(p.detach()), entry.get("compensation")
     if rest is None or p.dtype not in LOW:
         return x if x.dtype == torch.float64 else x.float()
-    return joined(x, real(rest)) if rest.dtype == torch.int8 else x.float() + real(rest).float()
+    return with_rest(x, real(rest), torch.float32)
+
+
+def with_rest(x: Tensor, rest: Tensor, dtype: torch.dtype) -> Tensor:
+    """16-bit numbers with what is held of them beyond 16 bits."""
+    return joined(x, rest).to(dtype) if rest.dtype == torch.int8 else x.to(dtype) + rest.to(dtype)
 
 
 def _keep_compensation(p: Tensor, group: Mapping[str, Any], entry: dict[str, Tensor]) -> None:
@@ -181,36 +192,22 @@ def _keep_compensation(p: Tensor, group: Mapping[str, Any], entry: dict[str, Ten
         entry["compensation"] = rest.to(needed)
 
 
+def draws(p: Tensor, group: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
+    """Whether a step of this parameter rounds anything stochastically: the parameter, or 16-bit moments."""
+    if rounds_parameter(p, group):
+        return True
+    kept = [entry[name].dtype for name in STATE[:3] if isinstance(entry.get(name), Tensor)]
+    return any(dtype in (*LOW, torch.int8, torch.uint8) for dtype in kept or [moment_dtype(p, group)])
+
+
+def rounds_parameter(p: Tensor, group: Mapping[str, Any]) -> bool:
+    return p.dtype in LOW and group["rounding"] in ("stochastic", "24bit")
+
+
 def in_rows(optimizer: Engine, p: Tensor) -> bool:
     """Whether this parameter's rows live in their own time: its gradient is sparse now, or was before."""
     g = p.grad
     return g is not None and (g.is_sparse or "row_step" in optimizer.state.get(p, ()))
-
-
-def dtensor_type() -> type | None:
-    """DTensor, if this process has imported it (a tensor cannot be one otherwise)."""
-    module = sys.modules.get("torch.distributed.tensor")
-    return None if module is None else module.DTensor
-
-
-def local(t: Tensor) -> Tensor:
-    """This process's part of a DTensor; any other tensor itself. The rule is element-wise, so parts suffice."""
-    kind = dtensor_type()
-    if kind is not None and isinstance(t, kind):
-        return private.local_part(t)
-    return t
-
-
-def local_gradient(p: Tensor, g: Tensor) -> Tensor:
-    """The part of the gradient that belongs to this process's part of the parameter."""
-    kind = dtensor_type()
-    if kind is None or not isinstance(p, kind):
-        return resolved(g)
-    if not isinstance(g, kind):
-        raise TypeError("a DTensor parameter has a plain gradient: distribute it as its parameter is")
-    if g.placements != p.placements:  # type: ignore[attr-defined]
-        g = g.redistribute(p.device_mesh, p.placements)  # type: ignore[attr-defined]
-    return resolved(private.local_part(g))
 
 
 def resolved(g: Tensor) -> Tensor:
@@ -230,7 +227,7 @@ def pairs(t: Tensor) -> Tensor:
 def real(t: Tensor) -> Tensor:
     """This process's part, as reals: the same memory. torch refuses what is still to be conjugated; a copy would be
     stepped in its place."""
-    t = local(t)
+    t = shards.local(t)
     return torch.view_as_real(t) if t.is_complex() and t.layout is torch.strided else t
 
 
@@ -239,12 +236,12 @@ def real_state(entry: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def real_gradient(p: Tensor) -> Tensor | None:
-    return None if p.grad is None else real(local_gradient(p, p.grad))
+    return None if p.grad is None else real(resolved(shards.local_gradient(p, p.grad)))
 
 
 def is_plain(p: Tensor) -> bool:
     """Whether a parameter is its own real, local form."""
-    return not p.is_complex() and (type(p) is Parameter or local(p) is p)
+    return not p.is_complex() and (type(p) is Parameter or not shards.is_dtensor(p))
 
 
 def real_lists(taken: Lists) -> tuple[list[Tensor], ...]:
@@ -252,7 +249,7 @@ def real_lists(taken: Lists) -> tuple[list[Tensor], ...]:
     params, grads = taken.params, taken.grads
     if all(map(is_plain, params)) and (torch.compiler.is_compiling() or not any(map(Tensor.is_neg, grads))):
         return params, grads, taken.ms, taken.vs, taken.tops
-    gs = [local_gradient(p, g) for p, g in zip(params, grads, strict=True)]
+    gs = [resolved(shards.local_gradient(p, g)) for p, g in zip(params, grads, strict=True)]
     return tuple([real(t) for t in items] for items in (params, gs, taken.ms, taken.vs, taken.tops))
 
 
@@ -261,39 +258,26 @@ def unscaled(g: Tensor, scale: Tensor) -> Tensor:
     return (g.float() if g.dtype in LOW else g) / scale.to(g.device)
 
 
-def distributed_as(p: Tensor, value: Tensor) -> Tensor:
-    """A whole tensor, as one process saves it, placed as its DTensor parameter is; any other as it stands."""
-    kind = dtensor_type()
-    if kind is None or not isinstance(p, kind) or isinstance(value, kind):
-        return value
-    from torch.distributed.tensor import distribute_tensor
-
-    return distribute_tensor(value, p.device_mesh, p.placements, src_data_rank=None)  # type: ignore[attr-defined]
+def refuse_broken(rule: Rule, p: Tensor, entry: Mapping[str, Any]) -> None:
+    """Raise where a state that others have written to is not whole."""
+    missing = [name for name in ("step", *kept(rule)) if name not in entry]
+    wrong = f"no {missing[0]} in its state: must have all or nothing" if missing else wrong_codes(entry)
+    if wrong is not None:
+        raise ValueError(f"a parameter of shape {tuple(p.shape)} has {wrong}; empty the entry to begin anew")
 
 
-def read_by_a_step(rule: Rule, p: Tensor, state: Mapping[str, Tensor], rounding: str) -> dict[str, Tensor]:
-    """The state that a step reads: a compensation from an earlier `rounding` is none of it."""
-    keeps = (rule.mean != "none", rule.memory is not None, rule.maximum)
-    for name in ("step", *(name for name, kept in zip(STATE, keeps, strict=False) if kept)):
-        if name not in state:
-            raise ValueError(
-                f"a parameter of shape {tuple(p.shape)} has no {name} in its state: must have "
-                "all or nothing; empty the entry to begin anew"
+def wrong_codes(entry: Mapping[str, Any]) -> str | None:
+    """What is wrong with moments in 8 bits, in words, or None."""
+    coded = [name for name in codes.CODED if codes.is_coded(entry.get(name))]
+    if coded and coded != [name for name in codes.CODED if name in entry]:
+        return f"only {coded} in 8 bits: must be all moments or none"
+    for name in coded:
+        value: Tensor = entry[name]
+        scale: Any = entry.get(codes.scale_name(name))
+        if not codes.fits(name, shards.local(value), shards.local(scale)):
+            shown = f"{scale.dtype} of shape {tuple(scale.shape)}" if isinstance(scale, Tensor) else scale
+            return (
+                f"{name!r} in {value.dtype} and {codes.scale_name(name)!r} as {shown}: must be {codes.kind_of(name)} "
+                f"and torch.uint8 of shape ({codes.groups(value.numel())},)"
             )
-        if codes.is_coded(state[name]) and codes.scale_name(name) not in state:
-            raise ValueError(
-                f"a parameter of shape {tuple(p.shape)} has {name} in 8 bits and no {codes.scale_name(name)} in its "
-                "state: must have both; empty the entry to begin anew"
-            )
-    used = {name: t for name, t in state.items() if name != "compensation"}
-    needed = rest_dtype(p, rounding)
-    if needed is not None:
-        rest = state.get("compensation")
-        if rest is None or rest.dtype != needed:
-            raise ValueError(
-                f"rounding={rounding!r}: a {p.dtype} parameter of shape {tuple(p.shape)} has "
-                f"{'no compensation' if rest is None else f'a compensation in {rest.dtype}'} in its state; "
-                f"it must have one of {needed}: zeros like the parameter, to begin with"
-            )
-        used["compensation"] = rest
-    return used
+    return None

@@ -11,7 +11,7 @@ from adaxopt.memories import Growing
 from adaxopt.rule import TINY, denominator
 from adaxopt.torch import codes
 from adaxopt.torch.hyper import floats
-from adaxopt.torch.state import real
+from adaxopt.torch.state import expanded, real
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -93,5 +93,4 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
 
 
 def _moment(entry: dict[str, Any], name: str) -> Tensor | None:
-    parts = {key: real(entry[key]) for key in (name, codes.scale_name(name)) if key in entry}
-    return codes.expanded(parts, name) if name in parts else None
+    return real(expanded(entry, name)) if name in entry else None

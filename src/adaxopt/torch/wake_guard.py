@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from adaxopt.rule import Rule
 from adaxopt.torch import private, state
 from adaxopt.torch.layout import beside
 
@@ -64,16 +65,17 @@ def look(
     params: Sequence[Tensor],
     vs: Sequence[Tensor],
     times: Sequence[float],
-    normalised: bool,
+    rule: Rule,
 ) -> list[Inactive | None]:
     """What is known of each v; `kept` remembers it between steps.
 
-    None in the first step of a `normalised` memory, whose k_1 = 1 takes every square whole.
+    None in the first step of a normalised memory, whose k_1 = 1 takes every square whole.
 
     Looked up after the first step, after foreign writes, and at powers of two where some were still inactive: v does
     not return to 0 while time goes on, so an ordinary net pays for one look.
     """
     found: list[Inactive | None] = []
+    normalised = rule.memory is not None and rule.memory.kind != "unnormalised"
     for p, v, time in zip(params, vs, times, strict=True):
         known = kept.get(p)
         if (time <= 1 and normalised) or v.is_meta:  # a tensor on the meta device has no values to look at
