@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from adaxopt import AdaX, AdaXW, clip_grad_norm_, create, param_groups
+from adaxopt import AdaX, AdaXW, clip_grad_norm_, create
 from adaxopt.torch import private
 
 SOURCE = Path(private.__file__).parent
@@ -178,15 +178,6 @@ def test_without_hooks_for_loading():
         pass
 
     assert list(private.loading_hooks(Bare(), "pre")) == []
-
-
-def test_without_the_base_class_of_norms(hide):
-    model = torch.nn.Sequential(
-        torch.nn.BatchNorm2d(3), torch.nn.Linear(3, 2), torch.nn.InstanceNorm1d(2, affine=True)
-    )
-    expected = [[tuple(p.shape) for p in g["params"]] for g in param_groups(model, 0.1)]
-    hide("nn.modules.batchnorm._NormBase")
-    assert [[tuple(p.shape) for p in g["params"]] for g in param_groups(model, 0.1)] == expected
 
 
 class Coalesced:

@@ -118,12 +118,10 @@ class Share(_Share):
         members: Sequence[int] = range(len(gs))
         if not known:
             gs = [g if g is None or g.is_sparse else state.resolved(g) for g in gs]
-            for i, g in enumerate(gs):
-                if g is not None:
-                    sparse = "its gradient is sparse" if g.is_sparse else None
-                    why = sparse or _apart(self.xs[i], g, self.ms[i], self.vs[i])
-                    if why is not None:
-                        refused[i] = why
+            for i, (x, g, m, v) in enumerate(zip(self.xs, gs, self.ms, self.vs, strict=True)):
+                why = None if g is None else "its gradient is sparse" if g.is_sparse else _apart(x, g, m, v)
+                if why is not None:
+                    refused[i] = why
             members = [i for i, g in enumerate(gs) if g is not None and i not in refused]
             if len(members) == len(gs):
                 self.alike = private.alike(gs)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
 
 
+NORMS = (nn.LayerNorm, nn.RMSNorm)
+"""Norms whose parameters may have two dimensions or more; those of the others have one, as biases have."""
+
+
 def param_groups(
     model: nn.Module, weight_decay: float, *, no_decay: str | Iterable[str] = ()
 ) -> list[dict[str, Any]]:
@@ -31,9 +35,7 @@ def param_groups(
             "names and norms tell what should not decay"
         )
     more = (no_decay,) if isinstance(no_decay, str) else tuple(no_decay)
-    of_norms = {
-        id(p) for m in model.modules() if isinstance(m, private.NORMS) for p in m.parameters(recurse=False)
-    }
+    of_norms = {id(p) for m in model.modules() if isinstance(m, NORMS) for p in m.parameters(recurse=False)}
     decay: list[Tensor] = []
     rest: list[Tensor] = []
     for name, p in model.named_parameters():

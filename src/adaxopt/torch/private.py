@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 
@@ -152,17 +152,6 @@ def is_empty(g: Tensor) -> bool:
     """Whether a sparse tensor names nothing."""
     count = getattr(g, "_nnz", None)
     return (g.coalesce().values().shape[0] if count is None else count()) == 0
-
-
-_base = _found("nn.modules.batchnorm._NormBase")
-NORMS = (
-    *((_base,) if _base is not None else (
-        nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm,
-        nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
-    )),
-    nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.LocalResponseNorm,
-)  # fmt: skip
-"""Layers whose parameters scale and shift what they normalise."""
 
 
 # -- the step of an optimizer --------------------------------------------------------------------------------------
