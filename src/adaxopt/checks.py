@@ -64,10 +64,10 @@ def check(
         number("clip_update", clip, arrays)
         if plain(clip) and clip == 0:
             raise ValueError(f"clip_update={clip!r}: must be > 0, or None for no bound")
-    choice("decay", options["decay"], DECAYS)
-    choice("eps_placement", options["eps_placement"], PLACEMENTS)
+    _choice("decay", options["decay"], DECAYS)
+    _choice("eps_placement", options["eps_placement"], PLACEMENTS)
     for flag in ("wake", "correct", "cautious"):
-        choice(flag, options.get(flag, False), (True, False))
+        _choice(flag, options.get(flag, False), (True, False))
     if rule.mean == "window":
         window = options["window"]
         if not isinstance(window, int) or isinstance(window, bool) or window < 1:
@@ -148,7 +148,7 @@ def looks_like_adams(name: str, b2: float) -> str:
     )
 
 
-def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name}={value!r}: must be one of {', '.join(repr(a) for a in allowed)}")
 

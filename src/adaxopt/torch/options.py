@@ -35,6 +35,11 @@ ENGINE_DEFAULTS: dict[str, Any] = {
 }
 
 
+def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name}={value!r}: must be one of {', '.join(repr(a) for a in allowed)}")
+
+
 def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
     """Raise ValueError or TypeError at the first option that is not allowed; warn of a b2 that looks like Adam's.
 
@@ -51,12 +56,12 @@ def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
         )
     read["betas"] = tuple(_read(name, b) for name, b in zip(names, betas, strict=True))
     checks.check({**options, **read}, rule, names=names, arrays=(Tensor,), stacklevel=stacklevel + 2)
-    checks.choice("rounding", options["rounding"], ROUNDINGS)
-    checks.choice("state_dtype", options["state_dtype"], STATE_DTYPES)
+    _choice("rounding", options["rounding"], ROUNDINGS)
+    _choice("state_dtype", options["state_dtype"], STATE_DTYPES)
     for flag in ("foreach", "fused"):
-        checks.choice(flag, options[flag], (None, True, False))
+        _choice(flag, options[flag], (None, True, False))
     for flag in ("capturable", "differentiable", "maximize"):
-        checks.choice(flag, options[flag], (True, False))
+        _choice(flag, options[flag], (True, False))
     if not isinstance(options["seed"], int) or isinstance(options["seed"], bool):
         raise TypeError(f"seed={options['seed']!r}: must be an int")
     _together(options)
