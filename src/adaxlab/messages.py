@@ -60,3 +60,17 @@ def duration(seconds: float) -> str:
     if seconds < 5400:
         return f"{round(seconds / 60)} minutes"
     return f"{seconds / 3600:.1f} hours"
+
+
+def clock(seconds: float) -> str:
+    """A time that was measured.
+
+    >>> clock(0.5), clock(59), clock(61), clock(3700)
+    ('0.50 s', '59 s', '1 min 01 s', '1 h 01 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest} s"
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

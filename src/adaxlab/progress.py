@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from adaxlab.messages import clock
 from adaxlab.store import RunRecord
 from adaxlab.study import Study
 
@@ -138,20 +139,6 @@ class Bars:
         if worth > 0.5:
             note += f", {clock(spent / worth * max(0.0, self.runs - self.count - self.inside))} left"
         self.bars.update(self.all, note=note)
-
-
-def clock(seconds: float) -> str:
-    """Seconds as a person reads them.
-
-    >>> clock(59), clock(61), clock(3700)
-    ('59 s', '1 min 01 s', '1 h 01 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 class Countdown:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adaxlab import store
-from adaxlab.paper.tables import decision, example, headline
+from adaxlab.paper.tables import decision, example
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 )
 def test_the_advice_follows_the_verdict(verdict, n, use):
     row = {"verdict": verdict, "n": n, "provisional": "provisional" in use, "ours": "+0.1 [-0.1, +0.3]"}
-    line = decision._line(decision.Task("a task", "data", "a.claim", "Adam"), row)
+    line = decision._line(decision.Task("a task", "data", "a.claim", "short", "Adam"), row)
     assert line == ("a task", use, "+0.1 [-0.1, +0.3] ([rule](claims.md#claim-a-claim))", n, "data")
 
 
@@ -35,10 +35,9 @@ def test_every_task_has_a_judged_claim_and_the_page_shows_it():
 
 
 def test_the_first_lines_of_the_readme_follow_from_the_records(tmp_path):
-    text = headline.section(ROOT)
+    text = decision.headline(ROOT)
     assert text in (ROOT / "README.md").read_text()
-    assert set(headline.SHORT) == {task.claim for task in decision.TASKS}
-    empty = headline.section(tmp_path)
+    empty = decision.headline(tmp_path)
     assert "not measured yet" in empty
     assert "not run yet" in empty
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adaxlab.paper import claims
-from adaxlab.paper.tables import answers, exhibits
+from adaxlab.paper.tables import exhibits
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,14 +29,14 @@ def test_a_stand_in_is_named_and_the_tuned_claim_is_another_study(each):
 
 
 def test_the_page_begins_with_the_answers():
-    text = answers.section(ROOT)
+    text = exhibits.answers(ROOT)
     page = (ROOT / "docs" / "reproduction.md").read_text()
     assert text in page[: page.index("\n## ")]
     rows = {row["id"]: row for row in claims.committed(ROOT / "records")}
     theirs = [row for row in rows.values() if row["by"] == "paper"]
     open_ = [row for row in theirs if row["verdict"] in ("inconclusive", "not run")]
     assert f"{len(open_)} of the paper's {len(theirs)} claims" in text
-    assert "Not judged yet" in answers.section(ROOT / "docs")
+    assert "Not judged yet" in exhibits.answers(ROOT / "docs")
 
 
 def test_a_stand_in_says_how_its_runs_differ(tmp_path):

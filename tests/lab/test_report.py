@@ -24,8 +24,8 @@ from adaxlab.errors import LabError
 from adaxlab.report import (
     charts,
     numbers,
-    save_static,
     series,
+    static,
     tables,
     write_report,
 )
@@ -289,7 +289,7 @@ def test_values_that_are_no_numbers_are_left_out():
 
 
 def test_no_records_is_one_line(tmp_path):
-    for call in (lambda: write_report([], tmp_path / "r.html"), lambda: save_static([], tmp_path)):
+    for call in (lambda: write_report([], tmp_path / "r.html"), lambda: static.save_charts([], tmp_path)):
         with pytest.raises(LabError, match="no runs") as caught:
             call()
         assert "\n" not in str(caught.value)

@@ -15,8 +15,9 @@ from report_records import cifar_run, record, study
 
 from adaxlab.paper import figures
 from adaxlab.paper.cifar10_report import shown
-from adaxlab.report import charts, command, curves, names, palette, save_static, series, tables
+from adaxlab.report import charts, command, curves, names, palette, series, tables
 from adaxlab.report.page import render
+from adaxlab.report.static import save_charts
 from adaxlab.store import RunRecord, export
 from adaxopt.zoo import METHODS
 
@@ -178,7 +179,7 @@ def test_a_line_under_another_is_wider():
 def test_the_picture_has_the_widths_that_the_chart_asks_for(tmp_path):
     values = [0.9, 0.5, 0.4, 0.2]
     runs = [run(name, {"metric": values}) for name in ("adamw", "adaxw")]
-    save_static(runs, tmp_path, formats=["svg"], themes=["light"])
+    save_charts(runs, tmp_path, themes=["light"])
     assert 'stroke-width="3.5"' in (tmp_path / "digits-metric.svg").read_text()
 
 
@@ -325,7 +326,7 @@ def test_legends_and_axes_of_pictures_have_titles(tmp_path):
     odd = 'x.py:"]+alert(1)+["'
     labels = ("torch:AdamW@amsgrad", "adamw", "torch:AdamW", odd)
     runs = [record(label, seed) for label in labels for seed in range(2)]
-    save_static(runs, tmp_path, formats=["svg"], themes=["light"])
+    save_charts(runs, tmp_path, themes=["light"])
     for kind in ("metric", "seeds"):
         text = (tmp_path / f"digits-{kind}.svg").read_text().replace("&quot;", '"')
         for words in ("AMSGrad(W)", "adamw", "torch:AdamW", '"]+alert(1)+["'):
@@ -336,7 +337,7 @@ def test_legends_and_axes_of_pictures_have_titles(tmp_path):
 def test_the_picture_of_the_second_moment_has_titles(tmp_path):
     run = cifar_run(study="trace", trace={"iteration": [1, 10], "value": [1e-3, 1e-4]})
     export([run], tmp_path / "cifar10" / "trace.jsonl")
-    made = figures._trace("trace", tmp_path, tmp_path, ("svg",))
+    made = figures._trace("trace", tmp_path, tmp_path)
     assert [">AdaX-W<" in path.read_text() for path in made] == [True, True]
 
 
@@ -346,7 +347,7 @@ def test_a_page_has_one_spelling_of_a_name_and_an_image_has_titles(tmp_path):
     text = render(runs)
     assert "AdaX-W" not in text
     assert not re.search(r"(?<!torch:)AdamW", text.partition("<script>")[0].partition("<main")[2])
-    save_static(runs, tmp_path, formats=["svg"], themes=["light"])
+    save_charts(runs, tmp_path, themes=["light"])
     assert "Compared with AdaX-W on" in (tmp_path / "digits-difference.svg").read_text()
 
 

@@ -44,7 +44,7 @@ def test_every_model_has_a_panel_with_its_speedups(tmp_path):
         assert "1.25× as fast" in rows["AdaXW fused"]["text"]
         assert "1.60× as fast" in rows["AdaXW fused, frozen"]["text"]
     paths = static.save_chart(
-        doc_charts.gpu_steps(record), tmp_path / "gpu-step", doc_charts.gpu_steps_words(record), ["svg"]
+        doc_charts.gpu_steps(record), tmp_path / "gpu-step", doc_charts.gpu_steps_words(record)
     )
     text = re.sub(r"<[^>]+>", "\n", paths[0].read_text())
     for words in ("n = 9 rounds", "torch 2.11", "2.00 ms", "0.0160 ms · 1.25× as fast"):

@@ -50,7 +50,7 @@ def test_every_figure_is_drawn_from_the_committed_record(name, tmp_path):
     drawn = figures.for_record(record)
     assert [figure.name for figure in drawn] == NAMES[name]
     assert all(figure.caption and figure.title for figure in drawn)
-    for path in figures.save(drawn, tmp_path, formats=("svg",), themes=("light",)):
+    for path in figures.save(drawn, tmp_path, themes=("light",)):
         committed = ROOT / "docs" / "images" / path.name
         assert words(committed) == words(path), f"{path.name} is stale: python -m adaxlab.paper.figures"
         assert committed.with_name(f"{path.stem}-dark.svg").exists()

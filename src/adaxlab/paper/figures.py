@@ -30,7 +30,7 @@ from adaxlab.paper.theory.figures import for_record, save
 from adaxlab.records import UNFINISHED
 from adaxlab.report.embed import as_dict, entitle, labels_in
 from adaxlab.report.names import titles
-from adaxlab.report.static import save_chart, save_charts
+from adaxlab.report.static import THEMES, save_chart, save_charts
 from adaxlab.store import EXPORT, RunRecord, read_export
 from adaxlab.study import Study
 
@@ -38,7 +38,7 @@ OWN = "adaxw"
 """What the tasks with images compare the others with, as their claims do."""
 
 
-def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> list[Path]:
+def draw(records: Path, folder: Path) -> list[Path]:
     """Draw every record under `records` into `folder` and return the figures."""
     if not records.is_dir():
         raise LabError(
@@ -50,28 +50,28 @@ def draw(records: Path, folder: Path, formats: tuple[str, ...] = ("svg",)) -> li
     for file in sorted(records.rglob("*.jsonl")):
         if file.parent.name not in (UNFINISHED, "cifar10") and EXPORT in file.read_text().partition("\n")[0]:
             runs = [in_percent(run) for run in read_export(file)]
-            out += save_charts(runs, folder, formats, ("light", "dark"), *_judged(runs), only=wanted)
+            out += save_charts(runs, folder, THEMES, *_judged(runs), only=wanted)
     if (records / "cifar10").is_dir():
         runs = cifar10_report.load(records)
-        out += save_charts(runs, folder, formats, ("light", "dark"), OWN, only=wanted) if runs else []
+        out += save_charts(runs, folder, THEMES, OWN, only=wanted) if runs else []
         for study in studies:
             if "second-moment" in study.figures:
-                out += _trace(study.name.partition("/")[2], records, folder, formats)
+                out += _trace(study.name.partition("/")[2], records, folder)
     if (records / "claims").is_dir():
         lines = forest.lines(records)
         stem = folder / "claims-forest"
-        out += save_chart(forest.chart(lines), stem, forest.words(lines), formats, known=forest.MARKS)
+        out += save_chart(forest.chart(lines), stem, forest.words(lines), known=forest.MARKS)
     record = gpu_step.read(records)
     if record is not None:
         out += save_chart(
-            doc_charts.gpu_steps(record), folder / "gpu-step", doc_charts.gpu_steps_words(record), formats
+            doc_charts.gpu_steps(record), folder / "gpu-step", doc_charts.gpu_steps_words(record)
         )
     if (late := records / "language" / "late_activation.json").is_file():
         record = json.loads(late.read_text())
         words = doc_charts.late_activation_words(record)
-        out += save_chart(doc_charts.late_activation(record), folder / "late-activation", words, formats)
+        out += save_chart(doc_charts.late_activation(record), folder / "late-activation", words)
     for file in sorted((records / "theory").glob("*.json")):
-        out += save(for_record(json.loads(file.read_text())), folder, formats)
+        out += save(for_record(json.loads(file.read_text())), folder)
     return out
 
 
@@ -100,16 +100,14 @@ def _judged(runs: Sequence[RunRecord]) -> tuple[str | None, stats.DecisionRule |
     return OWN if OWN in [row.name for row in study.rows] else study.baseline, study.rule
 
 
-def _trace(study: str, records: Path, folder: Path, formats: tuple[str, ...]) -> list[Path]:
+def _trace(study: str, records: Path, folder: Path) -> list[Path]:
     runs = cifar10_runs.load(study, records)
     chart = doc_charts.second_moment(runs)
     if chart is None:
         return []
     spec = as_dict(chart)
     stem = folder / f"cifar10-{study}-second-moment"
-    return save_chart(
-        entitle(spec, titles(labels_in(spec))), stem, doc_charts.second_moment_words(runs), formats
-    )
+    return save_chart(entitle(spec, titles(labels_in(spec))), stem, doc_charts.second_moment_words(runs))
 
 
 def stale(records: Path, folder: Path) -> list[str]:
@@ -127,7 +125,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Draw the figures of the documentation from the records.")
     parser.add_argument("--records", type=Path, default=Path("records"))
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
-    parser.add_argument("--png", action="store_true", help="PNG as well")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 if a figure is out of date"
     )
@@ -140,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
                     f"{options.out / name}: does not match the records; run python -m adaxlab.paper.figures"
                 )
             return 1 if names else 0
-        made = draw(options.records, options.out, ("svg", "png") if options.png else ("svg",))
+        made = draw(options.records, options.out)
         print(f"{len(made)} figures in {options.out}")
         return 0
     except LabError as error:

@@ -1,8 +1,7 @@
-"""Reports: tables, charts and one offline page, all pure functions of run records.
+"""Reports: tables, charts and one offline page, all pure functions of run records; `static` writes charts as files.
 
-    from adaxlab.report import write_report, save_static
+    from adaxlab.report import write_report
     write_report(records, Path("report.html"), title="digits")     # one HTML file, no network
-    save_static(records, Path("docs/images"))                      # the same charts as SVG and PNG
 
 Nothing is imported until it is called: a training run on a bare image needs neither Altair nor vl-convert.
 """
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["save_static", "write_report"]
+__all__ = ["write_report"]
 
 
 def write_report(
@@ -39,17 +38,3 @@ def write_report(
     text = render(list(records), title, claims or (), figures or (), baseline, lead, rule)
     files.put(Path(out), text.encode())
     return Path(out)
-
-
-def save_static(
-    records: Iterable[Any],
-    folder: Path | str,
-    formats: Sequence[str] = ("svg", "png"),
-    themes: Sequence[str] = ("light", "dark"),
-    baseline: str | None = None,
-    rule: Any = None,
-) -> list[Path]:
-    """Write every chart of every study as `<study>-<chart>[-dark].<svg|png>` and return the paths."""
-    from adaxlab.report.static import save_charts
-
-    return save_charts(list(records), Path(folder), formats, themes, baseline, rule)

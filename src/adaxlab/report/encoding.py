@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -73,9 +73,10 @@ def names(order: Sequence[str]) -> alt.Y:
     )
 
 
-def row_axis() -> alt.Axis:
-    """The value axis under rows: grid lines instead of a line."""
-    return alt.Axis(grid=True, domain=False, ticks=False, tickCount=5, labelFlush=False)
+def values(title: str, **scale: Any) -> Callable[[str], alt.X]:
+    """A maker of the value axis under rows, by field: grid lines instead of a line."""
+    axis = alt.Axis(grid=True, domain=False, ticks=False, tickCount=5, labelFlush=False)
+    return lambda field: alt.X(f"{field}:Q", title=title, scale=alt.Scale(nice=True, **scale), axis=axis)
 
 
 def log_ticks(values: Iterable[float]) -> list[float]:

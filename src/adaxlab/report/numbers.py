@@ -15,20 +15,6 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     return (seen.mean, seen.low, seen.high) if seen.n > 1 else (seen.mean, seen.mean, seen.mean)
 
 
-def duration(seconds: float) -> str:
-    """Seconds as people say them.
-
-    >>> duration(0.5), duration(75), duration(7500)
-    ('0.50 s', '1 min 15 s', '2 h 5 min')
-    """
-    if seconds < 60:
-        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, s = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {s} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
 def percent(share: float) -> str:
     """A share as a percentage without idle digits.
 

@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 
 from adaxlab import stats
+from adaxlab.messages import clock
 from adaxlab.report.encoding import (
     HEIGHT,
     ROW,
@@ -16,11 +17,11 @@ from adaxlab.report.encoding import (
     layered,
     names,
     row,
-    row_axis,
     shape,
+    values,
 )
 from adaxlab.report.judged import Judged, note
-from adaxlab.report.numbers import Figures, duration, interval, published
+from adaxlab.report.numbers import Figures, interval, published
 from adaxlab.report.series import StudyRuns
 from adaxlab.report.theme import TOKENS
 
@@ -49,12 +50,8 @@ def seed_dots(study: StudyRuns) -> Chart:
         if series.diverged:
             seeds = ", ".join(str(r.spec.get("seed")) for r in series.diverged)
             lost.append(row(series.label, text=f"✕ {len(series.diverged)} diverged", seeds=seeds))
-    y, hue, title = names(order), colour(study.looks, order, legend=False), study.metric_title
-    scale = alt.Scale(zero=False, nice=True, padding=10)
-
-    def x(field: str) -> alt.X:
-        return alt.X(f"{field}:Q", title=title, scale=scale, axis=row_axis())
-
+    y, hue = names(order), colour(study.looks, order, legend=False)
+    x = values(study.metric_title, zero=False, padding=10)
     tips = ["optimizer:N", alt.Tooltip("text:N", title="mean [95%]"), "n:Q"]
     layers: list[Any] = []
     if means:
@@ -115,12 +112,7 @@ def differences(study: StudyRuns, found: Judged) -> Chart:
     order = [r["optimizer"] for r in rows]
     y, hue = names(order), colour(study.looks, order, legend=False)
     unit = "points" if study.metric_name.endswith("(%)") else study.metric_name
-    title = f"better than {study.says(found.base)} by ({unit})"
-    scale = alt.Scale(zero=True, nice=True, padding=10)
-
-    def x(field: str) -> alt.X:
-        return alt.X(f"{field}:Q", title=title, scale=scale, axis=row_axis())
-
+    x = values(f"better than {study.says(found.base)} by ({unit})", zero=True, padding=10)
     tips = [
         "optimizer:N",
         alt.Tooltip("text:N", title="difference"),
@@ -149,23 +141,20 @@ def wall_clock(study: StudyRuns) -> Chart:
             continue
         mean = stats.mean(seconds)
         step = stats.mean(steps) if steps else 0.0
-        share = f"{duration(step)} ({step / mean:.0%})" if steps and mean > 0 else ""
-        bars.append(row(series.label, mean=mean, step=step, text=duration(mean), share=share, n=len(seconds)))
-        ticks += [row(series.label, seconds=s, text=duration(s)) for s in seconds]
+        share = f"{clock(step)} ({step / mean:.0%})" if steps and mean > 0 else ""
+        bars.append(row(series.label, mean=mean, step=step, text=clock(mean), share=share, n=len(seconds)))
+        ticks += [row(series.label, seconds=s, text=clock(s)) for s in seconds]
     if not bars:
         return None
     order = [b["optimizer"] for b in sorted(bars, key=lambda b: b["mean"])]
     y, hue = names(order), colour(study.looks, order, legend=False)
-    scale = alt.Scale(zero=True, nice=True)
+    x = values("seconds", zero=True)
     tips = [
         "optimizer:N",
         alt.Tooltip("text:N", title="mean"),
         alt.Tooltip("share:N", title="optimizer step"),
         alt.Tooltip("n:Q", title="runs"),
     ]
-
-    def x(field: str) -> alt.X:
-        return alt.X(f"{field}:Q", title="seconds", scale=scale, axis=row_axis())
 
     return layered(
         alt.Chart(data(bars))

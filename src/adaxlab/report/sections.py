@@ -10,12 +10,13 @@ from typing import Any
 from adaxlab import stats
 from adaxlab.answer import Answer, answer
 from adaxlab.claim import ENOUGH
+from adaxlab.messages import clock
 from adaxlab.report import html, tables
 from adaxlab.report.charts import figures
 from adaxlab.report.command import commands, differing
 from adaxlab.report.html import esc
 from adaxlab.report.judged import Judged, judged, stored
-from adaxlab.report.numbers import duration, listed, percent
+from adaxlab.report.numbers import listed, percent
 from adaxlab.report.palette import Look
 from adaxlab.report.series import StudyRuns, show
 
@@ -125,7 +126,7 @@ def _summary(section: Section, looks: Mapping[str, Look]) -> str:
         "lr": [f'<span title="{esc(r.options)}">{esc(r.lr)}</span>' if r.lr else "" for r in rows],
         "b2*T": [esc(r.b2_steps) for r in rows],
         "runs": [_counts(r) for r in rows],
-        "time a run": [esc(duration(r.seconds)) if r.seconds is not None else "" for r in rows],
+        "time a run": [esc(clock(r.seconds)) if r.seconds is not None else "" for r in rows],
     }
     optional = ("paper", "b2*T", "time a run")
     shown = {head: cells for head, cells in columns.items() if head not in optional or any(cells)}

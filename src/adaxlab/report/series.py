@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from adaxlab import optimizers, task
+from adaxlab.form import number
 from adaxlab.report.names import parts, titles
 from adaxlab.report.palette import Look, looks
 from adaxopt.zoo import METHODS
@@ -86,7 +87,7 @@ class Series:
         return (float(given[0]), float(given[1])) if given else None
 
     def seconds(self, key: str = "seconds") -> list[float]:
-        return [float(r.done[key]) for r in self.finished if _finite(r.done.get(key))]
+        return [float(r.done[key]) for r in self.finished if number(r.done.get(key))]
 
 
 @dataclass(frozen=True)
@@ -149,12 +150,8 @@ def swept(study: StudyRuns) -> tuple[str, dict[str, list[Series]]] | None:
     for optimizer in dict.fromkeys(s.optimizer for s in study.series):
         variants = [s for s in study.series if s.optimizer == optimizer and s.final]
         settings = [flat(s.final[0].spec) for s in variants]
-        names = [
-            n
-            for n in dict.fromkeys(k for s in settings for k in s)
-            if len({show(s.get(n)) for s in settings}) > 1
-        ]
-        if len(variants) > 2 and len(names) == 1 and all(_finite(s.get(names[0])) for s in settings):
+        names = _differing(settings)
+        if len(variants) > 2 and len(names) == 1 and all(number(s.get(names[0])) for s in settings):
             found.setdefault(names[0], {})[optimizer] = variants
     return next(iter(found.items()), None)
 
@@ -164,7 +161,7 @@ def status(record: Any) -> str:
     if not record.done:
         return "failed" if reason(record) else "unfinished"
     if record.done.get("status") == "finished":
-        return "finished" if _finite(record.done.get("metric")) else "diverged"
+        return "finished" if number(record.done.get("metric")) else "diverged"
     return str(record.done.get("status", "unfinished"))
 
 
@@ -259,6 +256,12 @@ def show(value: Any) -> str:
     return str(value)
 
 
+def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of the settings that are not the same in all of them."""
+    names = dict.fromkeys(name for one in settings for name in one)
+    return [name for name in names if len({show(one.get(name)) for one in settings}) > 1]
+
+
 def _key(spec: Mapping[str, Any]) -> str:
     return json.dumps([spec.get(k) for k in _SETTINGS], sort_keys=True, default=str)
 
@@ -268,11 +271,7 @@ def _variant_labels(optimizer: str, specs: Sequence[Mapping[str, Any]]) -> list[
     if len(specs) < 2:
         return [optimizer] * len(specs)
     settings = [flat(s) for s in specs]
-    names = [
-        n
-        for n in dict.fromkeys(k for s in settings for k in s)
-        if len({show(s.get(n)) for s in settings}) > 1
-    ]
+    names = _differing(settings)
     short = {n: {"weight_decay": "wd", "batch_size": "batch"}.get(n, n) for n in names}
     return [", ".join([optimizer, *(f"{short[n]}={show(s.get(n))}" for n in names)]) for s in settings]
 
@@ -290,7 +289,7 @@ def curve(runs: Sequence[Any], quantity: str, axis: str, most: int = MAX_POINTS)
     at: dict[float, list[float]] = defaultdict(list)
     for run in runs:
         for line in run.metrics:
-            if _finite(line.get(quantity)) and _finite(line.get(axis)):
+            if number(line.get(quantity)) and number(line.get(axis)):
                 at[float(line[axis])].append(float(line[quantity]))
     xs = thin(sorted(at), most)
     return Curve(xs, [at[x] for x in xs])
@@ -330,10 +329,6 @@ def _pieces(spec: Mapping[str, Any]) -> bool:
 @functools.cache
 def _takes_steps(name: str) -> bool:
     return "steps" in inspect.signature(task.find(name)).parameters
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _order(seed: Any) -> tuple[int, Any]:

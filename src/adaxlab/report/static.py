@@ -1,4 +1,4 @@
-"""The same charts as image files: SVG and PNG, on light and dark paper, without a browser or a network."""
+"""The same charts as SVG files, on light and dark paper, without a browser or a network."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from adaxlab.report.palette import LOOKS, Look, looks
 from adaxlab.report.series import studies
 from adaxlab.report.theme import TOKENS, config
 
+THEMES = ("light", "dark")
+
 
 def save_charts(
     records: Sequence[Any],
     folder: Path,
-    formats: Sequence[str],
-    themes: Sequence[str],
+    themes: Sequence[str] = THEMES,
     baseline: str | None = None,
     rule: stats.DecisionRule | None = None,
     only: Container[str] | None = None,
 ) -> list[Path]:
-    """Every chart of every study, or `only` those of these names; see `adaxlab.report.save_static`."""
+    """Write every chart of every study, or `only` those of these names, as `<study>-<chart>[-dark].svg`; the paths."""
     from adaxlab.report.charts import figures
 
     if not records:
@@ -43,7 +44,7 @@ def save_charts(
                 continue
             words = {"text": figure.title, "subtitle": textwrap.wrap(figure.caption, 78)}
             chart = entitle(as_dict(figure.chart), study.titles)
-            out += save_chart(chart, folder / name, words, formats, themes, study.names, study.looks)
+            out += save_chart(chart, folder / name, words, themes, study.names, study.looks)
     return out
 
 
@@ -51,26 +52,19 @@ def save_chart(
     chart: Any,
     stem: Path,
     title: str | Mapping[str, Any] = "",
-    formats: Sequence[str] = ("svg", "png"),
-    themes: Sequence[str] = ("light", "dark"),
+    themes: Sequence[str] = THEMES,
     labels: Sequence[str] = (),
     known: Mapping[str, Look] | None = None,
 ) -> list[Path]:
-    """One chart as `<stem>[-dark].<format>`; `title` (text, or Vega-Lite's with a subtitle) is written above it."""
+    """One chart as `<stem>[-dark].svg`; `title` (text, or Vega-Lite's with a subtitle) is written above it."""
     import vl_convert
 
     out = []
     for theme in themes:
         spec = paint(chart, theme, title, labels, known)
-        for kind in formats:
-            path = stem.with_name(f"{stem.name}{'-dark' if theme == 'dark' else ''}.{kind}")
-            if kind == "svg":
-                files.put(path, _stable(vl_convert.vegalite_to_svg(spec)).encode())
-            elif kind == "png":
-                files.put(path, vl_convert.vegalite_to_png(spec, scale=2))
-            else:
-                raise LabError(f"format={kind!r}: must be svg or png")
-            out.append(path)
+        path = stem.with_name(f"{stem.name}{'-dark' if theme == 'dark' else ''}.svg")
+        files.put(path, _stable(vl_convert.vegalite_to_svg(spec)).encode())
+        out.append(path)
     return out
 
 

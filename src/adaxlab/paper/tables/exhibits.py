@@ -1,4 +1,5 @@
-"""The paper's comparisons of final scores in one table: its value, here at its settings, here after equal tuning."""
+"""docs/reproduction.md, from the records: the paper's comparisons of final scores in one table (its value, here at its
+settings, here after equal tuning), and the page's first lines."""
 
 from __future__ import annotations
 
@@ -8,9 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adaxlab import markdown, records
-from adaxlab.claim import NOT_RUN, anchor, words
-from adaxlab.paper import claims
+from adaxlab import files, markdown, records
+from adaxlab.claim import NOT_RUN, OURS, VERDICTS, anchor, words
+from adaxlab.judge import MOST
+from adaxlab.paper import claims, queue
+from adaxlab.paper.cifar10 import TABLE2
+from adaxlab.report.numbers import listed
 
 
 class Exhibit(NamedTuple):
@@ -153,3 +157,85 @@ def difference(row: Mapping[str, Any]) -> str:
         return row["ours"]
     unpaired = re.search(r"without pairing by seed \[[^]]+\], which would be \w+", row["ours"])
     return seen[0] + (f" ({unpaired[0]})" if unpaired else "")
+
+
+# -- the first lines -----------------------------------------------------------------------------------------------
+
+
+Rows = Mapping[str, Mapping[str, Any]]
+VALUES = {
+    "cifar10.table2.sgdm": "SGDM with the released code's weight decay (5e-4)",
+    "cifar10.table2.sgdm-he": "SGDM with the text's weight decay (1e-4)",
+    "cifar10.table2.adamw": "AdamW",
+    "cifar10.table2.amsgradw": "AMSGrad(W)",
+    "cifar10.table2.adaxw": "AdaX-W",
+}
+"""The accuracies of Table 2 on CIFAR-10, by claim."""
+LEADS = {"cifar10.adaxw-over-adamw": "AdamW", "cifar10.adaxw-over-amsgradw": "AMSGrad(W)"}
+TUNED = {"cifar10.fresh-over-adamw": "AdamW", "cifar10.fresh-over-amsgradw": "AMSGrad(W)"}
+
+
+def answers(root: Path) -> str:
+    rows = {row["id"]: row for row in claims.committed(root / "records")}
+    if not set(VALUES) | set(LEADS) | set(TUNED) <= set(rows):
+        return "*Not judged yet (`adax claims`).*"
+    return "\n".join(f"- {part}" for part in (_table2(rows), _errata(root, rows), _open(root, rows)))
+
+
+def _table2(rows: Rows) -> str:
+    groups: dict[str, list[str]] = {}
+    for id, name in VALUES.items():
+        groups.setdefault(words(rows[id]), []).append(name)
+    values = "; ".join(f"*{verdict}* for {listed(names)}" for verdict, names in groups.items())
+    return (
+        "**Does Table 2 hold?** On CIFAR-10, the paper's own data, mostly, at the paper's settings. The paper's "
+        f"accuracy is {values}. AdaX-W is ahead: by {_leads(rows, LEADS)}. **After equal tuning no "
+        f"significant lead remains**: {_leads(rows, TUNED)}. Equal tuning means that every method "
+        "has the same number of learning rates to try; "
+        "no other setting was tuned. **ImageNet was not run**: [Tiny-ImageNet](imagenet.md) is a [stand-in](#scope) "
+        "and says nothing about the paper's accuracies. [Each verdict](cifar10.md#table2)."
+    )
+
+
+def _leads(rows: Rows, named: Mapping[str, str]) -> str:
+    parts = [
+        f"{difference(rows[id])} points over {name} (n = {rows[id]['n']}, [{words(rows[id])}](claims.md#{anchor(id)}))"
+        for id, name in named.items()
+    ]
+    return listed(parts)
+
+
+def _errata(root: Path, rows: Rows) -> str:
+    theory = [files.read_json(path) for path in sorted((root / "records" / "theory").glob("*.json"))]
+    count = sum(len(record.get("errata", [])) for record in theory)
+    found = [row for record in theory for row in record["claims"] if row["by"] != OURS]
+    wrong = sum(row["verdict"] == VERDICTS[False] for row in found)
+    return (
+        f"**Does the theory hold?** {wrong} of its {len(found)} claims that can be computed are contradicted; "
+        "*supported* is [no proof](claims.md#what-a-verdict-means). The "
+        f"[{count} errata](claims.md#errata) name each error and what this library does instead."
+    )
+
+
+def _open(root: Path, rows: Rows) -> str:
+    theirs = {id: row for id, row in rows.items() if row["by"] != OURS}
+    waits = [row for row in theirs.values() if row["verdict"] in queue.OPEN]
+    never = sum(row["verdict"] == NOT_RUN for row in waits)
+    asked = [claim for family in claims.FAMILIES.values() for claim in family]
+    minutes = sum(job.minutes for job, _ in queue.waiting(root / "records", asked, rows))
+    planned = sum("study" in row["plan"] for row in waits)
+    many = sum(row["plan"].get("needed") == f"more than {MOST:,}" for row in waits)
+    main = [
+        rows[claim.id]
+        for claim in asked
+        if claim.study == TABLE2.name and not claim.ours and rows[claim.id]["verdict"] in queue.OPEN
+    ]
+    judged = sum("study" in row["plan"] for row in main)
+    cost = sum(job.minutes for job in queue.JOBS if job.study in {row["plan"].get("study") for row in main})
+    return (
+        f"**What is open?** {len(waits)} of the paper's {len(theirs)} claims: {len(waits) - never} are inconclusive "
+        f"and {never} were not run ([list](claims.md#open-claims)). Studies for {planned} of them are in "
+        f"[the queue](queue.md), which takes about {minutes / 60:.0f} GPU hours in all, studies of our own included. "
+        f"{many} would need more than {MOST:,} seeds. Of the claims that the runs of Table 2 on CIFAR-10 judge, "
+        f"{len(main)} are open; {judged} of them are in the queue, with {cost:g} GPU minutes."
+    )

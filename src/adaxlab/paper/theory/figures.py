@@ -9,7 +9,7 @@ import altair as alt
 
 from adaxlab.paper.theory import figures_landscape, figures_problems, figures_theory
 from adaxlab.paper.theory.figure_style import Figure, Record
-from adaxlab.report.static import save_chart
+from adaxlab.report.static import THEMES, save_chart
 
 
 def for_record(record: Record) -> list[Figure]:
@@ -34,15 +34,12 @@ def for_record(record: Record) -> list[Figure]:
 def save(
     figures: Iterable[Figure],
     folder: Path,
-    formats: Sequence[str] = ("svg", "png"),
-    themes: Sequence[str] = ("light", "dark"),
+    themes: Sequence[str] = THEMES,
 ) -> list[Path]:
     """Write the figures to files and return their paths."""
     out: list[Path] = []
     for figure in figures:
         title = alt.Title(figure.title, subtitle=figure.subtitle or alt.Undefined)
         chart = figure.chart.properties(title=title)
-        out += save_chart(
-            chart, folder / f"theory-{figure.name}", formats=formats, themes=themes, labels=figure.labels
-        )
+        out += save_chart(chart, folder / f"theory-{figure.name}", themes=themes, labels=figure.labels)
     return out
