@@ -114,6 +114,8 @@ def settle(
         b2, memory = memory.number, memory.text
     elif memory is not None and b2 is None:
         raise ValueError(f"memory={memory!r}: {memories.ALLOWED}, with its number as {name}")
+    elif callable(total_steps) or isinstance(total_steps, str):
+        raise TypeError(f"total_steps={total_steps!r}: must be a number, the steps of the whole run")
     elif total_steps is not None:
         over = Growing.over(total_steps).number
         if b2 is not None and not (plain(b2) and plain(over) and b2 == over):

@@ -395,11 +395,12 @@ def _block(
 @triton.jit
 def _soon(address, start, TYPE: tl.constexpr, COUNT: tl.constexpr):
     """Ask for COUNT elements from `start` on to be brought into the L2 cache: once per program, from Hopper on."""
-    size: tl.constexpr = TYPE.primitive_bitwidth // 8
+    at = address.to(tl.pointer_type(TYPE)) + start
+    size: tl.constexpr = COUNT * at.dtype.element_ty.primitive_bitwidth // 8
     tl.inline_asm_elementwise(
         "{ .reg .pred p; .reg .u32 t; mov.u32 t, %tid.x; setp.eq.u32 p, t, 0; "
         "@p cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0; }",
-        "=r,l,r", [address + start * size, tl.full((), COUNT * size, tl.int32)], dtype=tl.int32, is_pure=False, pack=1,
+        "=r,l,r", [at.to(tl.int64), tl.full((), size, tl.int32)], dtype=tl.int32, is_pure=False, pack=1,
     )  # fmt: skip
 
 
