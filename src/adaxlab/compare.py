@@ -28,7 +28,7 @@ from adaxlab import budget as time_budget
 from adaxlab import task as tasks
 from adaxlab.answer import answer
 from adaxlab.driver import Executor, Watcher, carry_out
-from adaxlab.errors import LabError, RunError, unknown
+from adaxlab.errors import LabError, RunError, check_known
 from adaxlab.failures import guarded
 from adaxlab.messages import passing, show, show_place
 from adaxlab.settings import Settings, choose_device
@@ -47,9 +47,7 @@ def rows(names: Iterable[str], options: Mapping[str, Mapping[str, Any]] | None =
     [None, 3.0, None]
     """
     names, given = tuple(names), dict(options or {})
-    for name in given:
-        if name not in names:
-            raise unknown("optimizer in --set", name, names)
+    check_known("optimizer in --set", names, *given)
     return tuple(_row(name, given.get(name, {})) for name in names)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from adaxlab import search, space
-from adaxlab.errors import Interrupted, LabError, unknown
+from adaxlab.errors import Interrupted, LabError, check_known, unknown
 from adaxlab.execute import process, stack, torchrun
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop, listening
@@ -213,8 +213,7 @@ def executor(name: str) -> Executor:
         "stack": stack.Executor(),
         "torchrun": torchrun.execute,
     }
-    if name not in known:
-        raise unknown("executor", name, known)
+    check_known("executor", known, name)
     return known[name]
 
 

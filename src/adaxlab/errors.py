@@ -52,10 +52,17 @@ def unknown(kind: str, given: object, known: Iterable[str], more: str = "") -> L
     return LabError(f"unknown {kind} {given!r}; known are {', '.join(names)}{more}{meant}")
 
 
+def check_known(kind: str, known: Iterable[str], *given: object) -> None:
+    """Raise the error above for the first of the names that is not known."""
+    names = list(known)
+    for each in given:
+        if each not in names:
+            raise unknown(kind, each, names)
+
+
 def check_on_error(given: str) -> str:
     """What to do about data that cannot be read: "raise" or "skip"; another word is an error."""
-    if given not in (allowed := ("raise", "skip")):
-        raise unknown("on_error", given, allowed)
+    check_known("on_error", ("raise", "skip"), given)
     return given
 
 

@@ -19,7 +19,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from adaxlab.errors import LabError, unknown
+from adaxlab.errors import LabError, check_known
 from adaxlab.store import RunRecord
 from adaxlab.study import Study
 from adaxopt.extras import need
@@ -156,6 +156,5 @@ def beside(words: str) -> list[Log]:
     kind, _, place = words.partition("=")
     if not words:
         return []
-    if kind not in KINDS:
-        raise unknown("--log", kind, KINDS)
+    check_known("--log", KINDS, kind)
     return [Log(kind, place)]

@@ -8,7 +8,6 @@ the step.
 from __future__ import annotations
 
 import hashlib
-import io
 import math
 import time
 from collections.abc import Callable
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from adaxlab import batches, files, optimizers, randomness, schedule, signals
+from adaxlab import batches, checkpoint, optimizers, randomness, schedule, signals
 from adaxlab import task as tasks
-from adaxlab.errors import Interrupted, LabError, RunError, StoreError
+from adaxlab.errors import Interrupted, LabError, RunError
 from adaxlab.settings import Settings
 from adaxlab.spec import SCHEMA
 from adaxlab.splits import sources
@@ -348,9 +347,7 @@ class Loop:
     def save(self) -> None:
         """See that the metrics are on the disk, then replace the checkpoint at once."""
         self.metrics.sync()
-        buffer = io.BytesIO()
         content = {
-            "schema": SCHEMA,
             "at": {**asdict(self.at), "seconds": self.seconds()},
             "pending": [(loss.cpu(), value.cpu(), rows) for loss, value, rows in self.pending],
             "model": self.model.state_dict(),
@@ -358,19 +355,13 @@ class Loop:
             "rng": randomness.state(self.device),
             "epoch_rng": self.epoch_rng,
         }
-        torch.save(content, buffer)
-        files.write(self.folder.checkpoint, buffer.getvalue())
+        checkpoint.write(self.folder.checkpoint, content)
         self.last_checkpoint = time.perf_counter()
 
     def load(self) -> None:
         """Go back to the checkpoint; one that cannot be read is reported and left where it is."""
-        path, device = self.folder.checkpoint, self.device
-        try:
-            saved = torch.load(path, map_location="cpu", weights_only=True)
-            if saved["schema"] != SCHEMA:
-                raise StoreError(
-                    f"{path}: checkpoint of schema {saved['schema']}, this version reads {SCHEMA}"
-                )
+        device = self.device
+        with checkpoint.opened(self.folder.checkpoint) as saved:
             self.model.load_state_dict(saved["model"])
             self.optimizer.load_state_dict(saved["optimizer"])
             self.at = Position(**saved["at"])
@@ -378,13 +369,6 @@ class Loop:
                 (loss.to(device), value.to(device), rows) for loss, value, rows in saved["pending"]
             ]
             self.epoch_rng, self.resumed_rng = saved["epoch_rng"], saved["rng"]
-        except StoreError:
-            raise
-        except Exception as error:
-            raise StoreError(
-                f"{path}: cannot resume from it ({type(error).__name__}); left untouched, "
-                "move it away to start this run again"
-            ) from error
 
 
 def set_lr(group: dict[str, Any], lr: float) -> None:

@@ -30,7 +30,7 @@ from adaxlab import (
     table,
     workers,
 )
-from adaxlab.errors import LabError, RunError, StoreError, unknown
+from adaxlab.errors import LabError, RunError, StoreError, check_known
 from adaxlab.paper import catalogue, claims
 from adaxlab.paper.catalogue import Computation
 from adaxlab.settings import ExecutionConfig, Settings, choose_device
@@ -188,9 +188,7 @@ def _compute(found: Computation, request: Request, more: Mapping[str, Any]) -> A
     asked = {k: v for k, v in vars(request).items() if k != "out" and v != getattr(Request, k)}
     given = {**asked, **more}
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        for key in given:
-            if key not in known:
-                raise unknown(f"setting of study {found.name}", key, known or ["(none)"])
+        check_known(f"setting of study {found.name}", known or ["(none)"], *given)
     kinds.check(function, {key: value for key, value in given.items() if key in known}, "--set")
     return function(found.name, Path(request.out), **given)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from adaxlab.errors import LabError, unknown
+from adaxlab.errors import LabError, check_known
 
 Factor = Callable[[int], float]
 
@@ -31,13 +31,10 @@ def complete(schedule: Mapping[str, Any] | str) -> dict[str, Any]:
     {'name': 'poly', 'warmup': 0, 'power': 0.9}
     """
     given = {"name": schedule} if isinstance(schedule, str) else dict(schedule)
-    name = given.pop("name", None)
-    if name not in _OPTIONS:
-        raise unknown("schedule", name, NAMES)
+    name: Any = given.pop("name", None)
+    check_known("schedule", NAMES, name)
     defaults = {"warmup": 0, **_OPTIONS[name]}
-    for key in given:
-        if key not in defaults:
-            raise unknown(f"option of schedule {name}", key, defaults)
+    check_known(f"option of schedule {name}", defaults, *given)
     result: dict[str, Any] = {"name": name, **defaults, **given}
     if "milestones" in result:
         result["milestones"] = list(result["milestones"])

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from adaxlab.errors import LabError, unknown
+from adaxlab.errors import LabError, check_known
 from adaxopt.extras import need
 
 SAMPLERS = ("qmc", "random", "tpe")
@@ -109,8 +109,7 @@ def sampled(
     `ranges` are (low, high, logarithmic). The first point is `first`, the optimizer's own settings. The points follow
     from the arguments and the scores alone; every optimizer gets the same ones, each in its own ranges.
     """
-    if sampler not in SAMPLERS:
-        raise unknown("sampler", sampler, SAMPLERS)
+    check_known("sampler", SAMPLERS, sampler)
     optuna = _optuna()
     space = {
         name: optuna.distributions.FloatDistribution(low, high, log=log)

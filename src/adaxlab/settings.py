@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from adaxlab import kinds
-from adaxlab.errors import LabError, unknown
+from adaxlab.errors import LabError, check_known
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,7 @@ class ExecutionConfig:
         True
         """
         known = [f.name for f in fields(cls)]
-        for key in given:
-            if key not in known:
-                raise unknown("execution option", key, known)
+        check_known("execution option", known, *given)
         kinds.check(cls.__init__, given, "--execution")
         return cls(**given)
 

@@ -53,7 +53,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from adaxlab import kinds
-from adaxlab.errors import LabError, RunError, unknown
+from adaxlab.errors import LabError, RunError, check_known, unknown
 from adaxlab.failures import guarded
 
 BUILT_IN = {
@@ -244,9 +244,7 @@ def check_data(data: Any, name: str) -> Mapping[str, Any]:
         raise LabError(
             f"task {name}: data() gave {given}; it must be a dict with 'train', 'test' and perhaps 'valid'"
         )
-    for key in data:
-        if key not in ("train", "valid", "test"):
-            raise unknown(f"split in data() of task {name}", key, ("train", "valid", "test"))
+    check_known(f"split in data() of task {name}", ("train", "valid", "test"), *data)
     return data
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaxlab.data import camvid, cifar10, enwik8, ptb, resnet50, tiny_imagenet
-from adaxlab.errors import unknown
+from adaxlab.errors import check_known
 from adaxlab.messages import Say, say
 
 __all__ = ["NAMES", "Found", "default_root", "get"]
@@ -58,7 +58,6 @@ def get(name: str, root: str | Path | None = None, tell: Say = say) -> Found:
 
     The content is hashed first; a damaged copy in `root`/`name` is downloaded again.
     """
-    if name not in NAMES:
-        raise unknown("data set", name, NAMES)
+    check_known("data set", NAMES, name)
     folder, digest = MODULES[name].obtain(Path(root) if root else default_root(), tell)
     return Found(name, folder, digest, MODULES[name].LICENCE)

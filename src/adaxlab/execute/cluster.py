@@ -20,7 +20,7 @@ from typing import Any
 
 import adaxopt
 from adaxlab import failures, options
-from adaxlab.errors import Interrupted, LabError, RunError, unknown
+from adaxlab.errors import Interrupted, LabError, RunError, check_known, unknown
 from adaxlab.execute import process
 from adaxlab.settings import Settings
 from adaxlab.signals import Stop
@@ -63,9 +63,7 @@ def parse(text: str) -> Cluster:
         raise unknown("--on", name, ["ray"])
     given = dict(options.pair(word) for word in rest)
     known = [f.name for f in fields(Cluster)]
-    for key in given:
-        if key not in known:
-            raise unknown("setting of --on ray", key, known)
+    check_known("setting of --on ray", known, *given)
     return Cluster(**given)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import io
 import itertools
 import json
 import math
@@ -25,9 +24,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from adaxlab import batches, environment, failures, files, schedule, signals
+from adaxlab import batches, environment, failures, schedule, signals
+from adaxlab import checkpoint as checkpoints
 from adaxlab import task as tasks
-from adaxlab.errors import Busy, Interrupted, LabError, StoreError
+from adaxlab.errors import Busy, Interrupted, LabError
 from adaxlab.settings import Settings, choose_device, use_threads
 from adaxlab.spec import SCHEMA, canonical, digest
 from adaxlab.stacked.loader import Images
@@ -231,18 +231,8 @@ def checkpoint(members: Sequence[Spec], root: Path) -> Path:
 
 def read(path: Path) -> dict[str, Any]:
     """Return a checkpoint with memory-mapped tensors."""
-    try:
-        saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        if saved["schema"] != SCHEMA:
-            raise StoreError(f"{path}: checkpoint of schema {saved['schema']}, this version reads {SCHEMA}")
+    with checkpoints.opened(path, "its runs", mmap=True) as saved:
         return saved
-    except StoreError:
-        raise
-    except Exception as error:
-        raise StoreError(
-            f"{path}: cannot resume from it ({type(error).__name__}); left untouched, move it away to start its runs "
-            "again"
-        ) from error
 
 
 def train(members: Sequence[Spec], root: Path, settings: Settings, watcher: Any, stop: signals.Stop) -> None:
@@ -298,10 +288,8 @@ class Work:
 
     def save(self) -> None:
         """Write the checkpoint atomically."""
-        buffer = io.BytesIO()
-        kept = {"schema": SCHEMA, "specs": list(self.members), "env": self.env, "times": self.times}
-        torch.save({**kept, "state": self.stack.state()}, buffer)
-        files.write(self.path, buffer.getvalue())
+        kept = {"specs": list(self.members), "env": self.env, "times": self.times}
+        checkpoints.write(self.path, {**kept, "state": self.stack.state()})
 
     def finish(self, checkpoint_seconds: float, watcher: Any, stop: signals.Stop) -> None:
         """Train the remaining epochs."""

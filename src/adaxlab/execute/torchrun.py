@@ -13,7 +13,6 @@ number of processes.
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -22,10 +21,10 @@ from typing import Any
 
 import torch
 
-from adaxlab import distributed, environment, failures, files, signals
+from adaxlab import checkpoint, distributed, environment, failures, signals
 from adaxlab import task as tasks
 from adaxlab.distributed import Ranks
-from adaxlab.errors import Busy, Interrupted, LabError, RunError, StoreError
+from adaxlab.errors import Busy, Interrupted, LabError, RunError
 from adaxlab.settings import Settings, use_threads
 from adaxlab.store import RunFolder, RunRecord
 
@@ -95,7 +94,8 @@ def _carry_out(folder: RunFolder, settings: Settings, ranks: Ranks, watcher: Any
     with failures.kept(folder), use_threads(threads):
         training = task.training(spec, ranks, settings.execution)
         if ranks.agree(folder.checkpoint.exists()):
-            training.load(_read(folder.checkpoint))
+            with checkpoint.opened(folder.checkpoint) as saved:
+                training.load(saved)
         _advance(training, folder, settings, watcher, stop)
     if ranks.first:
         folder.write_metrics(training.history)
@@ -112,9 +112,7 @@ def _advance(training: Any, folder: RunFolder, settings: Settings, watcher: Any,
         nonlocal last
         state = training.state()
         if ranks.first:
-            buffer = io.BytesIO()
-            torch.save(state, buffer)
-            files.write(folder.checkpoint, buffer.getvalue())
+            checkpoint.write(folder.checkpoint, state)
         last = time.monotonic()
 
     def report() -> None:
@@ -142,13 +140,3 @@ def _raise_if_stopped(ranks: Ranks, stop: signals.Stop, message: str) -> None:
     if signum:
         stop.signum, stop.over = signum, bool(over)
         raise Interrupted(message, signum)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise StoreError(
-            f"{path}: cannot resume from it ({type(error).__name__}); left untouched, move it away to start this run "
-            "again"
-        ) from error

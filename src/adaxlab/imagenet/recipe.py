@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from adaxlab.errors import LabError, unknown
+from adaxlab.errors import LabError, check_known
 from adaxlab.models.imagenet import LAYERS, STEMS
 
 PRECISIONS = ("bf16", "tf32", "fp32", "fp64")
@@ -32,8 +32,7 @@ class ImageNetRecipe:
 
     def __post_init__(self) -> None:
         for key, known in {"model": tuple(LAYERS), "stem": STEMS, "precision": PRECISIONS}.items():
-            if getattr(self, key) not in known:
-                raise unknown(key, getattr(self, key), known)
+            check_known(key, known, getattr(self, key))
         if self.size > self.stored:
             raise LabError(f"size={self.size}: must be <= stored={self.stored}, the images in the cache")
         for key in ("size", "groups", "width"):

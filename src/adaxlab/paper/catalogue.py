@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from adaxlab.errors import unknown
+from adaxlab.errors import check_known
 from adaxlab.study import Study
 
 MODULES = ("theory", "cifar10", "imagenet", "voc", "language", "gpt")
@@ -55,8 +55,7 @@ def studies() -> dict[str, Study | Computation]:
 
 def find(name: str) -> Study | Computation:
     """The study of that name; an error names the nearest ones."""
-    if name not in studies():
-        raise unknown("study", name, sorted(studies()))
+    check_known("study", sorted(studies()), name)
     return studies()[name]
 
 

@@ -8,7 +8,6 @@ seeds at once on one GPU (executor `stack`), about ten times as fast.
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from adaxlab.data import cifar10, default_root, order
-from adaxlab.errors import LabError, unknown
+from adaxlab.data.published import found_by
+from adaxlab.errors import LabError, check_known
 from adaxlab.stacked.loader import MEAN, STD
 
 EPOCHS, STEPS = 182, 391
@@ -52,8 +52,7 @@ class Cifar10:
         self.holdout, self.precision, self.trace = holdout, precision, trace
         self.schedule = {"name": "step", "milestones": [100 / EPOCHS, 150 / EPOCHS], "gamma": 0.1}
         for kind, given, known in (("model", model, MODELS), ("precision", precision, PRECISIONS)):
-            if given not in known:
-                raise unknown(kind, given, known)
+            check_known(kind, known, given)
 
     def data(self) -> dict[str, Any]:
         """Return uint8 images [n, 32, 32, 3], which `loss` normalises on the device."""
@@ -99,7 +98,7 @@ def read(folder: str) -> cifar10.Cifar10:
         return _load(folder)
     root = default_root()
     try:
-        return _load(str(root if _holds(root) else root / "cifar10"))
+        return _load(str(root if found_by(cifar10.layout)(root) else root / "cifar10"))
     except LabError as error:
         raise LabError(
             f"{error} (--data names its folder in reproduce, --task-option data= in compare)"
@@ -109,14 +108,6 @@ def read(folder: str) -> cifar10.Cifar10:
 @functools.lru_cache(2)
 def _load(folder: str) -> cifar10.Cifar10:
     return cifar10.load(folder)
-
-
-def _holds(root: Path) -> bool:
-    try:
-        cifar10.layout(root)
-    except LabError:
-        return False
-    return True
 
 
 def held_out(n: int, count: int) -> tuple[Tensor, Tensor]:

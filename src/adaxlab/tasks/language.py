@@ -21,7 +21,7 @@ import adaxopt
 from adaxlab.data import default_root, enwik8, ptb, text
 from adaxlab.data.text import Corpus
 from adaxlab.data.windows import Windows
-from adaxlab.errors import LabError, unknown
+from adaxlab.errors import LabError, check_known
 from adaxlab.messages import say
 from adaxlab.models.lstm import STATES
 from adaxlab.models.lstm import Language as Model
@@ -84,8 +84,7 @@ class Language:
         on_error: str = "raise",
         watch: bool = False,
     ) -> None:
-        if text not in TEXTS:
-            raise unknown("text", text, TEXTS)
+        check_known("text", TEXTS, text)
         sizes = dict(
             batch=batch, bptt=bptt, embedding=embedding, hidden=hidden, layers=layers, samples=samples
         )
@@ -94,8 +93,7 @@ class Language:
                 raise LabError(f"{key}={value!r}: must be > 0")
         if eval_words < 0:
             raise LabError(f"eval_words={eval_words!r}: must be >= 0 (0: every word)")
-        if eval_state not in STATES:
-            raise unknown("eval_state", eval_state, STATES)
+        check_known("eval_state", STATES, eval_state)
         self.text, self.batch_size, self.bptt, self.clip, self.parts = text, batch, bptt, clip, parts
         self.eval_words, self.watch = eval_words, watch
         self.place = (text, str(data), on_error, min_count or TEXTS[text], limit)

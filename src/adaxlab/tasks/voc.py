@@ -25,7 +25,7 @@ from adaxlab.data import default_root, resnet50
 from adaxlab.data.segmentation import folders
 from adaxlab.data.segmentation.crops import RandomCrops, crop
 from adaxlab.data.segmentation.images import VOID, SegmentationImages, part, read
-from adaxlab.errors import LabError, unknown
+from adaxlab.errors import LabError, check_known
 from adaxlab.messages import say
 from adaxlab.models import pretrained as weights
 from adaxlab.models.deeplab import BLOCKS, STYLES, DeepLab, deeplab
@@ -116,8 +116,7 @@ class Voc:
             ("keep", keep, ("device", "host")),
             ("precision", precision, ("bf16", "fp32")),
         ):
-            if value not in known:
-                raise unknown(name, value, known)
+            check_known(name, known, value)
         for name, number in {"steps": steps, "batch": batch, "crop": crop}.items():
             if not number > 0:
                 raise LabError(f"{name}={number!r}: must be > 0")

@@ -110,10 +110,7 @@ def make(
         return _whole(load(target, size=size), on_error)
     if find_spec("PIL") is None:
         raise LabError(f"decoding images needs Pillow; {LAB}")
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise files.failed(target, error) from error
+    files.make_folder(target)
     each = images_per_piece(size, limit)
     tasks = [
         (split, number, first, min(first + each, count))

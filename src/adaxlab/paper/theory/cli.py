@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import files
-from adaxlab.errors import LabError, unknown
+from adaxlab.errors import LabError, check_known, unknown
 from adaxlab.paper.theory import foundations, reddi, synthetic
 from adaxlab.paper.theory.record import Tick
 
@@ -50,8 +50,7 @@ def compute(
     `quick` computes a reduced version in a few seconds; `options` are those of the study (steps, seeds, ...). Progress
     is shown on a terminal unless `progress` is False.
     """
-    if name not in STUDIES:
-        raise unknown("study", name, STUDIES)
+    check_known("study", STUDIES, name)
     make, reduced = STUDIES[name]
     known = [key for key in inspect.signature(make).parameters if key != "tick"]
     for key, value in options.items():
