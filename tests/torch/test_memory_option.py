@@ -223,5 +223,5 @@ def test_stats_report_b2_times_the_steps():
 
 @pytest.mark.parametrize("given", ["1000", lambda t: 1000])
 def test_a_run_length_that_is_no_number_is_named(given):
-    with pytest.raises(TypeError, match="total_steps=.*: must be a number, the steps of the whole run"):
+    with pytest.raises(TypeError, match=r"total_steps=.*: must be a number, the steps of the whole run"):
         AdaXW([torch.nn.Parameter(torch.ones(2))], total_steps=given)
