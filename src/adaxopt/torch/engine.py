@@ -152,9 +152,8 @@ class Engine(Optimizer):
         for entry in self.state.values():
             for key in forgotten:
                 if key in entry and entry[key].requires_grad:
-                    entry[key] = torch.zeros_like(
-                        entry[key]
-                    )  # a differentiable step's graph keeps the old one
+                    # a differentiable step's graph keeps the old one
+                    entry[key] = torch.zeros_like(entry[key])
                 elif key in entry:
                     entry[key].zero_()
         self._inactive.clear()
@@ -214,10 +213,8 @@ class Engine(Optimizer):
             )
         for group in here:
             numbers = zip(("lr", "betas[0]", "betas[1]"), (group["lr"], *group["betas"]), strict=True)
-            for (
-                name,
-                number,
-            ) in numbers:  # a float says by being one that it stays; a tensor is meant to change
+            # a float says by being one that it stays; a tensor is meant to change
+            for name, number in numbers:
                 if isinstance(number, Tensor) and number.is_cpu:
                     raise RuntimeError(
                         f"CUDA graph capture with {name} as a tensor on the CPU: the graph keeps its value of now; "
@@ -263,11 +260,7 @@ class Engine(Optimizer):
         torch.compile runs this function instead of tracing it, by its name.
         """
         rule = self.method.rule
-        moments = {
-            name: some
-            for name, some in zip(state.STATE, (ms, vs, tops), strict=False)
-            if name in state.kept(rule)
-        }
+        kept, moments = state.kept(rule), dict(zip(state.STATE, (ms, vs, tops), strict=False))
         for p in group["params"] if among is None else among:
             g = p.grad
             if g is None:
@@ -280,8 +273,8 @@ class Engine(Optimizer):
             params.append(p)
             grads.append(g)
             steps.append(entry["step"])
-            for name, some in moments.items():
-                some.append(entry[name])
+            for name in kept:
+                moments[name].append(entry[name])
             if group["rounding"] in ("kahan", "24bit"):  # where there is none, the step holds its place
                 compensations.append(entry.get("compensation", entry["step"]))
             if rule.mean == "window":

@@ -63,9 +63,8 @@ _SMALL = 2.0**-1074
 def where_zero(g: Tensor, v: Tensor) -> Tensor:
     """g where v (>= 0) is 0, else 0: the derivative of a clamp, vectorised, which no inf or NaN of g passes."""
     least = torch.finfo(v.dtype).tiny * torch.finfo(v.dtype).eps
-    if (
-        _inside is None or not _SMALL > 0
-    ):  # torch.set_flush_denormal(True), which Python's own numbers obey too
+    if _inside is None or not _SMALL > 0:
+        # torch.set_flush_denormal(True), which Python's own numbers obey too
         return torch.where(v == 0, g, 0.0)
     found: Tensor = _inside(g, v, -0.5, least)
     return found
