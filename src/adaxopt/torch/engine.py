@@ -17,7 +17,6 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from adaxopt.torch import (
-    callers,
     checkpoint,
     dispatch,
     groups,
@@ -107,7 +106,7 @@ class Engine(Optimizer):
         It must not depend on the number of processes: under ZeroRedundancyOptimizer this optimizer holds a part.
         """
         if p not in self._places:
-            every = (q for group in callers.whole_param_groups(self) for q in group["params"])
+            every = (q for group in private.whole_param_groups(self) for q in group["params"])
             self._places = {q: i for i, q in enumerate(every)}
         return self._places[p]
 
@@ -178,7 +177,7 @@ class Engine(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         if not compiling:
-            if not self.state and callers.asks_for_state_only():
+            if not self.state and private.asks_for_state_only():
                 self._create_state()
                 return loss
             for group in self.param_groups:
