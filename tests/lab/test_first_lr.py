@@ -30,4 +30,4 @@ def test_from_nothing_to_the_table(tmp_path, monkeypatch, capsys):
         assert options["betas"][1] == (pytest.approx(2 / STEPS, rel=1e-5) if run.row[3] == "x" else 0.999)
     ends = sorted(run.done["metric"] for run in runs)
     assert ends == sorted(value for row in rows for value in row["values"])
-    assert "`digits`, final test accuracy, mean ± sd over n = 2 seeds" in pages.lr(tmp_path)
+    assert "`digits`, final test accuracy, mean ± sd over n = 2 seeds" in pages.SECTIONS["lr"](tmp_path)

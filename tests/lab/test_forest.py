@@ -93,7 +93,7 @@ def test_a_verdict_is_told_by_more_than_its_colour():
 
 def test_the_committed_figure_is_the_one_of_the_records(lines, tmp_path):
     made = save_chart(
-        forest.chart(lines), tmp_path / "claims-forest", forest.words(lines), ("svg",), known=forest.MARKS
+        forest.chart(lines), tmp_path / "claims-forest", forest.words(lines), known=forest.MARKS
     )
     assert [path.name for path in made] == ["claims-forest.svg", "claims-forest-dark.svg"]
     page = (ROOT / "docs/reproduction.md").read_text()
