@@ -362,7 +362,7 @@ def test_from_the_command_line(tmp_path):
         "store",
         "search",
         "data.enwik8",
-        "models.log_uniform",
+        "models.sampled_softmax",
         "data.windows",
         "paper.zero_state",
         "markdown",
