@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from adaxopt.counter_rng import four
 from adaxopt.torch import rounding
 
 FORMATS = [torch.bfloat16, torch.float16]
@@ -160,3 +161,19 @@ def test_compiled_gives_the_same_bits():
 def test_errors_say_what_was_given(dest, source, says):
     with pytest.raises(TypeError, match=says):
         rounding.stochastic_(dest, source, seed=0, index=0, step=1, stream=0)
+
+
+def test_draws_by_fours_are_not_correlated():
+    """The highest and the lowest 19 bits of four neighbours, as 8-bit state takes them, each below several bounds."""
+    count = 1 << 18
+    bits = four(torch.arange(4 * count), 12345).view(count, 4).numpy()
+    draws = np.concatenate([bits >> 13, bits & 0x7FFFF], axis=1) / 2**19
+    below = np.stack([draws < bound for bound in (0.02, 0.1, 0.5, 0.9)], axis=2).astype(np.float64)
+    assert np.abs(below.mean(0) - (0.02, 0.1, 0.5, 0.9)).max() < 5e-3
+    for i in range(8):
+        for j in range(i):
+            found = np.corrcoef(below[:, i].T, below[:, j].T)[:4, 4:]
+            assert np.abs(found).max() < 0.012, (
+                i,
+                j,
+            )  # chance alone: six standard deviations of 1/sqrt(count)
