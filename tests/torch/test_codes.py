@@ -81,7 +81,7 @@ def test_rounding_is_unbiased(kind, size):
     for number in numbers:
         values = torch.zeros(draws, codes.GROUP, dtype=torch.float64)
         values[:, 0], values[:, 1] = number, size
-        shift = 20 if kind == FIRST else 7
+        shift = 20 if kind == FIRST else 12
         bits = torch.zeros(draws, codes.GROUP, dtype=torch.int64)
         bits[:, 0] = torch.arange(draws) << shift
         got = read(values.float(), kind, bits.view(-1))[:, 0].double()

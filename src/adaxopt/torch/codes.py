@@ -20,7 +20,7 @@ its m 0, so that it receives no further update. Its neighbours do not notice.
 
 Rounding is unbiased, E[m] = m and E[v] = v, with two exceptions: a v above 0 takes at least code 1, which makes steps
 smaller, never larger; m is 0 where v is 0. The bits are stream 1 of `rounding.py`, by fours: m takes the highest 19, v
-the lowest 19. `steps` gives the largest difference of neighbours for numbers of a given size.
+the 19 from bit 5 on. `steps` gives the largest difference of neighbours for numbers of a given size.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _encode(codes: Tensor, scales: Tensor, values: Tensor, bits: Tensor | None, 
     above = (w - two.unsqueeze(1)).view(-1)[: len(size)]
     tail: Any = 1 << (TAIL - 1)
     if bits is not None:
-        tail = (bits >> 13 if kind == FIRST else bits & 0x7FFFF).to(torch.int32)
+        tail = (bits >> 13 if kind == FIRST else bits >> 5 & 0x7FFFF).to(torch.int32)
     code = (above + tail) >> TAIL
     if kind == FIRST:
         code = torch.where(values.signbit(), code - 128, code)

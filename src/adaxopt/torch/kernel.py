@@ -82,6 +82,8 @@ from adaxopt.torch.kernel_rounding import _by_fours, _chance, _full, _round, _sp
 CERTAIN = tl.constexpr(2.0**-20)
 """Above this gain some element of every block changes: v is written without asking."""
 SHARE = tl.constexpr(LEAST_SHARE)
+EXPONENTS = tl.constexpr(8)
+"""One program in so many asks for the exponents of 8-bit state, for all of them."""
 
 
 @triton.jit(
@@ -282,15 +284,18 @@ def _block(
         if CODED:
             bits = _by_fours(key, first, lanes, True)
             kept = (v if MEAN == NO_MEAN else v + tl.abs(mean)) < HIGH  # a coordinate is lost as a whole
-            v_code, v_exponent = _code_v(v, bits, kept)
+            size = tl.where(kept, v, 0.0)
+            v_code, v_exponent = _code_v(size, bits, kept, size > 0.0)
             if MEAN != NO_MEAN:
-                m_code, m_exponent = _code_m(mean, bits, tl.where(kept, v, 0.0))
+                m_code, m_exponent = _code_m(mean, bits, size > 0.0)
                 _write(m_at, lanes, m_code, inside, MASKED)
-                _write_scales(m_scale_at, m_exponent, there, MASKED)
+                _write_scales(m_scale_at, m_exponent, there, lanes)
             if MAXIMUM:
-                top_code, top_exponent = _code_v(d, bits, d < HIGH)
+                kept = d < HIGH
+                size = tl.where(kept, d, 0.0)
+                top_code, top_exponent = _code_v(size, bits, kept, size > 0.0)
                 _write(top_at, lanes, top_code, inside, MASKED)
-                _write_scales(top_scale_at, top_exponent, there, MASKED)
+                _write_scales(top_scale_at, top_exponent, there, lanes)
             _write_v(v_at, lanes, v_code, v_scale_at, v_exponent, stored, exponent, k, inside, there, MASKED)
         else:
             if MAXIMUM:
@@ -305,7 +310,7 @@ def _block(
             if moved:
                 _write(v_at, lanes, new, inside, MASKED)
         if CODED and ROOTS == 1:
-            d = _denominator(d) + eps
+            d = _denominator(d, eps)
         else:
             d = _root(d, p, ROOTS) + eps
         if OUTER_ROOTS >= 0:
@@ -359,7 +364,8 @@ def _chunk(
     top, rest = tl.load(row + TOP), tl.load(row + REST)
     m_scale, v_scale, top_scale = x, x, x
     if CODED:
-        m_scale, v_scale, top_scale = tl.load(row + M_SCALE), tl.load(row + V_SCALE), tl.load(row + TOP_SCALE)
+        m_scale, v_scale = tl.load(row + M_SCALE), tl.load(row + V_SCALE)
+        top_scale = tl.load(row + TOP_SCALE) if MAXIMUM else v_scale
     count, first, offset = tl.load(row + COUNT), tl.load(row + FIRST), tl.load(row + OFFSET)
     count = tl.where(active, count, 0)
     begin = (program - first) * (BLOCK * BLOCKS)
@@ -380,13 +386,15 @@ def _chunk(
                 _soon(rest, soon, X_TYPE, size)
             elif ROUNDING == CORRECTED:
                 _soon(rest, soon, tl.int8, size)
-            if CODED and (m_scale | v_scale | top_scale) % 16 == 0:
-                if MEAN != NO_MEAN:
-                    _soon(m_scale, soon // GROUP, tl.int8, size // GROUP)
-                if SECOND:
-                    _soon(v_scale, soon // GROUP, tl.int8, size // GROUP)
-                if MAXIMUM:
-                    _soon(top_scale, soon // GROUP, tl.int8, size // GROUP)
+            if CODED:
+                asks = ((program - first) % EXPONENTS == 0) & (soon + size * EXPONENTS <= count)
+                if asks & ((m_scale | v_scale | top_scale) % 16 == 0):
+                    if MEAN != NO_MEAN:
+                        _soon(m_scale, soon // GROUP, tl.int8, size // GROUP * EXPONENTS)
+                    if SECOND:
+                        _soon(v_scale, soon // GROUP, tl.int8, size // GROUP * EXPONENTS)
+                    if MAXIMUM:
+                        _soon(top_scale, soon // GROUP, tl.int8, size // GROUP * EXPONENTS)
     for i in range(BLOCKS):
         start = begin + i * BLOCK
         left = count - start

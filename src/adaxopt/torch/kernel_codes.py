@@ -13,8 +13,10 @@ M_SPAN, V_SPAN = (tl.constexpr(codes.SPAN[kind]) for kind in (codes.FIRST, codes
 M_ROOM, V_ROOM = (tl.constexpr(codes.ROOM[kind]) for kind in (codes.FIRST, codes.SECOND))
 LEAST, LOST, HIGH = tl.constexpr(codes.LEAST), tl.constexpr(codes.LOST), tl.constexpr(codes.HIGH)
 LARGEST = tl.constexpr(3.4028234663852886e38)
-SMALLEST, HUGE = tl.constexpr(2.0**-126), tl.constexpr(2.0**127)
-TAILS = tl.constexpr((1 << codes.TAIL) - 1)
+SMALLEST, LITTLE, MIDDLE = (tl.constexpr(2.0**power) for power in (-126, -63, 126))
+M_BITS = tl.constexpr(-(1 << 31) | 127 << codes.TAIL)
+CODE_1, TOP = tl.constexpr(1 << codes.TAIL), tl.constexpr(24 - codes.TAIL)
+"""Code 1 where `_bits` has it, and how far from there to the highest byte."""
 RARE = tl.constexpr(2.0**-10)
 """From this gain on down, groups of v whose codes stay are frequent enough to look for: they are not written."""
 
@@ -56,56 +58,63 @@ def _read_scales(at, there, MASKED: tl.constexpr):
 
 
 @triton.jit
-def _write_scales(at, exponent, there, MASKED: tl.constexpr):
+def _write_scales(at, exponent, there, lanes):
+    """Compiled, every thread of a group writes the same number: once for the 4 neighbours that it has of the group."""
     if INTERPRETED:
         tl.store(at.to(tl.pointer_type(tl.uint8)), exponent.to(tl.uint8), mask=there != 0)
-    elif MASKED:  # by every thread of a group, the same number
-        tl.inline_asm_elementwise(
-            "{ .reg .pred p; setp.ne.s32 p, $3, 0; @p st.global.u8 [$1], $2; mov.u32 $0, 0; }",
-            "=r,l,r,r", [at, exponent, there], dtype=tl.int32, is_pure=False, pack=1,
-        )  # fmt: skip
     else:
         tl.inline_asm_elementwise(
-            "st.global.u8 [$1], $2; mov.u32 $0, 0;",
-            "=r,l,r", [at, exponent], dtype=tl.int32, is_pure=False, pack=1,
+            "{ .reg .pred p, q; setp.ne.s32 p, $12, 0; @p st.global.u8 [$4], $8; "
+            "setp.ne.s64 q, $5, $4; setp.ne.and.s32 p, $13, 0, q; @p st.global.u8 [$5], $9; "
+            "setp.ne.s64 q, $6, $5; setp.ne.and.s32 p, $14, 0, q; @p st.global.u8 [$6], $10; "
+            "setp.ne.s64 q, $7, $6; setp.ne.and.s32 p, $15, 0, q; @p st.global.u8 [$7], $11; "
+            "mov.u32 $0, 0; mov.u32 $1, 0; mov.u32 $2, 0; mov.u32 $3, 0; }",
+            "=r,=r,=r,=r,l,l,l,l,r,r,r,r,r,r,r,r",
+            [at + lanes * 0, exponent + lanes * 0, there + lanes * 0], dtype=tl.int32, is_pure=False, pack=4,
         )  # fmt: skip
 
 
 @triton.jit
 def _power(exponent):
-    """2^(exponent - 127), and 0 for 0."""
+    """2^(exponent - 127) for exponents of a normal number."""
     return (exponent << 23).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def _number(code, exponent):
-    w = ((code << TAIL) + ((exponent + 1) << 23)).to(tl.float32, bitcast=True)
-    return w - 0.5 * tl.maximum(w, _power(exponent + 2))
+def _number(bits, exponent):
+    """S*x of a code that lies TAIL bits to the left, with its sign: as a float32 it is x*2^-127, so that codes below 16
+    are subnormal numbers. In two steps, because 2^E may be no float32."""
+    return bits.to(tl.float32, bitcast=True) * MIDDLE * _power(exponent + 1)
+
+
+@triton.jit
+def _bits(size, exponent):
+    """The inverse of `_number`, rounded to a float32: a code, and below it TAIL more bits."""
+    return (size * _power(253 - exponent) * SMALLEST).to(tl.int32, bitcast=True)
 
 
 @triton.jit
 def _read_m(codes, exponent):
-    code = codes.to(tl.int32)
-    size = _number(code & 127, exponent).to(tl.int32, bitcast=True)
-    return (size | (code & -0x80000000)).to(tl.float32, bitcast=True)
+    return _number((codes.to(tl.int32) << TAIL) & M_BITS, exponent)
 
 
 @triton.jit
 def _read_v(codes, exponent):
     code = codes.to(tl.int32)
-    return tl.where(code == LOST, float("inf"), _number(code, exponent))
+    return tl.where(code == LOST, float("inf"), _number(code << TAIL, exponent))
 
 
 @triton.jit
-def _denominator(v):
-    """sqrt(v), to a unit or two of the last place; never 0."""
-    x = v + SMALLEST
+def _denominator(v, eps):
+    """sqrt(v) + eps, to a unit or two of the last place; at least 2^-63."""
+    least = tl.maximum(eps, LITTLE)
     if INTERPRETED:
-        return tl.sqrt(x)
+        return tl.sqrt(v) + least
     else:
-        return tl.inline_asm_elementwise(
-            "sqrt.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        root = tl.inline_asm_elementwise(
+            "sqrt.approx.ftz.f32 $0, $1;", "=f,f", [v], dtype=tl.float32, is_pure=True, pack=1
         )
+        return root + least
 
 
 @triton.jit
@@ -133,32 +142,40 @@ def _toward(v, g, k):
 
 
 @triton.jit
-def _above(size, two):
-    """The bits of w above `two`, those of 2*S."""
-    w = size + tl.maximum(size, two.to(tl.float32, bitcast=True))
-    return w.to(tl.int32, bitcast=True) - two
+def _exponent(size, ROOM: tl.constexpr, SPAN: tl.constexpr):
+    """E of every group."""
+    largest = tl.max(size, axis=1, keep_dims=True).to(tl.int32, bitcast=True)
+    return tl.maximum(((largest + ROOM) >> 23) - SPAN, LEAST)
 
 
 @triton.jit
-def _code_m(m, bits, v):
-    """Codes and exponents of m; 0 where v is 0."""
-    size = tl.where(v > 0.0, tl.abs(m), 0.0) if INTERPRETED else tl.minimum(tl.abs(m), v * HUGE)
-    largest = tl.max(size, axis=1, keep_dims=True).to(tl.int32, bitcast=True)
-    exponent = tl.maximum(((largest + M_ROOM) >> 23) - M_SPAN, LEAST)
-    code = (_above(size, (exponent + 1) << 23) + (bits >> 13).to(tl.int32)) << 5
-    code = (code & 0x7F000000) | (m.to(tl.int32, bitcast=True) & -0x80000000)
-    return (code >> 24).to(tl.int8), exponent
+def _bytes(x):
+    """The highest byte of every number; compiled, of 4 neighbours by 3 instructions."""
+    if INTERPRETED:
+        return (x >> 24).to(tl.uint8)
+    else:
+        return tl.inline_asm_elementwise(
+            "{ .reg .u32 a, b; prmt.b32 a, $1, $2, 0x0073; prmt.b32 b, $3, $4, 0x0073; prmt.b32 $0, a, b, 0x5410; }",
+            "=r,r,r,r,r", [x], dtype=tl.uint8, is_pure=True, pack=4,
+        )  # fmt: skip
 
 
 @triton.jit
-def _code_v(v, bits, kept):
-    """Codes and exponents of v; lost where it is not `kept`."""
-    size = tl.where(kept, v, 0.0)
-    largest = tl.max(size, axis=1, keep_dims=True).to(tl.int32, bitcast=True)
-    exponent = tl.maximum(((largest + V_ROOM) >> 23) - V_SPAN, LEAST)
-    least = tl.minimum((size * 2.0**24).to(tl.int32, bitcast=True), TAILS + 1)  # of every v above 0: code 1
-    code = (tl.maximum(_above(size, (exponent + 1) << 23), least) + (bits & TAILS).to(tl.int32)) >> TAIL
-    return tl.where(kept, code, LOST).to(tl.uint8), exponent
+def _code_m(m, bits, alive):
+    """Codes and exponents of m; 0 where it is not `alive`."""
+    size = tl.where(alive, tl.abs(m), 0.0)
+    exponent = _exponent(size, M_ROOM, M_SPAN)
+    code = (_bits(size, exponent) << TOP) + (bits >> 8).to(tl.int32)
+    code = (code & 0x7FFFFFFF) | (m.to(tl.int32, bitcast=True) & -0x80000000)
+    return _bytes(code).to(tl.int8, bitcast=True), exponent
+
+
+@triton.jit
+def _code_v(v, bits, kept, alive):
+    """Codes and exponents of v; lost where it is not `kept`, else 0 where it is not `alive`."""
+    exponent = _exponent(v, V_ROOM, V_SPAN)
+    code = tl.maximum(_bits(v, exponent), tl.where(alive, CODE_1, 0))
+    return _bytes(tl.where(kept, (code << TOP) + (bits & 0xFFFFFF).to(tl.int32), -1)), exponent
 
 
 @triton.jit
@@ -172,4 +189,4 @@ def _write_v(at, lanes, code, scale_at, exponent, old, old_exponent, k, inside, 
         tl.store(at + lanes, code, mask=(other != 0) & inside)
     else:
         tl.store(at + lanes, code, mask=other != 0)
-    _write_scales(scale_at, exponent, other, True)
+    _write_scales(scale_at, exponent, other, lanes)
