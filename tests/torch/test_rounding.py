@@ -164,7 +164,7 @@ def test_errors_say_what_was_given(dest, source, says):
 
 
 def test_draws_by_fours_are_not_correlated():
-    """19 bits of four neighbours, the highest and those from bit 5 on, as 8-bit state takes them, below several bounds."""
+    """Of four neighbours the highest 19 bits and those from bit 5 on, as 8-bit state takes them, below some bounds."""
     count = 1 << 18
     bits = four(torch.arange(4 * count), 12345).view(count, 4).numpy()
     draws = np.concatenate([bits >> 13, bits >> 5 & 0x7FFFF], axis=1) / 2**19
