@@ -116,18 +116,29 @@ def advance(kind: str) -> Any:
     return compiled(kernel.advance, constants, kinds, 2)
 
 
+TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+
+
+def machine_code(code: Any) -> str:
+    """The instructions that the GPU executes, as text."""
+    with tempfile.TemporaryDirectory() as folder:
+        binary = Path(folder) / "code.cubin"
+        binary.write_bytes(code.asm["cubin"])
+        call = [TOOLS / "cuobjdump", "-sass", binary]
+        return subprocess.run(call, capture_output=True, text=True, check=True).stdout
+
+
 def _said(code: Any) -> str:
     """The assembler's own words, by the newest one that came with Triton and knows this code."""
-    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
     for tool in ("ptxas-blackwell", "ptxas"):
         with tempfile.TemporaryDirectory() as folder:
             text = Path(folder) / "code.ptx"
             text.write_text(code.asm["ptx"])
-            call = [tools / tool, "-v", "--gpu-name=sm_90a", text, "-o", Path(folder) / "code.o"]
+            call = [TOOLS / tool, "-v", "--gpu-name=sm_90a", text, "-o", Path(folder) / "code.o"]
             words = subprocess.run(call, capture_output=True, text=True).stderr if call[0].exists() else ""
         if "registers" in words:
             return words
-    raise RuntimeError(f"no assembler in {tools} says how many registers it has used")
+    raise RuntimeError(f"no assembler in {TOOLS} says how many registers it has used")
 
 
 def registers(code: Any) -> int:

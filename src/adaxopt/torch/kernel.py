@@ -82,8 +82,8 @@ from adaxopt.torch.kernel_rounding import _by_fours, _chance, _full, _round, _sp
 CERTAIN = tl.constexpr(2.0**-20)
 """Above this gain some element of every block changes: v is written without asking."""
 SHARE = tl.constexpr(LEAST_SHARE)
-EXPONENTS = tl.constexpr(8)
-"""One program in so many asks for the exponents of 8-bit state, for all of them."""
+TOGETHER = tl.constexpr(8)
+"""One program in so many asks for what they will need, for all of them."""
 
 
 @triton.jit(
@@ -370,10 +370,10 @@ def _chunk(
     count = tl.where(active, count, 0)
     begin = (program - first) * (BLOCK * BLOCKS)
     aligned = (x | g | m | v | top | rest) % 16 == 0
-    if AHEAD > 0:
+    if AHEAD > 0 and (program - first) % TOGETHER == 0:
+        size: tl.constexpr = BLOCK * BLOCKS * TOGETHER
         soon = begin + AHEAD * BLOCK * BLOCKS
-        if aligned & (soon + BLOCK * BLOCKS <= count):
-            size: tl.constexpr = BLOCK * BLOCKS
+        if aligned & (soon + size <= count):
             _soon(x, soon, X_TYPE, size)
             _soon(g, soon, G_TYPE, size)
             if MEAN != NO_MEAN:
@@ -386,15 +386,13 @@ def _chunk(
                 _soon(rest, soon, X_TYPE, size)
             elif ROUNDING == CORRECTED:
                 _soon(rest, soon, tl.int8, size)
-            if CODED:
-                asks = ((program - first) % EXPONENTS == 0) & (soon + size * EXPONENTS <= count)
-                if asks & ((m_scale | v_scale | top_scale) % 16 == 0):
-                    if MEAN != NO_MEAN:
-                        _soon(m_scale, soon // GROUP, tl.int8, size // GROUP * EXPONENTS)
-                    if SECOND:
-                        _soon(v_scale, soon // GROUP, tl.int8, size // GROUP * EXPONENTS)
-                    if MAXIMUM:
-                        _soon(top_scale, soon // GROUP, tl.int8, size // GROUP * EXPONENTS)
+            if CODED and (m_scale | v_scale | top_scale) % 16 == 0:
+                if MEAN != NO_MEAN:
+                    _soon(m_scale, soon // GROUP, tl.int8, size // GROUP)
+                if SECOND:
+                    _soon(v_scale, soon // GROUP, tl.int8, size // GROUP)
+                if MAXIMUM:
+                    _soon(top_scale, soon // GROUP, tl.int8, size // GROUP)
     for i in range(BLOCKS):
         start = begin + i * BLOCK
         left = count - start

@@ -13,7 +13,7 @@ M_SPAN, V_SPAN = (tl.constexpr(codes.SPAN[kind]) for kind in (codes.FIRST, codes
 M_ROOM, V_ROOM = (tl.constexpr(codes.ROOM[kind]) for kind in (codes.FIRST, codes.SECOND))
 LEAST, LOST, HIGH = tl.constexpr(codes.LEAST), tl.constexpr(codes.LOST), tl.constexpr(codes.HIGH)
 LARGEST = tl.constexpr(3.4028234663852886e38)
-SMALLEST, LITTLE, MIDDLE = (tl.constexpr(2.0**power) for power in (-126, -63, 126))
+LITTLE = tl.constexpr(2.0**-63)
 M_BITS = tl.constexpr(-(1 << 31) | 127 << codes.TAIL)
 CODE_1, TOP = tl.constexpr(1 << codes.TAIL), tl.constexpr(24 - codes.TAIL)
 """Code 1 where `_bits` has it, and how far from there to the highest byte."""
@@ -59,18 +59,13 @@ def _read_scales(at, there, MASKED: tl.constexpr):
 
 @triton.jit
 def _write_scales(at, exponent, there, lanes):
-    """Compiled, every thread of a group writes the same number: once for the 4 neighbours that it has of the group."""
+    """Compiled, threads of a group write the same number, one for every 4 neighbours."""
     if INTERPRETED:
         tl.store(at.to(tl.pointer_type(tl.uint8)), exponent.to(tl.uint8), mask=there != 0)
     else:
         tl.inline_asm_elementwise(
-            "{ .reg .pred p, q; setp.ne.s32 p, $12, 0; @p st.global.u8 [$4], $8; "
-            "setp.ne.s64 q, $5, $4; setp.ne.and.s32 p, $13, 0, q; @p st.global.u8 [$5], $9; "
-            "setp.ne.s64 q, $6, $5; setp.ne.and.s32 p, $14, 0, q; @p st.global.u8 [$6], $10; "
-            "setp.ne.s64 q, $7, $6; setp.ne.and.s32 p, $15, 0, q; @p st.global.u8 [$7], $11; "
-            "mov.u32 $0, 0; mov.u32 $1, 0; mov.u32 $2, 0; mov.u32 $3, 0; }",
-            "=r,=r,=r,=r,l,l,l,l,r,r,r,r,r,r,r,r",
-            [at + lanes * 0, exponent + lanes * 0, there + lanes * 0], dtype=tl.int32, is_pure=False, pack=4,
+            "{ .reg .pred p; setp.ne.s32 p, $3, 0; @p st.global.u8 [$1], $2; mov.u32 $0, 0; }",
+            "=r,l,r,r", [at, exponent, tl.where((lanes & 3) == 0, there, 0)], dtype=tl.int32, is_pure=False, pack=1,
         )  # fmt: skip
 
 
@@ -83,14 +78,31 @@ def _power(exponent):
 @triton.jit
 def _number(bits, exponent):
     """S*x of a code that lies TAIL bits to the left, with its sign: as a float32 it is x*2^-127, so that codes below 16
-    are subnormal numbers. In two steps, because 2^E may be no float32."""
-    return bits.to(tl.float32, bitcast=True) * MIDDLE * _power(exponent + 1)
+    are subnormal numbers. In two steps, 2^126 and 2^(E - 126), because 2^E may be no float32.
+
+    `mul.rn`: left to round as it likes, ptxas 12.8 drops some of these products.
+    """
+    x = bits.to(tl.float32, bitcast=True)
+    if INTERPRETED:
+        return x * 2.0**126 * _power(exponent + 1)
+    else:
+        return tl.inline_asm_elementwise(
+            "mul.rn.f32 $0, $1, 0f7E800000; mul.rn.f32 $0, $0, $2;",
+            "=&f,f,f", [x, _power(exponent + 1)], dtype=tl.float32, is_pure=True, pack=1,
+        )  # fmt: skip
 
 
 @triton.jit
 def _bits(size, exponent):
     """The inverse of `_number`, rounded to a float32: a code, and below it TAIL more bits."""
-    return (size * _power(253 - exponent) * SMALLEST).to(tl.int32, bitcast=True)
+    if INTERPRETED:
+        x = size * _power(253 - exponent) * 2.0**-126
+    else:
+        x = tl.inline_asm_elementwise(
+            "mul.rn.f32 $0, $1, $2; mul.rn.f32 $0, $0, 0f00800000;",
+            "=&f,f,f", [size, _power(253 - exponent)], dtype=tl.float32, is_pure=True, pack=1,
+        )  # fmt: skip
+    return x.to(tl.int32, bitcast=True)
 
 
 @triton.jit
