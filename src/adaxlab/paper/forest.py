@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ PANELS = {
     "voc/camvid": (CAMVID, PAPERS),
     "voc/tuning": (CAMVID, EQUAL),
     "language/ptb": (TEXT.format("Penn Treebank"), EQUAL),
+    "language/ptb-gap": (TEXT.format("Penn Treebank"), f"{EQUAL}, finer learning rates"),
     "language/enwik8": (TEXT.format("Words of enwik8"), EQUAL),
 }
 """The panels in order, by study: the data, and the terms of the comparison; others follow."""
@@ -86,6 +87,8 @@ def lines(records: Path) -> list[Line]:
     for claims in FAMILIES.values():
         for each, row in examined(claims, runs_under(records, claims)):
             line = _line(each, row["verdict"])
+            if line and any((line.panel, line.label) == (one.panel, one.label) for one in found):
+                line = replace(line, label=f"{line.label} (by {each.claim.margin:g})")
             found += [line] if line else []
     order = [*PANELS, *(line.panel for line in found)]
     return sorted(found, key=lambda line: order.index(line.panel))

@@ -26,7 +26,7 @@ from adaxlab.records import load
 from adaxlab.summary import summarise
 
 NOT_RUN = "*Not run yet (`adax reproduce` lists the studies).*"
-TEXTS = {"ptb": "Penn Treebank", "enwik8": "words of enwik8"}
+TEXTS = {"ptb-gap": "Penn Treebank", "enwik8": "words of enwik8"}
 
 # -- settings of AdaX-W on CIFAR-10 -----------------------------------------------------------------------------------
 
