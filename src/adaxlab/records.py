@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from adaxlab import spec, store
+from adaxlab import environment, spec, store
 from adaxlab.store import RunRecord
 from adaxlab.study import Study
 
@@ -78,7 +79,26 @@ def ended(study: Study, root: Path) -> int | None:
 
 
 def _unfinished(study: Study) -> str:
-    return f"records/{UNFINISHED}/{spec.folder(study.name)}.jsonl"
+    return f"records/{unfinished(study)}"
+
+
+def unfinished(study: Study) -> str:
+    """Where, in a folder of records, the runs of a study that is not complete are kept."""
+    return f"{UNFINISHED}/{spec.folder(study.name)}.jsonl"
+
+
+@contextmanager
+def resumed(path: Path, out: Path, study: Study) -> Iterator[None]:
+    """The runs that `path` keeps go into the store `out`; after the block the file has all that have ended there."""
+    if path.is_file():
+        store.bring(path, out)
+    try:
+        yield
+    finally:
+        folder = out / spec.folder(study.name)
+        ended = [run for run in store.load_runs(folder) if run.done] if folder.is_dir() else []
+        if ended := [run for run in ended if environment.is_clean(run.env.get("commit"))]:
+            store.export(ended, path)
 
 
 def _fits(study: Study, run: RunRecord) -> bool:

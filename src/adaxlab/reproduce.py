@@ -46,7 +46,8 @@ class Request:
     out: str = "runs"
     """the folder in which its runs are stored"""
     records: str = ""
-    """also write the complete study to this folder of records, such as records"""
+    """also write the complete study to this folder of records, such as records; what has ended of an incomplete one is
+    kept in its folder unfinished, and resumed from there"""
     data: str = ""
     """the folder of its data (default: where `adax data get` puts it)"""
     weights: str = ""
@@ -109,6 +110,9 @@ def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Compa
         study, rates = followed(study, Path(request.out), given)
     with ExitStack() as open_:
         first = open_.enter_context(distributed.joined(request.device)).first
+        kept = Path(request.records) / records.unfinished(study)
+        if request.records and study.name == found.name and distributed.world_size() == 1:
+            open_.enter_context(records.resumed(kept, Path(request.out), study))
         open_.enter_context(workers.helpers(study, request.out, settings, request.jobs, rates))
         watcher = open_.enter_context(progress.watcher(request.quiet or not first))
         made = driver.carry_out(study, request.out, settings, watcher, rates=rates, seconds=request.seconds)
@@ -128,6 +132,7 @@ def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Compa
                 "was not committed; choose another --out to make them again"
             )
         store.export(made, Path(request.records) / f"{study.name}.jsonl")
+        kept.unlink(missing_ok=True)
     return summarise(study, made)
 
 

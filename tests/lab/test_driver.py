@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import text_sets
 
-from adaxlab import driver, environment, reproduce, store, study, summary
+from adaxlab import driver, environment, loop, reproduce, store, study, summary
 from adaxlab.errors import Interrupted, LabError, StoreError
 from adaxlab.paper import catalogue
 from adaxlab.paper.language import ROWS
@@ -207,6 +207,31 @@ def test_reproduce_writes_the_records_of_the_study_as_planned_alone(tmp_path, mo
     assert "unknown study 'fam/large'" in capsys.readouterr().err
     assert reproduce.main(["fam/small", "--out", str(tmp_path / "new"), "--seconds", "1e-9", "--quiet"]) == 3
     assert "the same command resumes" in capsys.readouterr().err
+
+
+def test_an_incomplete_study_is_kept_beside_the_records(tmp_path, monkeypatch):
+    """Stopped in the third run; another machine, which has the records and no runs, makes this one and the others."""
+    small = Study(f"{TINY}:Tiny", (Row("sgdm"), Row("adaxw")), "fam/small", epochs=1, seeds=3)
+    monkeypatch.setattr(environment, "_commit", lambda: "12ab")
+    monkeypatch.setattr(catalogue, "studies", lambda: {"fam/small": small})
+    made, limit, plain = [], 2, loop.Loop.run
+
+    def run(self):
+        if len(made) == limit:
+            raise Interrupted("stopped", 15)
+        made.append((self.spec["row"], self.spec["seed"]))
+        return plain(self)
+
+    monkeypatch.setattr(loop.Loop, "run", run)
+    kept = tmp_path / "records" / "unfinished" / "fam-small.jsonl"
+    words = ["--records", str(tmp_path / "records"), "--device", "cpu", "--quiet"]
+    assert reproduce.main(["fam/small", "--out", str(tmp_path / "here"), *words]) != 0
+    assert len(store.read_export(kept)) == len(made) == 2
+    limit = 6
+    assert reproduce.main(["fam/small", "--out", str(tmp_path / "there"), *words]) == 0
+    assert len(made) == len(set(made)) == 6
+    assert len(store.read_export(tmp_path / "records" / "fam" / "small.jsonl")) == 6
+    assert not kept.exists()
 
 
 @pytest.mark.parametrize(

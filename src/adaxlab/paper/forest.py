@@ -83,7 +83,7 @@ class Line:
 
 def lines(records: Path) -> list[Line]:
     """The rows, panel by panel; claims that fewer than three seeds judge have none."""
-    found = []
+    found: list[Line] = []
     for claims in FAMILIES.values():
         for each, row in examined(claims, runs_under(records, claims)):
             line = _line(each, row["verdict"])

@@ -105,9 +105,11 @@ HEAD = """# Studies that wait for a GPU
 If you have a GPU, these studies would judge claims that are still open, in the order in which they are to be run. A
 study may leave a claim open: [below](#claims-by-study), the n that is planned stands beside the n that is needed.
 Minutes are estimates for one H200, from the records, and are shared by all claims of a study; runs that an earlier
-study makes are not counted again. `--seconds 570` stops a command in time, and the same command resumes. A command that
-writes records needs a checkout without uncommitted changes; for a copy of the code without its history, set
-`ADAXOPT_COMMIT` to the commit.
+study makes are not counted again. `--seconds 570` stops a command in time, and the same command resumes: on another
+machine too, because runs that have ended are kept in `records/unfinished`. Commands of several studies can share a GPU;
+`nvidia-cuda-mps-control -d`, started before them, lets their kernels run side by side. A command that writes records
+needs a checkout without uncommitted changes; for a copy of the code without its history, set `ADAXOPT_COMMIT` to the
+commit.
 
 """
 CLAIMS = """

@@ -37,8 +37,8 @@ def drift(record: Record) -> str:
         f"{record['coordinates']} coordinates of a simulation on a CPU. Gradients are Gaussian, with sizes that differ "
         "by about two orders of magnitude inside a group; *decaying*: falling by 10³ over the run; *spiking*: 100 "
         "times larger with probability 0.001. Columns: this package's codes, rounded stochastically and to the "
-        "nearest; sqrt(v) in 255 equal steps, to the nearest; bfloat16. `python benchmarks/eightbit_drift.py`, "
-        "[record](../records/eightbit_drift.json).\n\n"
+        "nearest; FlashOptim 0.1.4's (sqrt(v) in 255 equal steps, to the nearest); bfloat16. "
+        "`python benchmarks/eightbit_drift.py`, [record](../records/eightbit_drift.json).\n\n"
         + table(
             ("steps", "memory", "gradients", *stored),
             [(*key, *(found.get(name, "") for name in stored)) for key, found in cells.items()],
