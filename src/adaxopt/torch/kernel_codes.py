@@ -173,13 +173,23 @@ def _bytes(x):
 
 
 @triton.jit
+def _with_sign(x, y):
+    """x with the highest bit of y; compiled, one instruction (0xE4: the third operand chooses between the others)."""
+    if INTERPRETED:
+        return (x & 0x7FFFFFFF) | (y & -0x80000000)
+    else:
+        return tl.inline_asm_elementwise(
+            "lop3.b32 $0, $1, $2, 0x7FFFFFFF, 0xE4;", "=r,r,r", [x, y], dtype=tl.int32, is_pure=True, pack=1
+        )
+
+
+@triton.jit
 def _code_m(m, bits, alive):
     """Codes and exponents of m; 0 where it is not `alive`."""
     size = tl.where(alive, tl.abs(m), 0.0)
     exponent = _exponent(size, M_ROOM, M_SPAN)
     code = (_bits(size, exponent) << TOP) + (bits >> 8).to(tl.int32)
-    code = (code & 0x7FFFFFFF) | (m.to(tl.int32, bitcast=True) & -0x80000000)
-    return _bytes(code).to(tl.int8, bitcast=True), exponent
+    return _bytes(_with_sign(code, m.to(tl.int32, bitcast=True))).to(tl.int8, bitcast=True), exponent
 
 
 @triton.jit
