@@ -75,7 +75,7 @@ def _commit() -> str | None:
     """
     if named := os.environ.get("ADAXOPT_COMMIT"):
         return named
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]  # the lab and the library
 
     def git(*words: str) -> str:
         return subprocess.run(

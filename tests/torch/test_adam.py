@@ -200,7 +200,7 @@ REFUSED = [
         lambda: adaxopt.AdamW(two()).load_state_dict(
             stepped(torch.optim.AdamW(two(), amsgrad=True)).state_dict()
         ),
-        "amsgrad=True",
+        "; build AdamW with amsgrad=True",
     ),
     (
         lambda: adaxopt.Adam(two(), amsgrad=True).load_state_dict(

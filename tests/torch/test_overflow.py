@@ -129,7 +129,6 @@ if not interpreter.HERE:
         assert x[2] == 1.0
         optimizer.restart_memory()
         p = optimizer.param_groups[0]["params"][0]
-        optimizer.state[p]["exp_avg"].zero_()
         p.grad = torch.full_like(p, 0.5)
         optimizer.step()
         assert p[2].item() == pytest.approx(1.0 - 0.01)

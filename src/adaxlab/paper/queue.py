@@ -1,4 +1,4 @@
-"""Studies that wait for a GPU, in the order in which they are to be run: docs/queue.md, written by `adax claims`.
+"""Planned GPU studies, in the order in which they are to be run: docs/queue.md, written by `adax claims`.
 
 Minutes are for one H200, from the records: a stack of CIFAR-10 networks takes 1.2 minutes and 0.31 for each network
 (24 in 8.7 minutes, 16 in 6.2); ImageNet's by the minutes of a run. The others share the GPU (`--jobs`): a run then
@@ -98,15 +98,15 @@ def planned(claim: Claim, job: Job) -> int | None:
     return len(study.tuning.all_seeds) if claim.rule == "paper_ratio" and study.tuning else study.seeds
 
 
-HEAD = """# Studies that wait for a GPU
+HEAD = """# Planned GPU studies
 
 <!-- Made from src/adaxlab/paper/queue.py by `adax claims`; edits here are lost. -->
 
 If you have a GPU, these studies would judge claims that are still open, in the order in which they are to be run. A
-study may leave a claim open: [below](#claims-by-study), the n that is planned stands beside the n that is needed.
-Minutes are estimates for one H200, from the records, and are shared by all claims of a study; runs that an earlier
-study makes are not counted again. `--seconds 570` stops a command in time, and the same command resumes: on another
-machine too, because runs that have ended are kept in `records/unfinished`. Commands of several studies can share a GPU;
+study may not settle a claim: [the second table](#claims-by-study) compares planned with required seeds. Minutes are
+estimates for one H200, from the records, and are shared by all claims of a study; runs that an earlier study makes are
+not counted again. `--seconds 570` stops a command in time, and the same command resumes: on another machine too, because
+runs that have ended are kept in `records/unfinished`. Commands of several studies can share a GPU;
 `nvidia-cuda-mps-control -d`, started before them, lets their kernels run side by side. A command that writes records
 needs a checkout without uncommitted changes; for a copy of the code without its history, set `ADAXOPT_COMMIT` to the
 commit.
@@ -116,10 +116,10 @@ CLAIMS = """
 
 ## Claims by study
 
-*Whose* is `paper` for a statement of the paper and `ours` for a comparison of this project. With so many new seeds as
-[*n needed*](claims.md#open-claims) says, a claim is decided with about even odds. Where *n planned* is smaller, the
-study may leave the claim open; its own level is less strict where it judges fewer claims. Claims that are decided
-already are judged again on new seeds.
+*Whose* is `paper` for a statement of the paper and `ours` for a comparison of this project. With [*n
+needed*](claims.md#open-claims) new seeds there is about a 50% chance of a verdict. Where *n planned* is smaller, the
+study may leave the claim open; Holm's threshold is looser in a study with fewer claims. Claims that are decided already
+are judged again on new seeds.
 
 """
 

@@ -203,7 +203,9 @@ def store_(
         there = slice(start // GROUP, groups(here.stop))
         bits = draws(here.stop - start, device, seed=seed, index=index, step=step, first=offset + start)
         for name, flat, scales, line in lines:
-            still = second[here] == 0 if second is not None and name == "exp_avg" else None
+            still = None
+            if second is not None and name == "exp_avg":  # where v is 0, or lost
+                still = ~((second[here] > 0) & (second[here] < HIGH))
             _encode(flat[here], scales[there], line[here], bits, still)
 
 

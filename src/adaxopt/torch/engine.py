@@ -139,17 +139,13 @@ class Engine(Optimizer):
         checkpoint.load(self, state_dict)
 
     def restart_memory(self) -> None:
-        """Set every parameter's time and v to 0, as for fine-tuning: the next gradient's square is the new v.
+        """Set every parameter's time, m and v to 0, as for fine-tuning: the next gradient's square is the new v.
 
-        An AdaX loaded after 500,000 steps has a memory that no longer moves. The mean m goes on, unless the method
-        corrects its bias by a time that has just become 0.
+        An AdaX loaded after 500,000 steps has a memory that no longer moves. m begins anew too: beside a v of new
+        gradients, the m of an earlier spike would make a step far larger than lr.
         """
-        rule = self.method.rule
-        forgotten = ["step", "row_step", "exp_avg_sq", "max_exp_avg_sq", "window"]
-        if rule.debias or rule.mean == "window":
-            forgotten.append("exp_avg")
         for entry in self.state.values():
-            for key in forgotten:
+            for key in ("step", "row_step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "window"):
                 if key in entry and entry[key].requires_grad:
                     # a differentiable step's graph keeps the old one
                     entry[key] = torch.zeros_like(entry[key])

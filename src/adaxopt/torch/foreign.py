@@ -57,7 +57,7 @@ def recognised(state_dict: Mapping[str, Any]) -> Found:
             f"another optimizer with betas (its state has {_listed(kept)})", None, f"it has no {missing!r}"
         )
     if "max_exp_avg_sq" in kept or any(group.get("amsgrad") for group in groups):
-        why = "AdaX keeps no running maximum to put max_exp_avg_sq in"
+        why = "it keeps no running maximum to put max_exp_avg_sq in"
         return Found(AMSGRAD, None, why)
     if {"amsgrad", "maximize"} <= keys:
         return Found(
@@ -74,10 +74,10 @@ def refusal(found: Found, optimizer: Engine) -> str:
     name = type(optimizer).__name__
     if found.kind is None or not converts(optimizer.method):
         why = found.why if found.kind is None else f"its second moment is scaled otherwise than {name}'s"
-        return (
-            f"checkpoint of {found.name}: {name} cannot continue from it, because {why}; load the model's parameters "
-            "alone and start with a new optimizer"
-        )
+        do = "load the model's parameters alone and start with a new optimizer"
+        if found.name == AMSGRAD and optimizer.method.name in ("adam", "adamw"):
+            do = f"build {name} with amsgrad=True"
+        return f"checkpoint of {found.name}: {name} cannot continue from it, because {why}; {do}"
     return (
         f"checkpoint of {found.name}: its second moment is not the normalised one; convert it with "
         f"adaxopt.load_{found.kind}_state_dict"
