@@ -105,7 +105,7 @@ HEAD = """# Planned GPU studies
 If you have a GPU, these studies would judge claims that are still open, in the order in which they are to be run. A
 study may not settle a claim: [the second table](#claims-by-study) compares planned with required seeds. Minutes are
 estimates for one H200, from the records, and are shared by all claims of a study; runs that an earlier study makes are
-not counted again. `--seconds 570` stops a command in time, and the same command resumes: on another machine too, because
+not counted again. `--seconds 570` stops a command in time, and the same command resumes, on another machine too, since
 runs that have ended are kept in `records/unfinished`. Commands of several studies can share a GPU;
 `nvidia-cuda-mps-control -d`, started before them, lets their kernels run side by side. A command that writes records
 needs a checkout without uncommitted changes; for a copy of the code without its history, set `ADAXOPT_COMMIT` to the

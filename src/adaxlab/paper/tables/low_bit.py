@@ -42,8 +42,8 @@ def drift(record: Record) -> str:
     ours = max(worst["8-bit, stochastic", memory] for memory in ("AdaX", "Adam,"))
     growing, fading = (100 * worst["FlashOptim", memory] for memory in ("AdaX", "Adam,"))
     return (
-        f"**With stochastic rounding sqrt(v) is off by at most {100 * ours:.1f}% on average.** FlashOptim rounds to the "
-        f"nearest code: its sqrt(v) is off by up to {growing:.0f}% with AdaX's small gains, and {fading:.0f}% with "
+        f"**With stochastic rounding sqrt(v) is off by at most {100 * ours:.1f}% on average.** FlashOptim rounds to "
+        f"the nearest code: its sqrt(v) is off by up to {growing:.0f}% with AdaX's small gains, and {fading:.0f}% with "
         "Adam's.\n\n"
         "sqrt(v) relative to its float64 value: mean (root mean square) over "
         f"{record['coordinates']} coordinates of a simulation on a CPU. Gradients are Gaussian, with sizes that differ "
