@@ -12,6 +12,18 @@ def plain(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+def own(value: Any) -> Any:
+    """A number of another library, such as NumPy's scalars, as Python's own; anything else as it is.
+
+    >>> from fractions import Fraction
+    >>> own(Fraction(1, 4)), own(3), own("adax")
+    (0.25, 3, 'adax')
+    """
+    if type(value).__module__ == "numpy" and hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        return value.item()
+    return float(value) if isinstance(value, Real) and not isinstance(value, (int, float)) else value
+
+
 def number(
     name: str,
     value: Any,

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from adaxopt import memory
 from adaxopt.bounds import number as check_number
-from adaxopt.bounds import plain
+from adaxopt.bounds import own, plain
 from adaxopt.memory import Number, scalars
 
 PRODUCT = 3.0
@@ -49,6 +49,7 @@ class Memory:
 
     def __post_init__(self) -> None:
         who = type(self).__name__
+        object.__setattr__(self, "number", own(self.number))
         check_number(f"{who}: {self.name or 'number'}", self.number, **self.bounds)
         check_number(f"{who}.floor: gain", self.least, ())
         if self.least > 1:
@@ -66,11 +67,11 @@ class Memory:
 
     def floor(self, gain: float) -> Memory:
         """k_t is at least `gain`: v forgets what is older than about 1/gain steps."""
-        return replace(self, least=gain)
+        return replace(self, least=own(gain))
 
     def freeze(self, after: float) -> Memory:
         """v stays as it is after that many steps (a coordinate that first receives a gradient later still takes it)."""
-        return replace(self, last=after)
+        return replace(self, last=own(after))
 
     @property
     def text(self) -> str:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from adaxopt.torch import codes, convert, foreign, options, private, shards, state
+from adaxopt.torch.groups import refuse_fixed
 from adaxopt.torch.layout import FLOATS, same_layout
 
 if TYPE_CHECKING:
@@ -92,7 +93,10 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said when the optimizer was made
             try:
-                options.check({**optimizer.defaults, **other}, optimizer.method.rule)
+                merged = {**optimizer.defaults, **other}
+                options.check(merged, optimizer.method.rule)
+                options.check_reference(merged)
+                refuse_fixed(optimizer, merged)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"checkpoint's group {i}: {error}") from error
 
@@ -199,7 +203,8 @@ def _coded_as(p: Tensor, key: str, value: Tensor, scale: Tensor) -> dict[str, Te
 def counted(value: Any, key: str, name: Any) -> Tensor:
     """A count of steps, or one for every row, as float64: whole numbers from 0 on."""
     try:
-        t = value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
+        dtype = torch.float64 if isinstance(value, float) else None
+        t = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=dtype, device="cpu")
     except (TypeError, ValueError, RuntimeError):
         t = None
     if t is None or t.is_complex() or t.dtype == torch.bool or t.layout != torch.strided:

@@ -22,6 +22,7 @@ from adaxopt.torch import (
     groups,
     hyper,
     operators,
+    options,
     private,
     refusals,
     state,
@@ -276,8 +277,6 @@ class Engine(Optimizer):
                 windows.append(entry["window"])
 
     def _step_differentiable(self, group: dict[str, Any]) -> None:
-        if any(p.grad is not None and p.grad.is_sparse for p in group["params"]):
-            raise ValueError("differentiable=True: sparse gradients are not differentiable; make them dense")
         for p in group["params"]:
             if p.grad is None:
                 continue
@@ -305,7 +304,10 @@ class Engine(Optimizer):
 
     def _known_plan(self, group: dict[str, Any], scaled: bool) -> Plan | None:
         """The group's plan if it holds, else None. Raises for what cannot be done, before any group is stepped."""
+        if group["decay"] == "fully_decoupled":
+            options.check_reference(group)
         if group["differentiable"]:
+            refusals.refuse_options(self, group, group["params"])
             return None
         plan = self._plans.get(id(group))
         if plan is not None and not plan.holds(self, group, scaled):

@@ -49,7 +49,8 @@ ANNOTATIONS = re.compile(
 def construct(optimizer: Engine, params: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults of an optimizer with these arguments; an error at the first that is not allowed."""
     name, known = type(optimizer).__name__, {**options.ENGINE_DEFAULTS, **optimizer.method.defaults}
-    refuse_unknown(name, given, known)
+    refuse_unknown(name, given, known, (*optimizer.method.names, "project"))
+    given = options.plain(given)
     if isinstance(params, nn.Module):
         raise TypeError(
             f"params is a {type(params).__name__}: must be its parameters, {name}(model.parameters(), ...)"
@@ -75,9 +76,11 @@ def settled(method: Method, given: Mapping[str, Any], defaults: Mapping[str, Any
     return checks.settle(method, betas, memory, total)
 
 
-def refuse_unknown(name: str, given: Iterable[str], known: Iterable[str]) -> None:
+def refuse_unknown(name: str, given: Iterable[str], known: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Raise at a name that is not known; `others` are known too, and have been taken out of what was given."""
     unknown = sorted(set(given) - set(known))
     if unknown:
+        known = [*known, *others]
         advice = _advice(unknown[0], known)
         end = " Allowed" if advice.endswith("?") else "; allowed"
         raise TypeError(
@@ -104,10 +107,7 @@ def prepare(optimizer: Engine, group: dict[str, Any]) -> None:
             if _same(merged["betas"], defaults["betas"]):
                 warnings.simplefilter("ignore")  # said once, by the constructor
             options.check(merged, method.rule, outside())
-    if merged["p"] != defaults["p"] and "p" in _without_argument(optimizer):
-        raise ValueError(
-            f"p={merged['p']!r} in a parameter group of {type(optimizer).__name__}: {ADVICE['p']}"
-        )
+    refuse_fixed(optimizer, merged)
     first = fixed(merged["lr"])
     measured = merged["decay"] == "fully_decoupled" and merged["weight_decay"]
     if measured and not isinstance(first, Tensor) and not first > 0:
@@ -122,6 +122,14 @@ def prepare(optimizer: Engine, group: dict[str, Any]) -> None:
         if isinstance(tensor, Tensor):
             options.check_parameter(tensor, merged["state_dtype"], merged["rounding"])
     _warn_of_unknown(optimizer, group)
+
+
+def refuse_fixed(optimizer: Engine, group: Mapping[str, Any]) -> None:
+    """Raise for another p than the class's, where its constructor has no such argument."""
+    if group["p"] != optimizer.defaults["p"] and "p" in _without_argument(optimizer):
+        raise ValueError(
+            f"p={group['p']!r} in a parameter group of {type(optimizer).__name__}: {ADVICE['p']}"
+        )
 
 
 def _same(pair: Any, other: tuple[Any, ...]) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from adaxopt import checks
+from adaxopt.bounds import own
 from adaxopt.rule import Rule
 from adaxopt.torch import hyper
 from adaxopt.zoo import Method
@@ -35,6 +36,9 @@ ENGINE_DEFAULTS: dict[str, Any] = {
 }
 
 
+FLAGS = ("foreach", "fused", "capturable", "differentiable", "maximize", "wake", "cautious", "correct")
+
+
 def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name}={value!r}: must be one of {', '.join(repr(a) for a in allowed)}")
@@ -50,10 +54,7 @@ def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
         raise ValueError(f"betas={betas!r}: must be a pair (b1, b2)")
     names = ("betas[0]", "betas[1]")
     read = {k: _read(k, options[k]) for k in ("lr", "eps", "weight_decay", "p", "clip_update")}
-    if not isinstance(options.get("memory"), (str, type(None))):  # written into a group by hand
-        raise TypeError(
-            f"memory={options['memory']!r} in a group: give it to the constructor or add_param_group"
-        )
+    check_memory(options)
     read["betas"] = tuple(_read(name, b) for name, b in zip(names, betas, strict=True))
     checks.check({**options, **read}, rule, names=names, arrays=(Tensor,), stacklevel=stacklevel + 2)
     _choice("rounding", options["rounding"], ROUNDINGS)
@@ -70,15 +71,38 @@ def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
         raise ValueError(f"state_dtype=torch.uint8: 8-bit state is m and v, and this method keeps {kept}")
 
 
+def check_memory(options: Mapping[str, Any]) -> None:
+    """Raise for a memory that was written into a group by hand."""
+    if not isinstance(options.get("memory"), (str, type(None))):
+        raise TypeError(
+            f"memory={options['memory']!r} in a group: give it to the constructor or add_param_group"
+        )
+
+
+def check_reference(options: Mapping[str, Any]) -> None:
+    """Raise where decay is measured against a first lr that is not above 0."""
+    first = options.get("reference_lr", 1.0)
+    if options["decay"] != "fully_decoupled" or isinstance(first, Tensor):
+        return
+    decays = isinstance(options["weight_decay"], Tensor) or options["weight_decay"] != 0
+    if decays and not (isinstance(first, (int, float)) and 0 < first < math.inf):
+        raise ValueError(
+            f"reference_lr={first!r}, decay='fully_decoupled': weight decay is measured against the first lr, which "
+            "must be > 0; set group['reference_lr']"
+        )
+
+
 def plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Other people's numbers (NumPy's scalars) as floats: a checkpoint holds tensors and plain numbers only."""
+    """Other people's numbers (NumPy's scalars) as Python's: a checkpoint holds tensors and plain numbers only.
 
-    def number(value: Any) -> Any:
-        return float(value) if isinstance(value, Real) and not isinstance(value, (int, float)) else value
-
-    result = {k: number(v) for k, v in given.items()}
+    Flags may be given as 0 and 1, the steps of the whole run as a tensor.
+    """
+    result = {k: own(v) for k, v in given.items()}
+    result.update({k: bool(v) for k, v in result.items() if k in FLAGS and type(v) is int and v in (0, 1)})
     if isinstance(given.get("betas"), (tuple, list)):
-        result["betas"] = tuple(map(number, given["betas"]))
+        result["betas"] = tuple(map(own, given["betas"]))
+    if "total_steps" in result:
+        result["total_steps"] = hyper.read(result["total_steps"])
     return result
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adaxopt.torch import codes, shards, state
-from adaxopt.torch.options import check_parameter
+from adaxopt.torch import codes, options, shards, state
 from adaxopt.torch.plan import backends_of
 
 if TYPE_CHECKING:
@@ -18,8 +17,19 @@ if TYPE_CHECKING:
 Group = dict[str, Any]
 
 
+def refuse_options(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
+    """What no step can do, a differentiable one either."""
+    options.check_memory(group)
+    for p in among:
+        if p.grad is not None and optimizer.state.get(p):
+            state.refuse_broken(optimizer.method.rule, p, optimizer.state[p])
+    if group["differentiable"] and any(p.grad is not None and p.grad.is_sparse for p in among):
+        raise ValueError("differentiable=True: sparse gradients are not differentiable; make them dense")
+
+
 def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
     """Say what cannot be done before anything is."""
+    refuse_options(optimizer, group, among)
     name, rule, projected = type(optimizer).__name__, optimizer.method.rule, optimizer._project is not None
     _refuse_placement(optimizer.state, group, among)
     rows = [p for p in among if state.in_rows(optimizer, p)]
@@ -38,7 +48,7 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
             )
     if group["state_dtype"] in (torch.bfloat16, torch.uint8) or group["rounding"] == "24bit":
         for p in among:
-            check_parameter(p, group["state_dtype"], group["rounding"])
+            options.check_parameter(p, group["state_dtype"], group["rounding"])
     if any(_coded(optimizer, group, p) for p in rows):
         raise ValueError(
             "state_dtype=torch.uint8: a sparse gradient steps rows, and 32 consecutive elements share an exponent; put "
