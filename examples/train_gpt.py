@@ -1,7 +1,7 @@
 """Train a character-level GPT of nanoGPT's size (6 layers, width 384, 10.7 million parameters) with AdaX-W.
 
 python examples/train_gpt.py --text shakespeare.txt
-python examples/train_gpt.py --steps 200 --layers 2 --width 64 --context 64      # two minutes on a CPU
+python examples/train_gpt.py --steps 200 --layers 2 --heads 4 --width 64 --context 64      # two minutes on a CPU
 
 Without --text it learns the source of Python's standard library. On a GPU it trains in bfloat16. With --checkpoint
 the same command resumes where it was interrupted.

@@ -152,3 +152,10 @@ def test_a_run_length():
 def test_what_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 1000])
+def test_a_short_run_has_the_same_b2_however_its_length_is_given(steps):
+    plain = Growing.over(steps).number
+    assert plain == 3 / max(steps, 4)
+    assert float(Growing.over(torch.tensor(float(steps))).number) == pytest.approx(plain, rel=1e-6)

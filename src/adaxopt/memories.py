@@ -106,7 +106,8 @@ class Growing(Memory):
         Growing(0.0001)
         """
         check_number("total_steps", total_steps, positive=True)
-        return cls(PRODUCT / max(total_steps, 4) if plain(total_steps) else PRODUCT / total_steps)
+        larger = (total_steps + 4 + abs(total_steps - 4)) / 2  # than 4, for arrays too
+        return cls(PRODUCT / larger)
 
 
 @dataclass(frozen=True, repr=False)

@@ -244,7 +244,7 @@ def test_a_checkpoint_is_expanded_exactly_and_made_small_again():
     optimizer = run(create("amsgradw", params, state_dtype=U8), params, 4)
     file = optimizer.state_dict()
     wide = cast_state_dict(file, F32)
-    assert wide["param_groups"][0]["state_dtype"] is F32
+    assert wide["param_groups"][0]["state_dtype"] == "float32"
     for i, p in enumerate(params):
         entry = wide["state"][i]
         assert not any(key in entry for key in codes.SCALES)
@@ -408,3 +408,24 @@ def test_changing_the_rounding_keeps_what_it_can():
     optimizer.param_groups[0]["rounding"] = "nearest"
     run(optimizer, params, 1)
     assert "compensation" not in optimizer.state[params[0]]
+
+
+def test_codes_that_were_read_as_numbers_are_refused():
+    """What torch's distributed checkpoints do to an optimizer that was built without 8-bit state."""
+    small = AdaXW([torch.nn.Parameter(torch.ones(64))], state_dtype=U8)
+    p = small.param_groups[0]["params"][0]
+    for t in range(3):
+        p.grad = torch.linspace(0.1, 1, 64) * (t + 1)
+        small.step()
+    file = small.state_dict()
+    assert file["param_groups"][0]["state_dtype"] == "uint8"
+    read = {k: v.float() if v.dtype in (U8, I8) else v for k, v in file["state"][0].items()}
+    wrong = {**file, "state": {0: {k: v for k, v in read.items() if not k.endswith("_scale")}}}
+    large = AdaXW([torch.nn.Parameter(torch.ones(64))])
+    with pytest.raises(
+        ValueError, match=r"they are 8-bit codes; build this optimizer with state_dtype=torch\.uint8"
+    ):
+        large.load_state_dict(wrong)
+    large.load_state_dict(cast_state_dict(file, F32))
+    large.param_groups[0]["state_dtype"] = U8  # for parameters that come later
+    AdaXW([torch.nn.Parameter(torch.ones(64))]).load_state_dict(large.state_dict())

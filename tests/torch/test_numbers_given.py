@@ -157,3 +157,19 @@ def test_flags_of_adamw_as_numbers():
         optimizer = stepped(AdamW(one(), maximize=flag))
         ends.append(optimizer.param_groups[0]["params"][0].detach())
     assert torch.equal(*ends)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8])
+def test_a_checkpoint_s_groups_hold_no_dtype(dtype):
+    """torch's `get_optimizer_state_dict` refuses one, with `full_state_dict` and `cpu_offload`."""
+    optimizer = stepped(AdaXW(one(64), state_dtype=dtype))
+    saved = optimizer.state_dict()
+    assert saved["param_groups"][0]["state_dtype"] == str(dtype).removeprefix("torch.")
+    again = AdaXW(one(64))
+    again.load_state_dict(saved)
+    assert again.param_groups[0]["state_dtype"] is dtype is optimizer.param_groups[0]["state_dtype"]
+    saved["param_groups"][0]["state_dtype"] = dtype  # as earlier files have it
+    again.load_state_dict(saved)
+    saved["param_groups"][0]["state_dtype"] = "float8"
+    with pytest.raises(ValueError, match="state_dtype='float8': must be one of"):
+        again.load_state_dict(saved)

@@ -38,6 +38,8 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
             raise ValueError(foreign.refusal(found, optimizer))
         state_dict = convert.from_torch(optimizer, state_dict)
         saved = state_dict["param_groups"]
+    for group in saved:
+        group["state_dtype"] = options.dtype_of(group.get("state_dtype"))
     _check_groups(optimizer, groups, saved)
     names = chain.from_iterable(g["params"] for g in saved)
     params = list(chain.from_iterable(g["params"] for g in groups))
@@ -51,6 +53,7 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
             others = (k for k in entry if k not in codes.SCALES and k not in coded)
             new_state[p] = {**{k: _placed(p, k, entry[k], group_of[p], name) for k in others}, **coded}
             _check_keys(optimizer, new_state[p], name)
+            _check_codes(p, new_state[p], group_of[p], name)
         else:
             new_state[name] = entry
     for old, new in zip(groups, saved, strict=True):
@@ -129,6 +132,23 @@ def _check_keys(optimizer: Engine, entry: Mapping[str, Any], name: Any) -> None:
         raise ValueError(
             f"checkpoint's parameter {name!r} has {others[0]!r}: {type(optimizer).__name__} keeps only "
             f"{sorted(needed)}, so another method wrote it"
+        )
+
+
+def _check_codes(p: Tensor, entry: Mapping[str, Any], group: Mapping[str, Any], name: Any) -> None:
+    """Refuse codes that were read as numbers: `dcp.load` copies 8-bit state into the float moments of an optimizer that
+    was built without it. Float moments in such a group are all right otherwise (`state_dtype` may be set later)."""
+    moments = [entry[key] for key in codes.CODED if key in entry and not codes.is_coded(entry[key])]
+    seen = [shards.local(value) for value in moments]
+    if group["state_dtype"] is not torch.uint8 or not seen or state.cuts_groups(p):
+        return
+    if not all(map(state.readable, seen)) or not any(bool(value.any()) for value in seen):
+        return
+    if all(bool((value == value.round()).all()) for value in seen if not value.is_complex()):
+        raise ValueError(
+            f"checkpoint's parameter {name!r} has moments of {moments[0].dtype} that are whole numbers, in a group "
+            "with state_dtype=torch.uint8: they are 8-bit codes; build this optimizer with state_dtype=torch.uint8 to load "
+            "them (adaxopt.cast_state_dict then expands its state_dict())"
         )
 
 

@@ -135,7 +135,7 @@ def cast_state_dict(state_dict: Mapping[str, Any], dtype: torch.dtype) -> dict[s
         raise ValueError(
             "cast_state_dict: this is not a checkpoint of adaxopt; load it first, then cast state_dict()"
         )
-    groups = [{**group, "state_dtype": dtype} for group in state_dict["param_groups"]]
+    groups = [{**group, "state_dtype": options.dtype_name(dtype)} for group in state_dict["param_groups"]]
     entries = {
         name: _cast(entry, dtype) if isinstance(entry, Mapping) else entry
         for name, entry in state_dict["state"].items()
@@ -192,7 +192,7 @@ def _paired(optimizer: Engine, given: Mapping[str, Any]) -> zip[tuple[Any, Any]]
 
 def _as_asked(entries: dict[Any, Any], groups: list[dict[str, Any]]) -> dict[Any, Any]:
     """In 8 bits where this optimizer's group has 8-bit state."""
-    small = {name for group in groups if group["state_dtype"] is torch.uint8 for name in group["params"]}
+    small = {name for group in groups if group["state_dtype"] == "uint8" for name in group["params"]}
     return {name: _cast(entry, torch.uint8) if name in small else entry for name, entry in entries.items()}
 
 

@@ -129,6 +129,14 @@ class Engine(Optimizer):
         self._announce_scaling()
 
     @private.disable_dynamo
+    def state_dict(self) -> dict[str, Any]:
+        """As of any optimizer; `state_dtype` by name, because torch's checkpoint functions take no dtype in a group."""
+        saved = super().state_dict()
+        for group in saved["param_groups"]:
+            group["state_dtype"] = options.dtype_name(options.dtype_of(group["state_dtype"]))
+        return saved
+
+    @private.disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict` gave. State keeps the dtype it was saved in; nothing is changed if anything is wrong.
 
@@ -306,6 +314,8 @@ class Engine(Optimizer):
         """The group's plan if it holds, else None. Raises for what cannot be done, before any group is stepped."""
         if group["decay"] == "fully_decoupled":
             options.check_reference(group)
+        if isinstance(group["state_dtype"], str):  # by ZeRO, from a checkpoint
+            group["state_dtype"] = options.dtype_of(group["state_dtype"])
         if group["differentiable"]:
             refusals.refuse_options(self, group, group["params"])
             return None

@@ -71,6 +71,21 @@ def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
         raise ValueError(f"state_dtype=torch.uint8: 8-bit state is m and v, and this method keeps {kept}")
 
 
+def dtype_of(value: Any) -> Any:
+    """A `state_dtype` as a checkpoint has it, by name; anything else as it is."""
+    if isinstance(value, str):
+        return next((d for d in STATE_DTYPES if d is not None and str(d) == f"torch.{value}"), value)
+    return value
+
+
+def dtype_name(dtype: torch.dtype | None) -> str | None:
+    """
+    >>> dtype_name(torch.bfloat16), dtype_of("bfloat16"), dtype_name(None)
+    ('bfloat16', torch.bfloat16, None)
+    """
+    return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
 def check_memory(options: Mapping[str, Any]) -> None:
     """Raise for a memory that was written into a group by hand."""
     if not isinstance(options.get("memory"), (str, type(None))):
