@@ -147,8 +147,8 @@ def _check_codes(p: Tensor, entry: Mapping[str, Any], group: Mapping[str, Any], 
     if all(bool((value == value.round()).all()) for value in seen if not value.is_complex()):
         raise ValueError(
             f"checkpoint's parameter {name!r} has moments of {moments[0].dtype} that are whole numbers, in a group "
-            "with state_dtype=torch.uint8: they are 8-bit codes; build this optimizer with state_dtype=torch.uint8 to load "
-            "them (adaxopt.cast_state_dict then expands its state_dict())"
+            "with state_dtype=torch.uint8: they are 8-bit codes; build this optimizer with state_dtype=torch.uint8 to "
+            "load them (adaxopt.cast_state_dict then expands its state_dict())"
         )
 
 
