@@ -109,6 +109,21 @@ def growing_log_norm(t: Number, b2: Number, xp: Any = scalars) -> Number:
     return norm if _plain(b2) else xp.where(b2 == 0, equal_log_norm(t, b2, xp), norm)
 
 
+def missing(t: Number, b: Number, xp: Any = scalars) -> Number:
+    """1 - b^t: what a fading average of t numbers lacks. Right in float32 too where b is near 1.
+
+    >>> missing(1, 0.75), round(missing(10, 1 - 1e-9) * 1e8, 9)
+    (0.25, 1.0)
+
+    An array b has the derivative at 0 too: -1 at t = 1, else 0.
+    """
+    if _plain(b) and b == 0:
+        return t * 0 + 1.0
+    some = b if _plain(b) else xp.where(b == 0, 0.5, b)
+    found = -xp.expm1(t * _of_number("log", some, xp))
+    return found if _plain(b) else xp.where(b == 0, xp.where(t > 1, 1 + 0 * b, 1 - b), found)
+
+
 def fading_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:
     """k_t = (1-b2) / (1-b2^t): Adam's average with its bias correction folded in.
 
@@ -120,7 +135,7 @@ def fading_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:
     if _plain(b2) and b2 == 0:
         return t * 0 + 1.0
     some = b2 if _plain(b2) else xp.where(b2 == 0, 0.5, b2)
-    gain = xp.clip((1 - some) / -xp.expm1(t * _of_number("log", some, xp)), max=1.0)
+    gain = xp.clip((1 - some) / missing(t, some, xp), max=1.0)
     return gain if _plain(b2) else xp.where(b2 == 0, xp.where(t > 1, 1 - b2, 1 + 0 * b2), gain)
 
 
@@ -129,7 +144,7 @@ def fading_log_norm(t: Number, b2: Number, xp: Any = scalars) -> Number:
     if _plain(b2) and b2 == 0:
         return t * 0.0
     some = b2 if _plain(b2) else xp.where(b2 == 0, 0.5, b2)
-    norm = xp.log(-xp.expm1(t * _of_number("log", some, xp)))
+    norm = xp.log(missing(t, some, xp))
     return norm if _plain(b2) else xp.where(b2 == 0, xp.where(t > 1, 0 * b2, -b2), norm)
 
 

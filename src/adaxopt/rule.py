@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 
 from adaxopt import memories
 from adaxopt.memories import Memory
-from adaxopt.memory import Number, scalars
+from adaxopt.memory import Number, missing, scalars
 
 TINY = {"float32": 2.0**-126, "float64": 2.0**-1022}
 """The smallest normal number of the arithmetic that a step is computed in."""
@@ -124,7 +124,7 @@ def numbers(
     else:  # a gain that underflowed would let m/sqrt(v) overflow
         k = _at_least(memories.bounded(family.gain(t, b2, xp), t, least, last, xp), TINY[dtype], xp)
     if rule.debias and correct:
-        s = s / (1 - b1**t)
+        s = s / missing(t, b1, xp)
     tau: Number = -p if rule.tau == "-p" else float(rule.tau)
     log_norm = family.log_norm if least == 0 and last == math.inf else None
     if correct and log_norm is not None:

@@ -187,3 +187,16 @@ def test_complex_parameters_go_through_optax_split(double):
         p.grad = torch.from_numpy(g)
         same.step()
     np.testing.assert_allclose(np.asarray(x), p.detach().numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("b1", [0.0, 0.9, 0.9999, 1 - 1e-7, 1 - 1e-8])
+@pytest.mark.parametrize("name", ["adam", "nosadam"])
+def test_the_mean_s_bias_is_corrected_in_float32_too(name, b1):
+    """1 - b1^t is not what float32 makes of it: the first update has the size of lr."""
+    import jax.numpy as jnp
+
+    from adaxopt.jax import create
+
+    transform, params = create(name, 1e-3, b1=b1), jnp.ones(2)
+    updates, _ = transform.update(jnp.ones(2), transform.init(params), params)
+    np.testing.assert_allclose(updates, -1e-3, rtol=1e-6)
