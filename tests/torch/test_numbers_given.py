@@ -173,3 +173,12 @@ def test_a_checkpoint_s_groups_hold_no_dtype(dtype):
     saved["param_groups"][0]["state_dtype"] = "float8"
     with pytest.raises(ValueError, match="state_dtype='float8': must be one of"):
         again.load_state_dict(saved)
+
+
+@pytest.mark.parametrize("load", [AdaXW.load_state_dict, adaxopt.load_adamw_state_dict])
+def test_a_negative_second_moment_is_refused(load):
+    saver = AdaXW(one()) if load is AdaXW.load_state_dict else torch.optim.AdamW(one())
+    saved = copy.deepcopy(stepped(saver).state_dict())
+    saved["state"][0]["exp_avg_sq"][1] = -2.0
+    with pytest.raises(ValueError, match=r"'exp_avg_sq' down to -2: must be >= 0"):
+        load(AdaXW(one()), saved)

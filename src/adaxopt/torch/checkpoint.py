@@ -259,6 +259,10 @@ def check_moment(value: Any, key: str, name: Any, p: Tensor | None = None) -> No
         raise ValueError(
             f"checkpoint's parameter {name!r} has {key!r} of {shown}: must be a dense {of} tensor"
         )
+    seen = shards.local(value)
+    if key in codes.CODED[1:] and not seen.is_complex() and state.readable(seen) and bool((seen < 0).any()):
+        least = seen.min().item()
+        raise ValueError(f"checkpoint's parameter {name!r} has {key!r} down to {least:g}: must be >= 0")
 
 
 def _laid_out(p: Tensor, value: Tensor) -> Tensor:

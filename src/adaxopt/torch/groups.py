@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ADVICE = {
     "amsgrad": 'for a running maximum of v use adaxopt.create("amsgrad", ...) or adaxopt.create("amsgradw", ...)',
-    "momentum": "momentum is the first of the betas: write betas=(momentum, b2)",
+    "momentum": "momentum is the first of the betas, where a method has one: write betas=(momentum, b2)",
     "p": "use adaxopt.Padax, whose denominator is v^p; here p is 1/2",
     "nesterov": "there is no Nesterov form; leave it out",
     "dampening": "the first moment is an average, m <- b1*m + (1-b1)*g; leave it out and set betas",
