@@ -112,7 +112,7 @@ def growing_log_norm(t: Number, b2: Number, xp: Any = scalars) -> Number:
 def missing(t: Number, b: Number, xp: Any = scalars) -> Number:
     """1 - b^t: what a fading average of t numbers lacks. Right in float32 too where b is near 1.
 
-    >>> missing(1, 0.75), round(missing(10, 1 - 2**-30) * 2**30, 6)
+    >>> round(missing(1, 0.75), 12), round(missing(10, 1 - 2**-30) * 2**30, 6)
     (0.25, 10.0)
 
     An array b has the derivative at 0 too: -1 at t = 1, else 0.

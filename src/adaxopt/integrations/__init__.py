@@ -17,7 +17,6 @@ def register_timm() -> None:
     timm gives every optimizer weight_decay=0 unless told otherwise, and leaves biases and norms without decay.
     A second call changes nothing.
     """
-    need("adaxopt.integrations.register_timm", "adaxopt[torch]", torch="2.6")
     need("adaxopt.integrations.register_timm", "timm", timm="1.0.12")
     from timm.optim import OptimInfo, list_optimizers
     from timm.optim._optim_factory import default_registry
