@@ -106,8 +106,7 @@ class Growing(Memory):
         Growing(0.0001)
         """
         check_number("total_steps", total_steps, positive=True)
-        larger = (total_steps + 4 + abs(total_steps - 4)) / 2  # than 4, for arrays too
-        return cls(PRODUCT / larger)
+        return cls(PRODUCT / ((total_steps + 4 + abs(total_steps - 4)) / 2))  # max(T, 4), for arrays too
 
 
 @dataclass(frozen=True, repr=False)

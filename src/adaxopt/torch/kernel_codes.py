@@ -15,7 +15,7 @@ LEAST, LOST, HIGH = tl.constexpr(codes.LEAST), tl.constexpr(codes.LOST), tl.cons
 LARGEST = tl.constexpr(3.4028234663852886e38)
 LITTLE = tl.constexpr(2.0**-63)
 M_BITS = tl.constexpr(-(1 << 31) | 127 << codes.TAIL)
-CODE_1, TOP = tl.constexpr(1 << codes.TAIL), tl.constexpr(24 - codes.TAIL)
+CODE_1, RAISE = tl.constexpr(1 << codes.TAIL), tl.constexpr(24 - codes.TAIL)
 """Code 1 where `_bits` has it, and how far from there to the highest byte."""
 RARE = tl.constexpr(2.0**-10)
 """From this gain on down, groups of v whose codes stay are frequent enough to look for: they are not written."""
@@ -188,7 +188,7 @@ def _code_m(m, bits, alive):
     """Codes and exponents of m; 0 where it is not `alive`."""
     size = tl.where(alive, tl.abs(m), 0.0)
     exponent = _exponent(size, M_ROOM, M_SPAN)
-    code = (_bits(size, exponent) << TOP) + (bits >> 8).to(tl.int32)
+    code = (_bits(size, exponent) << RAISE) + (bits >> 8).to(tl.int32)
     return _bytes(_with_sign(code, m.to(tl.int32, bitcast=True))).to(tl.int8, bitcast=True), exponent
 
 
@@ -197,7 +197,7 @@ def _code_v(v, bits, kept, alive):
     """Codes and exponents of v; lost where it is not `kept`, else 0 where it is not `alive`."""
     exponent = _exponent(v, V_ROOM, V_SPAN)
     code = tl.maximum(_bits(v, exponent), tl.where(alive, CODE_1, 0))
-    return _bytes(tl.where(kept, (code << TOP) + (bits & 0xFFFFFF).to(tl.int32), -1)), exponent
+    return _bytes(tl.where(kept, (code << RAISE) + (bits & 0xFFFFFF).to(tl.int32), -1)), exponent
 
 
 @triton.jit

@@ -110,7 +110,6 @@ class Plan:
             self.others.append(p)
             return
         entry = state.real_state(state.ready(optimizer, self.group, p))
-        state.refuse_broken(optimizer.method.rule, p, entry)
         x, g = state.real(p), p.grad
         reasons = []
         for backend in asked:

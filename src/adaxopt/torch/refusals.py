@@ -21,7 +21,7 @@ def refuse_options(optimizer: Engine, group: Group, among: list[Tensor]) -> None
     """What no step can do, a differentiable one either."""
     options.check_memory(group)
     for p in among:
-        if p.grad is not None and optimizer.state.get(p):
+        if optimizer.state.get(p):
             state.refuse_broken(optimizer.method.rule, p, optimizer.state[p])
     if group["differentiable"] and any(p.grad is not None and p.grad.is_sparse for p in among):
         raise ValueError("differentiable=True: sparse gradients are not differentiable; make them dense")
