@@ -134,7 +134,6 @@ test-gpu:  ## the GPU part of the test suite (uses the python on the PATH when t
 bench-gpu:  ## GPU step time and memory beside torch's fused AdamW; writes records/
 	python=$$(test -x $(BIN)/python && echo $(BIN)/python || echo $(PYTHON)); export PYTHONPATH=src; \
 	    $$python benchmarks/gpu.py --rounds 21 --compiled 256M ResNet-50 ResNet-20 && \
-	    $$python benchmarks/gpu.py --rounds 41 --models ResNet-20 --compiled --out records/gpu_step_resnet20.json && \
 	    $$python benchmarks/adamw.py && $$python benchmarks/eightbit.py
 
 sanitize-gpu:  ## the GPU kernel under NVIDIA's compute-sanitizer: memory and races

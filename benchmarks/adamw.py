@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from gpu import Fresh, captured
-from gpu_measure import alternate, environment
+from gpu_measure import alternate, environment, gradient
 from shapes import ADAMW_MODELS
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -115,7 +115,7 @@ def measure(model: str, makes: dict[str, Make], rounds: int) -> list[dict[str, A
     shapes = ADAMW_MODELS[model]()
     params = [nn.Parameter(torch.randn(shape, device="cuda")) for shape in shapes]
     for p in params:
-        p.grad = torch.randn_like(p)
+        p.grad = gradient(p)
     count = sum(map(math.prod, shapes))
     steps: dict[str, Callable[[], Any]] = {}
     rows: list[dict[str, Any]] = []

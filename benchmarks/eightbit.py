@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from adamw import Transformer, state_bytes
-from gpu_measure import alternate, copy_bandwidth, environment
+from gpu_measure import alternate, copy_bandwidth, environment, gradient
 from shapes import ADAMW_MODELS, MODELS
 
 import adaxopt
@@ -93,7 +93,7 @@ def measure(model: str, bandwidth: float, rounds: int, names: list[str]) -> list
     for dtype, made in params.items():
         for shape in shapes:
             p = torch.nn.Parameter(torch.randn(shape, device="cuda").to(dtype))
-            p.grad = torch.randn_like(p)
+            p.grad = gradient(p)
             made.append(p)
     calls, rows = {}, []
     for name in names:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_measure import alternate, copy_bandwidth, environment, peak_bytes
+from gpu_measure import alternate, copy_bandwidth, environment, gradient, peak_bytes
 from shapes import MODELS
 
 from adaxopt import AdaXW
@@ -70,7 +70,7 @@ GRAPHS: dict[str, Make] = {
 def parameters(model: str, dtype: torch.dtype) -> list[torch.nn.Parameter]:
     made = [torch.nn.Parameter(torch.randn(shape, device="cuda").to(dtype)) for shape in MODELS[model]()]
     for p in made:
-        p.grad = torch.randn_like(p)
+        p.grad = gradient(p)
     return made
 
 
@@ -101,7 +101,7 @@ def captured(optimizer: torch.optim.Optimizer) -> Callable[[], Any]:
 def blocks_written(block: int = 1024) -> dict[str, float]:
     """The share of v's blocks that a step changes, and so writes, at 74k, 100k and 150k steps of Gaussian gradients."""
     p = torch.nn.Parameter(torch.randn(1 << 24, device="cuda"))
-    p.grad = torch.randn_like(p)
+    p.grad = gradient(p)
     optimizer = AdaXW([p], fused=True)
     optimizer.step()
     shares = {}
@@ -120,7 +120,7 @@ class Fresh:
 
     def __init__(self, params: list[torch.nn.Parameter], step: Callable[[], Any]) -> None:
         self.params, self.step = params, step
-        self.sets = [[p.grad for p in params], [torch.randn_like(p) for p in params]]
+        self.sets = [[p.grad for p in params], [gradient(p) for p in params]]
         self.turn = self.calls = 0
         self.handing = self.stepping = 0.0
 

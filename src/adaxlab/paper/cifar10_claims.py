@@ -56,7 +56,7 @@ AFTER_TUNING = (
     "tuning was seen, before tuned was run"
 )
 FRESH = "each at its best lr; written before the runs, on ten seeds that no study had used"
-AFTER_TRACE = "ours; asked for after `trace` was seen, before `trace-lr` was run"
+AFTER_TRACE = "asked for after `trace` was seen, before `trace-lr` was run"
 CAPTION = "mean of sqrt(v-hat), as the figure's caption has it"
 PADAM_LR = "at Padam's own lr 0.1"
 PADAM = (

@@ -230,9 +230,13 @@ LAYOUTS: dict[str, studies.LayoutOf] = {
 def study(name: str) -> Section:
     """The part of a page about one study."""
     found = catalogue.study(name)
-    family = name.partition("/")[0]
-    extra = cifar_tables.again if family == "cifar10" else None
-    return lambda root: studies.section(found, root, LAYOUTS[family], extra)
+
+    def section(root: Path) -> str:
+        family = next(family for family, members in OF_FAMILY.items() if found in members)
+        extra = cifar_tables.again if family == "cifar10" else None
+        return studies.section(found, root, LAYOUTS[family], extra)
+
+    return section
 
 
 def others(family: str) -> Section:

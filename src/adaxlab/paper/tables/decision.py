@@ -60,6 +60,20 @@ TASKS = (
         "an LSTM on words of enwik8",
         "Adam",
     ),
+    Task(
+        "language, LSTM, b2·T = 35 as in the paper",
+        "Penn Treebank, a stand-in for One Billion Word",
+        "language.ptb.adax-over-adam",
+        "Penn Treebank with the paper's b2·T of 35",
+        "Adam",
+    ),
+    Task(
+        "language, LSTM, b2·T = 35 as in the paper",
+        "words of enwik8, a stand-in for One Billion Word",
+        "language.enwik8.adax-over-adam",
+        "words of enwik8 with the paper's b2·T of 35",
+        "Adam",
+    ),
 )
 TRANSFORMER = "adaxw@b2T=3"
 ADVICE = {

@@ -12,20 +12,9 @@ from adaxlab.paper.drawn import image
 
 
 def read(records: Path) -> dict[str, Any] | None:
-    """gpu_step.json; a model that gpu_step_resnet20.json has too, measured in more rounds, is taken from there.
-
-    None where nothing was measured. ResNet-20's step is a twentieth of a millisecond of host time, which scatters.
-    """
-    main, more = records / "gpu_step.json", records / "gpu_step_resnet20.json"
-    if not main.is_file():
-        return None
-    record = json.loads(main.read_text())
-    again = json.loads(more.read_text())["rows"] if more.is_file() else []
-    twice = {row["model"] for row in again}
-    rows = []
-    for model in dict.fromkeys(row["model"] for row in record["rows"]):
-        rows += [row for row in (again if model in twice else record["rows"]) if row["model"] == model]
-    return {**record, "rows": rows}
+    """gpu_step.json, or None where nothing was measured."""
+    path = records / "gpu_step.json"
+    return json.loads(path.read_text()) if path.is_file() else None
 
 
 def since(record: Mapping[str, Any]) -> str:
@@ -79,7 +68,6 @@ def section(root: Path) -> str:
         + markdown.table(HEADS, rows)
         + "\n\n"
         + _why(record)
-        + _host(root)
         + _other_paths(record)
     )
 
@@ -115,20 +103,4 @@ def _other_paths(record: Mapping[str, Any]) -> str:
         text += (
             f"With torch.compile, the 256M step takes {compiled:.2f} ms (AdaXW) and {torchs:.2f} ms (AdamW). "
         )
-    where = "[gpu_step.json](../records/gpu_step.json), [ResNet-20](../records/gpu_step_resnet20.json)"
-    return f"{text}Records: {where}."
-
-
-def _host(root: Path) -> str:
-    """The parts of the smallest model's step, which is bound by host time."""
-    record = markdown.read(root, "gpu_step_host.json")
-    if record is None:
-        return ""
-    us = record["host_us"]
-    return (
-        f"In an earlier version of the step, ResNet-20's `step()` took {us['AdaXW.step']:.0f} us on the host (torch's "
-        f"AdamW: {us['torch AdamW.step']:.0f} us), of which {us['plan still fits']:.0f} us checked that parameters and "
-        "state had not moved, "
-        f"{us['of that reading p.grad'] + us['of that addresses, dtypes, contiguity']:.0f} us read the gradients and "
-        f"{us['of that the launch']:.0f} us launched the kernel ([record](../records/gpu_step_host.json)).\n\n"
-    )
+    return f"{text}[Record](../records/gpu_step.json)."

@@ -111,18 +111,19 @@ def speeds(record: Record) -> str:
 
 
 def transformer(study: Study, runs: Runs) -> Layout:
-    """Loss in nats per byte, verdict, steps to the target, the largest lr that did not break."""
-    columns = (
-        versus(study),
-        Column(f"steps to {study.target:g}", _steps),
-        Column("largest lr", lambda line: _largest(line, study)),
-    )
+    """Loss in nats per byte, verdict, and where a study has a target or tunes lr: steps to it, the largest that
+    did not break."""
+    columns = [versus(study)]
+    if study.target is not None:
+        columns.append(Column(f"steps to {study.target:g}", _steps))
+    if study.tuning is not None:
+        columns.append(Column("largest lr", lambda line: _largest(line, study)))
     title = lambda row: f"`{row.rpartition(':')[2]}`"  # noqa: E731
     return Layout(
         "nats per byte",
         ended(final),
         "{:.4f}".format,
-        columns,
+        tuple(columns),
         title,
         setting=lambda study, runs: "bfloat16 autocast",
     )
