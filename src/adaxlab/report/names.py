@@ -24,6 +24,8 @@ TORCH = {
     "torch:AdamW@amsgrad": "amsgradw",
 }
 """torch's own optimizers, by the name that the method has in the zoo."""
+STATES = {"None": "float32 state", "bfloat16": "bf16 state", "uint8": "8-bit state"}
+"""`state_dtype` in words."""
 
 
 def parts(label: str) -> tuple[str, str]:
@@ -45,6 +47,8 @@ def title(label: str, options: Mapping[str, Any] | None = None) -> str:
 
     >>> title("adaxw@b2T=50"), title("adax@dense-no-wake"), title("sgdm, wd=0.0005"), title("mine.py:Lion")
     ('AdaX-W, b2·T = 50', 'AdaX, dense, no wake', 'SGDM, L2 5e-4', 'Lion')
+    >>> title("adamw, state_dtype=uint8")
+    'AdamW, 8-bit state'
     """
     method, rest = parts(label)
     if label.startswith("torch:SGD") and options is not None and not options.get("momentum"):
@@ -52,6 +56,7 @@ def title(label: str, options: Mapping[str, Any] | None = None) -> str:
     else:
         name = TITLES.get(method) or method.rpartition(":")[2] or method
     rest = re.sub(r"\bb2T\b", "b2·T", rest)
+    rest = re.sub(r"\bstate_dtype=(\w+)", lambda found: STATES.get(found[1], found[0]), rest)
     if method in METHODS and METHODS[method].defaults["decay"] == "l2":
         rest = re.sub(r"\bwd=(\S+)", lambda found: f"L2 {_short(found[1])}", rest)
     rest = re.sub(r"\s*=\s*", " = ", rest).replace("-no-", ", no ")
