@@ -3,10 +3,10 @@
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck python benchmarks/sanitize.py
     compute-sanitizer --tool racecheck python benchmarks/sanitize.py
 
-Without torch's cache every tensor is an allocation of its own, so that a read past its end is seen. Both launch forms
-(one kernel or two), 32- and 16-bit parameters and state, rounding, the running maximum, a schedule, gradients at fresh
-addresses, parameters without one, GradScaler's numbers, optimizers that are dropped with work in flight. Exits with 1
-if a parameter is no number at the end. TRITON_INTERPRET=1 and --device cpu try the script itself.
+Without torch's cache every tensor is an allocation of its own, so that a read past its end is seen. Parameters and
+state of 32, 16 and 8 bits, rounding, the running maximum, a schedule, gradients at fresh addresses, sparse gradients,
+parameters without one, GradScaler's numbers, optimizers that are dropped with work in flight. Exits with 1 if a
+parameter is no number at the end. TRITON_INTERPRET=1 and --device cpu try the script itself.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ KINDS: tuple[tuple[torch.dtype, dict[str, Any]], ...] = (
     (torch.float32, {"state_dtype": torch.bfloat16}),
     (torch.bfloat16, {"rounding": "stochastic"}),
     (torch.bfloat16, {"rounding": "kahan"}),
+    (torch.float32, {"state_dtype": torch.uint8}),
+    (torch.bfloat16, {"rounding": "24bit", "state_dtype": torch.uint8}),
     (torch.float64, {}),
 )
 
@@ -63,6 +65,21 @@ def walk(
     return all(bool(torch.isfinite(p).all()) for p in params)
 
 
+def walk_rows(name: str, width: int, dtype: torch.dtype, device: str, steps: int) -> bool:
+    """A few steps of an embedding by sparse gradients, coalesced and not, the last row of the table among them."""
+    table = torch.nn.Embedding(37, width, sparse=True, device=device, dtype=dtype)
+    optimizer = adaxopt.create(name, table.parameters(), lr=1e-3)
+    for i in range(steps):
+        optimizer.zero_grad()
+        table(torch.tensor([36, i, i, 0], device=device)).square().sum().backward()
+        if i % 2:
+            adaxopt.clip_grad_norm_(table.parameters(), 1.0)
+        optimizer.step()
+    del optimizer
+    gc.collect()
+    return bool(torch.isfinite(table.weight).all())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", default="cuda")
@@ -78,6 +95,13 @@ def main() -> int:
         failed += not right
         if not right:
             print(f"no number: {name} {given} {dtype} {kind} {len(shapes)} tensors", flush=True)
+    for name, width, dtype in itertools.product(
+        ("adaxw", "adam"), (1, 5, 256, 300), (torch.float32, torch.bfloat16)
+    ):
+        right = walk_rows(name, width, dtype, options.device, options.steps)
+        failed += not right
+        if not right:
+            print(f"no number: rows of {name} {dtype}, width {width}", flush=True)
     print(f"{failed} failed", flush=True)
     return int(bool(failed))
 

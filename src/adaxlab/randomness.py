@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,11 @@ def controlled(seed: int, device: torch.device, threads: int) -> Iterator[None]:
         with cudnn.flags(benchmark=False, deterministic=True, **kept):
             seed_all(seed)
             yield
+    except BaseException:
+        with suppress(RuntimeError):  # of a device that failed: the first error says why
+            restore(before, device)
+        raise
+    else:
+        restore(before, device)
     finally:
         torch.set_num_threads(threads_before)
-        restore(before, device)

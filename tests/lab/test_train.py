@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from adaxlab import batches, loop, optimizers, schedule, spec, task
+from adaxlab import batches, loop, optimizers, randomness, schedule, spec, task
 from adaxlab.errors import Busy, Interrupted, LabError, StoreError
 from adaxlab.execute import process
 from adaxlab.settings import Settings, choose_device
@@ -293,3 +293,18 @@ def test_on_a_gpu_it_trains_and_resumes(name, tmp_path):
     )
     assert 0 < whole.done["step_seconds"] < whole.done["seconds"]
     assert "cuda" in whole.env["device"]
+
+
+def test_the_error_of_a_run_is_not_hidden_by_generators_that_cannot_be_restored(monkeypatch):
+    """As after a failure of the GPU, which every later call to it repeats."""
+
+    def broken(saved, device):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def fail():
+        with randomness.controlled(3, torch.device("cpu"), 1):
+            raise LabError("the run's own")
+
+    monkeypatch.setattr(randomness, "restore", broken)
+    with pytest.raises(LabError, match="the run's own"):
+        fail()

@@ -85,6 +85,8 @@ def update(x: str, g: str, state: str, rounding: str = "nearest", method: str = 
         "OUTER_ROOTS": -1,
         "CLIPPED": False,
         "CAUTIOUS": False,
+        "SIGNED": not coded,
+        "DECAYED": not coded,
         "ROUNDING": kernel_numbers.ROUNDINGS[rounding],
         "KEYS": True,
         "BLOCK": block,

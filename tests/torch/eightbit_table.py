@@ -184,6 +184,37 @@ def check_codes(
                     assert ((entry[k].int() - v.int()).abs() <= 1).all()
 
 
+def check_every_code(device: str = "cpu") -> None:
+    """A step that changes neither m nor v reads and writes every code exactly, at exponents up to the largest."""
+    rows, free = 9, codes.GROUP - 1  # in every group the largest code, which keeps its exponent
+    tables = [
+        torch.tensor([[most, *(every * 2)[i * free : (i + 1) * free]] for i in range(rows)], dtype=kind)
+        for kind, most, every in (
+            (codes.FIRST, 127, [*range(-127, 128)]),
+            (codes.SECOND, 254, [*range(1, 255)]),
+        )
+    ]
+    for exponents in ((codes.LEAST, codes.LEAST), (60, 90), (127, 127), (237, 127), (127, 229)):
+        p = torch.nn.Parameter(torch.zeros(rows, codes.GROUP, device=device))
+        optimizer = create("adaxw", [p], lr=1e-3, betas=(1 - 1e-9, 1e-4), state_dtype=U8, fused=True)
+        p.grad = torch.zeros_like(p)
+        optimizer.step()
+        entry = optimizer.state[p]
+        for name, table, exponent in zip(codes.CODED, tables, exponents, strict=False):
+            entry[name].copy_(table)
+            entry[codes.scale_name(name)].fill_(exponent)
+        entry["step"].fill_(150_000)
+        before = {k: v.clone() for k, v in entry.items()}
+        optimizer.step()
+        all_by_kernel(optimizer)
+        for name in before:
+            assert name == "step" or torch.equal(entry[name], before[name]), (name, exponents)
+        m, v = (codes.expanded(before, name).double() for name in codes.CODED[:2])
+        if exponents[1] > codes.LEAST:  # there the least denominator is larger than sqrt(v)
+            want = -1e-3 * m / v.sqrt()
+            assert ((p.detach().double() - want).abs() <= 1e-5 * want.abs()).all(), exponents
+
+
 def check_same_as_foreach(device: str = "cpu", equal: float = 0.999) -> None:
     """Ten steps of AdamW and AdaXW with 24-bit weights: the same codes as the foreach form, but for rounding."""
     for name in ("adamw", "adaxw"):

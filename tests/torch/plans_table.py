@@ -235,7 +235,7 @@ def refused() -> bool:
 def freed_memory() -> bool:
     """A gradient, a parameter or a state whose storage was freed: an error of torch's, never an access."""
     said = []
-    places = ("gradient", "later gradient", "parameter", "state")
+    places = ("gradient", "later gradient", "parameter", "state", "time")
     for what, offset in itertools.product(places, (5, 2000, 1 << 26)):
         params, optimizer = make()
         walk(params, optimizer, 1, steps=2)
@@ -245,14 +245,15 @@ def freed_memory() -> bool:
         if what == "later gradient":
             optimizer.step()  # by now the gradients' layouts are known
         entry = optimizer.state[params[0]]
-        gone = {"parameter": params[0].data, "state": entry["exp_avg"]}.get(what, params[0].grad)
+        kept = {"parameter": params[0].data, "state": entry["exp_avg"], "time": entry["step"]}
+        gone = kept.get(what, params[0].grad)
         gone.untyped_storage().resize_(0)
         try:
             optimizer.step()
             said.append(None)
         except RuntimeError as error:
             said.append("not allocated" in str(error) or "storage" in str(error) or str(error))
-    right = said == [True] * 12
+    right = said == [True] * 15
     print(f"{'ok' if right else 'WRONG'} freed memory {said}")
     return right
 

@@ -229,6 +229,22 @@ def test_a_captured_step_does_not_keep_the_model():
     assert [r() for r in model] == [None] * len(model)
 
 
+def test_a_kernel_outlives_the_caches_of_triton():
+    """New releases unload a compiled kernel that nobody holds."""
+    from adaxopt.torch import kernel
+
+    p = torch.nn.Parameter(torch.zeros(1000, device="cuda"))
+    optimizer = AdaXW([p], lr=1e-2, weight_decay=0.0)
+    for _ in range(3):
+        p.grad = torch.ones_like(p)
+        optimizer.step()
+        for function in (kernel.advance, kernel.update):
+            function.device_caches.clear()
+        gc.collect()
+    assert optimizer.state[p]["step"].item() == 3
+    assert p.max().item() < -2e-3
+
+
 def test_a_changed_launch_goes_the_plain_way():
     """As if Triton took other arguments: the first use says so, and the step is taken all the same."""
 

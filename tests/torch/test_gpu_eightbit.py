@@ -40,6 +40,10 @@ def test_a_step_is_the_rule(case):
     table.check(case, "cuda")
 
 
+def test_every_code_is_read_and_written_exactly():
+    table.check_every_code("cuda")
+
+
 def test_the_foreach_form_writes_the_same():
     table.check_same_as_foreach("cuda", equal=0.99)
 

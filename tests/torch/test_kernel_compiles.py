@@ -37,3 +37,4 @@ if not interpreter.HERE:
         code. ptxas 12.8 left out half of these products where they were not `mul.rn`."""
         text = compiled.machine_code(compiled.update(dtype, dtype, "uint8", rounding))
         assert len(re.findall(r"FMUL\S* .*1\.17549435\d*e-38", text)) == 2 * 2 * 8
+        assert len(re.findall(r"HADD2\.F32", text)) == 2 * 2 * 8  # and read from it

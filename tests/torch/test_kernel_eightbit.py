@@ -33,6 +33,9 @@ else:
     def test_codes_are_those_of_the_reference():
         table.check_codes()
 
+    def test_every_code_is_read_and_written_exactly():
+        table.check_every_code()
+
     def test_the_foreach_form_writes_the_same():
         table.check_same_as_foreach()
 

@@ -63,6 +63,17 @@ else:
     def test_rows_that_are_named_now_and_then(method):
         table.check_walks_agree(method=method)
 
+    @pytest.mark.parametrize("name", ["step", "row_step", "exp_avg"])
+    def test_freed_state_is_an_error(name):
+        p = torch.nn.Parameter(torch.ones(9, 256))
+        optimizer = AdaXW([p])
+        for _ in range(2):
+            p.grad = coo([1, 3], torch.ones(2, 256), p.shape)
+            optimizer.step()
+        optimizer.state[p][name].untyped_storage().resize_(0)
+        with pytest.raises(RuntimeError, match="freed"):
+            optimizer.step()
+
     def test_rows_of_complex_numbers_are_not_the_kernels_even_after_a_restart():
         p = torch.nn.Parameter(torch.ones(6, 3, dtype=torch.complex64))
         optimizer = AdaXW([p])
@@ -316,13 +327,14 @@ else:
         assert torch.equal(*ends)
         assert ends[0][0, 0] < -1
 
-    def test_a_row_outside_the_tensor_is_left_alone():
-        """torch lets a gradient claim such rows unless it is asked to check."""
+    @pytest.mark.parametrize("row", [4, 2**36, 2**62, 2**63 - 1])
+    def test_a_row_outside_the_tensor_is_left_alone(row):
+        """torch lets a gradient claim such rows unless it is asked to check. 2^62 rows of 2 overflow 64 bits."""
         base = torch.ones(8, 2, dtype=F64)
         p = torch.nn.Parameter(base[2:6])
         optimizer = AdaXW([p], lr=0.1)
         p.grad = torch.sparse_coo_tensor(
-            [[-1, 1, 4]], torch.ones(3, 2, dtype=F64), (4, 2), check_invariants=False
+            [[-1, 1, row]], torch.ones(3, 2, dtype=F64), (4, 2), check_invariants=False
         )._coalesced_(True)
         optimizer.step()
         assert served(optimizer)

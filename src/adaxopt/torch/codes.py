@@ -15,7 +15,7 @@ grid of half its S: one that does not change is stored exactly, whatever happens
 With w = S*x + max(S*x, 2*S), the code is what the bits of w have above those of 2*S, rounded to 4 bits after the point:
 adding random bits below them rounds stochastically. Back from there, S*x = w - max(w, 4*S)/2.
 
-A coordinate whose |m| + v is not below 2^126 is lost, as in float32 one that is not finite: its v reads infinite and
+A coordinate whose |m| + v is not below 2^118 is lost, as in float32 one that is not finite: its v reads infinite and
 its m 0, so that it receives no further update. Its neighbours do not notice.
 
 Rounding is unbiased, E[m] = m and E[v] = v, with two exceptions: a v above 0 takes at least code 1, which makes steps
@@ -44,7 +44,7 @@ LOST = 255
 MOST = {FIRST: 127, SECOND: 254}
 TAIL = 19
 """Bits of a float32 that its code has not."""
-HIGH = 2.0**126
+HIGH = 2.0**118
 """From here on a number counts as not finite."""
 LEAST = 4
 """The smallest E: S times code 1 is a normal number."""

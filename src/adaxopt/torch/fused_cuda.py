@@ -124,12 +124,12 @@ def unserved(p: Tensor, state: Mapping[str, Tensor]) -> str | None:
     if coded and p.dtype == torch.float64:
         return "it is torch.float64, and the kernel steps 8-bit state in float32"
     for scale in (state[codes.scale_name(name)] for name in coded):
-        if scale.device != p.device or not scale.is_contiguous():
-            return f"exponents of its state are on {scale.device}, or have gaps"
+        if scale.device != p.device or not scale.is_contiguous() or freed(scale):
+            return f"exponents of its state are on {scale.device}, have gaps, or were freed"
     step = state.get("step")
     if step is not None and (step.device != p.device or step.dtype != torch.float64):
         return f"its step is {step.dtype} on {step.device}: must be torch.float64 beside the parameter"
-    return None
+    return "its step was freed" if step is not None and freed(step) else None
 
 
 def _capturing(device: torch.device) -> bool:
@@ -343,6 +343,7 @@ class Share(_Share):
             "ROOTS": ROOTS.get(inner, 0),
             "OUTER_ROOTS": -1 if outer == 1.0 else ROOTS.get(outer, 0),
             "CLIPPED": clip is not None,
+            "DECAYED": not self.options["CODED"] or (hyper["decay"] == "l2" and wd != 0.0),
         }
         self.kind = (*self.variant.values(), *(None if t is None else t.dtype for t in self.scalars))
 
@@ -409,6 +410,7 @@ class Share(_Share):
     def _compile(self, scalars: list[Tensor | None]) -> tuple[Launch, Launch]:
         which = dict(zip(("LR_AT", "B1_AT", "B2_AT", "SCALE_AT", "FOUND_AT"), scalars, strict=True))
         options = {**self.options, **self.variant, **{k: t is not None for k, t in which.items()}}
+        options["SIGNED"] = not options["CODED"] or options["MAXIMIZE"] or options["SCALE_AT"]
         tables = (self.rows, self.table, self.numbers, self.keys)
         given = tuple(self.rows if t is None else t for t in scalars)
         example = (self.slots.tensor(0), len(self.params), 1, 1, *given)

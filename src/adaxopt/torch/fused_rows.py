@@ -17,7 +17,7 @@ from torch import Tensor
 
 from adaxopt.torch import fused_cuda, private
 from adaxopt.torch.launch import Launch
-from adaxopt.torch.layout import FLOATS
+from adaxopt.torch.layout import FLOATS, freed
 from adaxopt.torch.operators import count_rows
 from adaxopt.torch.state import LOW, STATE
 
@@ -73,7 +73,9 @@ def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str 
         return fused_cuda.unserved(p, entry)
     if (times.dtype, times.device, times.shape) != (torch.float64, p.device, p.shape[:1]):
         return f"its row_step is {times.dtype} of shape {tuple(times.shape)} on {times.device}"
-    return "its row_step has gaps" if not times.is_contiguous() else fused_cuda.unserved(p, entry)
+    if not times.is_contiguous() or freed(times):
+        return "its row_step has gaps, or was freed"
+    return fused_cuda.unserved(p, entry)
 
 
 def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:

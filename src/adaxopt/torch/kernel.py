@@ -205,7 +205,8 @@ def _block(
     sign, p, outer, bound, start, left, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr,
     V_TYPE: tl.constexpr, CODED: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr,
     WAKE: tl.constexpr, ROOTS: tl.constexpr, OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr,
-    CAUTIOUS: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr, EACH: tl.constexpr, MASKED: tl.constexpr,
+    CAUTIOUS: tl.constexpr, SIGNED: tl.constexpr, DECAYED: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr,
+    EACH: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Elements start ... start + BLOCK of one tensor: full and at aligned addresses, or MASKED.
 
@@ -254,7 +255,12 @@ def _block(
         if MAXIMUM:
             top = _read_v(top, top_exponent)
 
-    g = g * sign + l2 * x
+    if SIGNED and DECAYED:
+        g = g * sign + l2 * x
+    elif SIGNED:
+        g = g * sign
+    elif DECAYED:
+        g = g + l2 * x
     mean = g
     if MEAN == AVERAGE:
         mean = m + b * (g - m)
@@ -269,11 +275,11 @@ def _block(
             v = _read_v(stored, exponent)
         else:
             v = stored.to(kind)
-        if WAKE:
-            v = tl.where(v == 0.0, g * g, v)
         if CODED:
-            v = _toward(v, g, k)
+            v = _toward(v, g, k, WAKE)
         else:
+            if WAKE:
+                v = tl.where(v == 0.0, g * g, v)
             new = k * g * g
             held = tl.where(v < float("inf"), v, 0.0)  # an infinite v stays infinite while k < 1
             near = v + (new - k * held)
@@ -352,9 +358,9 @@ def _chunk(
     row, g, active, program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound, X_TYPE: tl.constexpr,
     G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, CODED: tl.constexpr, MEAN: tl.constexpr,
     SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr,
-    OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr,
-    ROUNDING: tl.constexpr, BLOCK: tl.constexpr,
-    BLOCKS: tl.constexpr, EACH: tl.constexpr, AHEAD: tl.constexpr,
+    OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr, SIGNED: tl.constexpr,
+    DECAYED: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, EACH: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):  # fmt: skip
     """This program's BLOCKS * BLOCK elements of the tensor whose row is given.
 
@@ -400,13 +406,13 @@ def _chunk(
             _block(
                 x, g, m, v, top, rest, m_scale, v_scale, top_scale, offset, key, k, rate, eps, shrink, a, b, l2, sign,
                 p, outer, bound, start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE,
-                ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, ROUNDING, BLOCK, EACH, False,
+                ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, SIGNED, DECAYED, ROUNDING, BLOCK, EACH, False,
             )  # fmt: skip
         elif left > 0:
             _block(
                 x, g, m, v, top, rest, m_scale, v_scale, top_scale, offset, key, k, rate, eps, shrink, a, b, l2, sign,
                 p, outer, bound, start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE,
-                ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, ROUNDING, BLOCK, EACH, True,
+                ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, SIGNED, DECAYED, ROUNDING, BLOCK, EACH, True,
             )  # fmt: skip
 
 
@@ -415,8 +421,9 @@ def update(
     rows, table, numbers, keys, owners, agreeing, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr,
     M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, CODED: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr,
     MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr, OUTER_ROOTS: tl.constexpr,
-    CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr, ROUNDING: tl.constexpr, KEYS: tl.constexpr,
-    BLOCK: tl.constexpr, BLOCKS: tl.constexpr, EACH: tl.constexpr, AHEAD: tl.constexpr,
+    CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr, SIGNED: tl.constexpr, DECAYED: tl.constexpr,
+    ROUNDING: tl.constexpr, KEYS: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, EACH: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):  # fmt: skip
     """One chunk of the tensor that owns this program."""
     program = tl.program_id(0)
@@ -436,7 +443,7 @@ def update(
     _chunk(
         rows + owner * ROW, g, (g != 0) & (active != 0.0), program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer,
         bound, X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE, ROOTS, OUTER_ROOTS, CLIPPED,
-        CAUTIOUS, ROUNDING, BLOCK, BLOCKS, EACH, AHEAD,
+        CAUTIOUS, SIGNED, DECAYED, ROUNDING, BLOCK, BLOCKS, EACH, AHEAD,
     )  # fmt: skip
 
 

@@ -12,9 +12,9 @@ GROUP, TAIL = tl.constexpr(codes.GROUP), tl.constexpr(codes.TAIL)
 M_SPAN, V_SPAN = (tl.constexpr(codes.SPAN[kind]) for kind in (codes.FIRST, codes.SECOND))
 M_ROOM, V_ROOM = (tl.constexpr(codes.ROOM[kind]) for kind in (codes.FIRST, codes.SECOND))
 LEAST, LOST, HIGH = tl.constexpr(codes.LEAST), tl.constexpr(codes.LOST), tl.constexpr(codes.HIGH)
-LARGEST = tl.constexpr(3.4028234663852886e38)
 LITTLE = tl.constexpr(2.0**-63)
-M_BITS = tl.constexpr(-(1 << 31) | 127 << codes.TAIL)
+LOST_X = tl.constexpr(31.0 / 16)
+"""x(LOST)*2^-15"""
 CODE_1, RAISE = tl.constexpr(1 << codes.TAIL), tl.constexpr(24 - codes.TAIL)
 """Code 1 where `_bits` has it, and how far from there to the highest byte."""
 RARE = tl.constexpr(2.0**-10)
@@ -76,25 +76,12 @@ def _power(exponent):
 
 
 @triton.jit
-def _number(bits, exponent):
-    """S*x of a code that lies TAIL bits to the left, with its sign: as a float32 it is x*2^-127, so that codes below 16
-    are subnormal numbers. In two steps, 2^126 and 2^(E - 126), because 2^E may be no float32.
+def _bits(size, exponent):
+    """The code of S*x, and below it TAIL more bits: as a float32 these bits are x*2^-127, so that codes below 16 are
+    subnormal numbers. In two steps, because 2^(127 - E) * 2^-127 may be no float32.
 
     `mul.rn`: left to round as it likes, ptxas 12.8 drops some of these products.
     """
-    x = bits.to(tl.float32, bitcast=True)
-    if INTERPRETED:
-        return x * 2.0**126 * _power(exponent + 1)
-    else:
-        return tl.inline_asm_elementwise(
-            "mul.rn.f32 $0, $1, 0f7E800000; mul.rn.f32 $0, $0, $2;",
-            "=&f,f,f", [x, _power(exponent + 1)], dtype=tl.float32, is_pure=True, pack=1,
-        )  # fmt: skip
-
-
-@triton.jit
-def _bits(size, exponent):
-    """The inverse of `_number`, rounded to a float32: a code, and below it TAIL more bits."""
     if INTERPRETED:
         x = size * _power(253 - exponent) * 2.0**-126
     else:
@@ -107,13 +94,36 @@ def _bits(size, exponent):
 
 @triton.jit
 def _read_m(codes, exponent):
-    return _number((codes.to(tl.int32) << TAIL) & M_BITS, exponent)
+    """S*x with its sign: a code 6 bits to the left is x*2^-15 as a float16, codes below 16 its subnormal numbers."""
+    if INTERPRETED:
+        code = codes.to(tl.int16)
+        half = ((code & 0x7F) << 6) | ((code & 0x80) << 8)
+        x = half.to(tl.float16, bitcast=True).to(tl.float32)
+    else:  # 4 neighbours at once: each code in the higher byte of 16 bits, then all but its sign by 2 to the right
+        x = tl.inline_asm_elementwise(
+            "{ .reg .b32 a, b, c, d; .reg .b16 e, f, g, h; prmt.b32 a, $4, 0, 0x1404; prmt.b32 b, $4, 0, 0x3424; "
+            "shr.u32 c, a, 2; shr.u32 d, b, 2; and.b32 c, c, 0x1FC01FC0; and.b32 d, d, 0x1FC01FC0; "
+            "lop3.b32 a, a, 0x80008000, c, 0xEA; lop3.b32 b, b, 0x80008000, d, 0xEA; "
+            "mov.b32 {e, f}, a; mov.b32 {g, h}, b; "
+            "cvt.f32.f16 $0, e; cvt.f32.f16 $1, f; cvt.f32.f16 $2, g; cvt.f32.f16 $3, h; }",
+            "=f,=f,=f,=f,r", [codes], dtype=tl.float32, is_pure=True, pack=4,
+        )  # fmt: skip
+    return x * _power(exponent + 15)
 
 
 @triton.jit
 def _read_v(codes, exponent):
-    code = codes.to(tl.int32)
-    return tl.where(code == LOST, float("inf"), _number(code << TAIL, exponent))
+    """As `_read_m`, without a sign; infinite where it is lost."""
+    if INTERPRETED:
+        x = (codes.to(tl.int16) << 6).to(tl.float16, bitcast=True).to(tl.float32)
+    else:
+        x = tl.inline_asm_elementwise(
+            "{ .reg .b32 a, b; .reg .b16 e, f, g, h; prmt.b32 a, $4, 0, 0x4140; prmt.b32 b, $4, 0, 0x4342; "
+            "shl.b32 a, a, 6; shl.b32 b, b, 6; mov.b32 {e, f}, a; mov.b32 {g, h}, b; "
+            "cvt.f32.f16 $0, e; cvt.f32.f16 $1, f; cvt.f32.f16 $2, g; cvt.f32.f16 $3, h; }",
+            "=f,=f,=f,=f,r", [codes], dtype=tl.float32, is_pure=True, pack=4,
+        )  # fmt: skip
+    return tl.where(x == LOST_X, float("inf"), x * _power(exponent + 15))
 
 
 @triton.jit
@@ -141,15 +151,15 @@ def _quotient(a, b):
 
 
 @triton.jit
-def _toward(v, g, k):
-    """v + k*(g*g - v), as in `rule.toward`."""
-    new = (k * g) * g
-    if k < 0.5:
-        v = v + (new - k * tl.minimum(v, LARGEST))  # an infinite v stays infinite
-    elif k < 1.0:
-        v = new + (1.0 - k) * v
+def _toward(v, g, k, WAKE: tl.constexpr):
+    """(1-k)*v + k*g*g: far below the codes' steps, the rounding of 1-k does not matter. WAKE: g*g where v is 0."""
+    square = g * g
+    if WAKE:
+        v = tl.where(v == 0.0, square, v)
+    if k < 1.0:  # an infinite v stays infinite
+        v = k * square + (1.0 - k) * v
     else:
-        v = new
+        v = square
     return v
 
 

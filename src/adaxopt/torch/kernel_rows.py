@@ -51,7 +51,7 @@ def each_row(
     here = rows + owner * ROW
     i = tl.program_id(0).to(tl.int64)
     row = tl.load(named.to(tl.pointer_type(tl.int64)) + i)
-    known = (row >= 0) & (row * WIDTH < tl.load(here + COUNT))
+    known = (row >= 0) & (row < tl.load(here + COUNT) // WIDTH)
     if known & (tl.load(numbers + owner * NUMBERS + N_ACTIVE) != 0.0):
         time_at = times.to(tl.pointer_type(tl.float64)) + row
         t = tl.load(time_at) + 1.0
@@ -75,7 +75,7 @@ def each_row(
                 x, g, m, v, top, rest, x, x, x, apart, key, k.to(kind), rate.to(kind), eps.to(kind), shrink.to(kind),
                 a.to(kind), b.to(kind), l2.to(kind), sign.to(kind), p.to(kind), outer.to(kind), bound.to(kind),
                 row * WIDTH + begin, WIDTH - begin, X_TYPE, G_TYPE, M_TYPE, V_TYPE, False, MEAN, SECOND, MAXIMUM, WAKE,
-                ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, ROUNDING, BLOCK, EACH, MASKED,
+                ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, True, True, ROUNDING, BLOCK, EACH, MASKED,
             )  # fmt: skip
         tl.debug_barrier()  # every thread has read its t
         tl.store(time_at, t)

@@ -145,7 +145,7 @@ class Launch:
         named = dict(zip(names, self.constants, strict=True))
         found = private.bare_launch(function, tables, example, named, self.how)
         if found is not None:
-            self.run, self.head = found
+            self.run, self.head, self.compiled = found
 
     def __call__(self, programs: int, stream: int, *arguments: int) -> bool:
         """Whether the kernel was launched. A failure at the first use is remembered; a later one is an error."""

@@ -20,9 +20,11 @@ Group = dict[str, Any]
 def refuse_options(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
     """What no step can do, a differentiable one either."""
     options.check_memory(group)
+    names = {"step", *state.kept(optimizer.method.rule)}
     for p in among:
-        if optimizer.state.get(p):
-            state.refuse_broken(optimizer.method.rule, p, optimizer.state[p])
+        entry = optimizer.state.get(p)
+        if entry:
+            state.refuse_broken(names, p, entry)
     if group["differentiable"] and any(p.grad is not None and p.grad.is_sparse for p in among):
         raise ValueError("differentiable=True: sparse gradients are not differentiable; make them dense")
 

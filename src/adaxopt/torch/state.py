@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -258,9 +259,9 @@ def unscaled(g: Tensor, scale: Tensor) -> Tensor:
     return (g.float() if g.dtype in LOW else g) / scale.to(g.device)
 
 
-def refuse_broken(rule: Rule, p: Tensor, entry: Mapping[str, Any]) -> None:
-    """Raise where a state that others have written to is not whole."""
-    missing = [name for name in ("step", *kept(rule)) if name not in entry]
+def refuse_broken(names: AbstractSet[str], p: Tensor, entry: Mapping[str, Any]) -> None:
+    """Raise where a state that others have written to is not whole; `names` are what it must have."""
+    missing = [] if names <= entry.keys() else sorted(names - entry.keys())
     wrong = f"no {missing[0]} in its state: must have all or nothing" if missing else wrong_codes(entry)
     if wrong is not None:
         raise ValueError(f"a parameter of shape {tuple(p.shape)} has {wrong}; empty the entry to begin anew")
@@ -268,7 +269,7 @@ def refuse_broken(rule: Rule, p: Tensor, entry: Mapping[str, Any]) -> None:
 
 def wrong_codes(entry: Mapping[str, Any]) -> str | None:
     """What is wrong with moments in 8 bits, in words, or None."""
-    coded = [name for name in codes.CODED if codes.is_coded(entry.get(name))]
+    coded = [name for name in codes.CODED if name in entry and codes.is_coded(entry[name])]
     if coded and coded != [name for name in codes.CODED if name in entry]:
         return f"only {coded} in 8 bits: must be all moments or none"
     for name in coded:
