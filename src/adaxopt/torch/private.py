@@ -254,10 +254,11 @@ raw_stream: Callable[[int], int] = _found("_C._cuda_getCurrentRawStream") or (
 def bare_launch(
     kernel: Any, tables: Sequence[Tensor], example: Sequence[Any], named: dict[str, Any], how: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], Any] | None:
-    """(run, what its arguments begin with, the compiled kernel) of a Triton kernel compiled for these tables: `run` takes bare numbers, past
-    what Triton's own call does each time. None where Triton offers it no more, or otherwise.
+    """(run, what its arguments begin with, the compiled kernel) of a Triton kernel for these tables: `run` takes
+    bare numbers, past what Triton's own call does each time. None where Triton offers it no more, or otherwise.
 
-    The compiled kernel is to be kept as long as `run` is: new releases unload it when nobody holds it."""
+    The compiled kernel is to be kept as long as `run` is: new releases unload it when nobody holds it.
+    """
     try:
         compiled = kernel.warmup(*tables, *example, **named, grid=(1,), **how)
         compiled = compiled.result() if hasattr(compiled, "result") else compiled
