@@ -19,10 +19,9 @@ import torch
 from torch import Tensor
 
 from adaxopt.rule import StepCoefficients
-from adaxopt.torch import hyper, private, state, wake_guard
+from adaxopt.torch import private, wake_guard
+from adaxopt.torch.host_share import HostShare
 from adaxopt.torch.layout import beside, without_memory
-from adaxopt.torch.share import Part
-from adaxopt.torch.share import Share as _Share
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -86,87 +85,6 @@ def _apart(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
     return None
 
 
-class Share(_Share):
-    """Parameters of one dtype that the kernel serves."""
-
-    on_host = True
-
-    def __init__(self, part: Part) -> None:
-        super().__init__(part)
-        self.xs = part.xs
-        self.name = "float64" if self.xs[0].dtype == torch.float64 else "float32"
-        self.steps, self.ms, self.vs = (
-            [e[k] for e in part.states] for k in ("step", "exp_avg", "exp_avg_sq")
-        )
-        self.tops = [e["max_exp_avg_sq"] for e in part.states if "max_exp_avg_sq" in e]
-        self.raw = [entry["exp_avg_sq"] for entry in part.entries]
-        self.awake: list[int] | None = None
-        """Every v's count of changes after our last step, where no coordinate was inactive."""
-
-    def step(
-        self,
-        group: dict[str, Any],
-        grads: Sequence[Tensor | None],
-        scale: Tensor | None,
-        found: Tensor | None,
-        known: bool,
-    ) -> dict[int, str | None]:
-        if not hyper.readable(group):
-            return {i: None for i, g in enumerate(grads) if g is not None}
-        refused: dict[int, str | None] = {}
-        gs: list[Any] = list(grads)
-        members: Sequence[int] = range(len(gs))
-        if not known:
-            gs = [g if g is None or g.is_sparse else state.resolved(g) for g in gs]
-            for i, (x, g, m, v) in enumerate(zip(self.xs, gs, self.ms, self.vs, strict=True)):
-                why = None if g is None else "its gradient is sparse" if g.is_sparse else _apart(x, g, m, v)
-                if why is not None:
-                    refused[i] = why
-            members = [i for i, g in enumerate(gs) if g is not None and i not in refused]
-            if len(members) == len(gs):
-                self.alike = private.alike(gs)
-        if scale is not None:
-            gs = [g if g is None or i in refused else state.unscaled(g, scale) for i, g in enumerate(gs)]
-        steps = self.steps if len(members) == len(gs) else [self.steps[i] for i in members]
-        times = [t.item() + 1.0 for t in steps]
-        by_time: dict[float, list[int]] = {}
-        if times and times.count(times[0]) == len(times):
-            by_time[times[0]] = list(members)
-        else:
-            for i, time in zip(members, times, strict=True):
-                by_time.setdefault(time, []).append(i)
-        settings = {**hyper.floats(group), "dtype": self.name}
-        for time, some in by_time.items():
-            n = self.part.method.numbers(time, settings)
-            if n.k < LEAST_GAIN:
-                refused |= dict.fromkeys(some)
-            else:
-                self._update(group, some, gs, time, n)
-        return refused
-
-    def _update(
-        self, group: dict[str, Any], some: Sequence[int], gs: list[Any], time: float, n: StepCoefficients
-    ) -> None:
-        whole = len(some) == len(self.xs)
-
-        def pick(items: list[Any]) -> list[Any]:
-            return items if whole or not items else [items[i] for i in some]
-
-        private.foreach_add_(pick(self.steps), 1.0)
-        raw, wake, inactive = pick(self.raw), [], []
-        if group["wake"] and not (whole and self.awake is not None and self.awake == private.versions(raw)):
-            part, times = self.part, [time] * len(raw)
-            inactive = wake_guard.look(part.inactive, pick(part.owners), raw, times, part.method.rule)
-            wake = wake_guard.guarded(inactive)
-        xs, ms, vs, tops = map(pick, (self.xs, self.ms, self.vs, self.tops))
-        update(xs, pick(gs), ms, vs, tops, n, maximize=group["maximize"], wake=wake)
-        for v, known in zip(raw, inactive, strict=False):
-            if known is not None:
-                known.settle(v, n.k)
-        quiet = whole and group["wake"] and n.k < wake_guard.FADES
-        self.awake = private.versions(raw) if quiet and not wake and None not in inactive else None
-
-
 @functools.cache
 def _never() -> Tensor:
     return torch.full((), math.inf, dtype=torch.float32, device="cpu")
@@ -207,3 +125,11 @@ def update(
         eps=n.eps,
         maximize=maximize,
     )
+
+
+class Share(HostShare):
+    """Parameters of one dtype that the kernel serves."""
+
+    least_gain = LEAST_GAIN
+    unfit = staticmethod(_apart)
+    update = staticmethod(update)

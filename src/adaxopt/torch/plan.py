@@ -7,9 +7,10 @@ A backend is a module with four names:
     key(p, entry, g, scaled)        what parameters must have in common to be stepped together
     Share(part)                     such parameters, and their step: a subclass of `share.Share`
 
-A plan asks the backends of `backends_of` in their order and gives each its shares. What none serves, or what a share
-leaves alone because of its gradient, takes the foreach form or operators (`dispatch.py`), which serve everything and
-are not asked. What `impossible` reads of a group must be in `_options`, or a change of it is not noticed.
+A plan asks the backends of `backends_of` in their order, then `foreach_share`, and gives each its shares. What none
+serves, or what a share leaves alone because of its gradient, takes the foreach form or operators through `dispatch.py`,
+which serves everything and is not asked. What `impossible` reads of a group must be in `_options`, or a change of it is
+not noticed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adaxopt.torch import dispatch, fused_cpu, private, shards, state
+from adaxopt.torch import dispatch, foreach_share, fused_cpu, private, shards, state
 from adaxopt.torch.layout import without_memory
 from adaxopt.torch.share import Part, Share
 
@@ -67,7 +68,8 @@ class Plan:
         chosen: dict[tuple[Any, ...], list[Tensor]] = {}
         able: dict[tuple[Any, ...], list[Any]] = {}
         for p in self.params:
-            listed = backends_of(p) if state.may_fuse(group) and state.readable(p) else ()
+            fused = backends_of(p) if state.may_fuse(group) else ()
+            listed = (*fused, foreach_share) if state.readable(p) else ()
             if listed not in able:
                 able[listed] = [
                     backend
@@ -111,11 +113,13 @@ class Plan:
             return
         entry = state.real_state(state.ready(optimizer, self.group, p))
         x, g = state.real(p), p.grad
-        reasons = []
+        reasons: list[str] = []
         for backend in asked:
             why = backend.unsuitable(x, entry, g)
             if why is None:
                 chosen.setdefault((backend, backend.key(x, entry, g, scaled)), []).append(p)
+                if reasons and backend is foreach_share and self.group["fused"]:
+                    _say(optimizer, reasons[0])
                 return
             reasons.append(why)
         if g is not None and any(map(without_memory, (x, *entry.values()))):

@@ -1,0 +1,63 @@
+"""The foreach form as a backend: dense float32 and float64 parameters on any device, without asking anew at each step.
+
+It is the last that a plan asks; what it does not serve takes the same form, or operators, through `dispatch.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from adaxopt.torch import foreach
+from adaxopt.torch.host_share import HostShare
+from adaxopt.torch.layout import without_memory
+
+if TYPE_CHECKING:
+    from adaxopt.torch.engine import Engine
+
+
+def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
+    """Why no parameter can be served in a group with these options, or None."""
+    rule = optimizer.method.rule
+    if rule.memory is None or rule.mean in ("none", "window"):
+        return "it serves methods that keep m and v"
+    if optimizer._project is not None or group["capturable"]:
+        return "it serves neither a projection nor a step that is captured"
+    return "foreach=False steps one parameter at a time" if group["foreach"] is False else None
+
+
+def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
+    """Why this parameter and its state, as reals, cannot be served, or None."""
+    m, v, top, step = (entry.get(k) for k in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"))
+    if m is None or v is None or step is None:
+        return "its state is not whole"
+    if "row_step" in entry or (g is not None and g.is_sparse):
+        return "its rows have steps of their own"
+    if not step.is_cpu or type(step) is not Tensor:
+        return f"its step is on {step.device}"
+    if any(map(without_memory, (p, *entry.values()))):
+        return "it has no memory"
+    return _unlike(p, p if top is None else top, m, v)
+
+
+def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:
+    """What parameters have in common that are stepped together."""
+    return p.dtype, p.device, type(p)
+
+
+def _unlike(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
+    if not x.shape == g.shape == m.shape == v.shape:
+        return "its gradient or state has another shape"
+    if not x.device == g.device == m.device == v.device:
+        return "its gradient or state is on another device"
+    if x.dtype not in (torch.float32, torch.float64) or not x.dtype == g.dtype == m.dtype == v.dtype:
+        return f"dtypes differ, or are rounded (parameter {x.dtype}, gradient {g.dtype}, state {m.dtype})"
+    return None
+
+
+class Share(HostShare):
+    unfit = staticmethod(_unlike)
+    update = staticmethod(foreach.update)
