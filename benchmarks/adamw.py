@@ -230,15 +230,18 @@ def main() -> None:
         parser.error("no CUDA device: this measures one")
     makes, versions, missing = installed()
     makes = {row: make for row, make in makes.items() if ROWS[row][0] not in arguments.without}
-    record: dict[str, Any] = {"environment": environment(), "versions": versions, "not_importable": missing}
+    record: dict[str, Any] = {"environment": environment()}
     before = json.loads(arguments.out.read_text()) if arguments.out.is_file() else {}
+    record["versions"] = {**before.get("versions", {}), **versions}
+    record["not_importable"] = [name for name in missing if name not in record["versions"]]
+    today = {"date": record["environment"]["date"]}
     for part, now in (("rows", arguments.models), ("training", arguments.training)):
         record[part] = [row for row in before.get(part, []) if row["model"] not in now]
     for name, part, call in (
         *((m, "rows", lambda m: measure(m, makes, arguments.rounds)) for m in arguments.models),
         *((m, "training", lambda m: train(m, max(5, arguments.rounds // 2))) for m in arguments.training),
     ):
-        record[part] += call(name)
+        record[part] += [{**row, **today} for row in call(name)]
         for row in record[part]:
             if row["model"] == name:
                 print(part, {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()})

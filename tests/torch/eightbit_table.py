@@ -5,6 +5,7 @@ Shared by `test_kernel_eightbit.py` (Triton's interpreter, CPU tensors) and `tes
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -276,6 +277,22 @@ def check_lost(device: str = "cpu") -> None:
                 assert torch.equal(clean[k][others], other[k][others]), (bad, k)
             if bad == 1e38:  # v overflows, x does not
                 assert other["x"][40] == clean["x"][40]
+
+
+def check_large(device: str = "cpu") -> None:
+    """g*g overflows, k*g*g does not: such a coordinate is not lost, as in the foreach form."""
+    for options in ({"fused": True}, {"foreach": True}):
+        p = torch.nn.Parameter(torch.ones(64, device=device))
+        optimizer = create("adaxw", [p], lr=1e-3, betas=(0.9, 1e-3), state_dtype=U8, **options)
+        for t in (0.0, 19_999.0):
+            p.grad = torch.full_like(p, 1.0 if t == 0 else 3e19)
+            if t > 0:
+                optimizer.state[p]["step"].fill_(t)
+            optimizer.step()
+        v = codes.expanded(optimizer.state[p], "exp_avg_sq")
+        want = 1e-3 * math.exp(-20_000 * math.log1p(1e-3)) * 3e19**2
+        assert torch.isfinite(v).all(), options
+        assert (v / want - 1).abs().max() < 0.1, options
 
 
 def check_scaled(device: str = "cpu") -> None:

@@ -75,46 +75,102 @@ def test_others_are_left_to_dispatch(name, dtype, options):
 
 def replace_moment(params, optimizer):
     entry = optimizer.state[params[0]]
-    entry["exp_avg"] = entry["exp_avg"].double()
+    entry["exp_avg"] = entry["exp_avg"] * 3
 
 
 def replace_maximum(params, optimizer):
     entry = optimizer.state[params[0]]
-    entry["max_exp_avg_sq"] = entry["max_exp_avg_sq"].double()
+    entry["max_exp_avg_sq"] = entry["max_exp_avg_sq"].double() * 3
+
+
+def replace_entry(params, optimizer):
+    optimizer.state[params[0]] = {k: v + 1 for k, v in optimizer.state[params[0]].items()}
 
 
 def replace_data(params, optimizer):
-    params[0].data = params[0].data.double()
+    params[0].data = params[0].data.double() + 1
 
 
-def write_zeros(params, optimizer):
-    optimizer.state[params[0]]["exp_avg_sq"].zero_()
-
-
-def load_itself(params, optimizer):
-    optimizer.load_state_dict(optimizer.state_dict())
+def load_another(params, optimizer):
+    saved = optimizer.state_dict()
+    for entry in saved["state"].values():
+        entry["exp_avg"] = entry["exp_avg"] + 1
+    optimizer.load_state_dict(saved)
 
 
 def other_layout(params, optimizer):
-    params[3].data = params[3].data.to(memory_format=torch.channels_last)
+    params[3].data = (params[3].data + 1).to(memory_format=torch.channels_last)
 
 
-CHANGES = (replace_moment, replace_maximum, replace_data, write_zeros, load_itself, other_layout)
+CHANGES = (replace_moment, replace_maximum, replace_entry, replace_data, load_another, other_layout)
+
+
+def run(change, foreach, name="amsgradw"):
+    params, optimizer = made(name, foreach=foreach)
+    for t in range(9):
+        if t == 6:
+            kept = list(optimizer._plans.values())
+            change(params, optimizer)
+        give(params, t)
+        optimizer.step()
+    return params, optimizer, kept
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_changes_between_steps_is_noticed(change):
-    ends = []
-    for foreach in (True, False):
-        params, optimizer = made("amsgradw", foreach=foreach)
-        for t in range(4):
-            if t == 2:
-                change(params, optimizer)
-            give(params, t)
-            optimizer.step()
-        ends.append(params)
-    for a, b in zip(*ends, strict=True):
+    ours, optimizer, kept = run(change, foreach=True)
+    theirs, loop, _ = run(change, foreach=False)
+    assert not any(plan in kept for plan in optimizer._plans.values())
+    for a, b in zip(ours, theirs, strict=True):
         assert torch.equal(a, b)
+        assert all(torch.equal(optimizer.state[a][k], loop.state[b][k]) for k in optimizer.state[a])
+
+
+def test_zeros_that_others_wrote_into_v_are_guarded():
+    """The plan holds; the guard sees that v was written to. A first square counts whole: v is g*g."""
+
+    def write(params, optimizer):
+        optimizer.state[params[0]]["exp_avg_sq"].zero_()
+
+    for foreach in (True, False):
+        params, optimizer, kept = run(write, foreach, "adaxw")
+        assert list(optimizer._plans.values()) == kept
+        squares = []
+        for t in (6, 7, 8):
+            give(params, t)
+            squares.append(params[0].grad.square())
+        v = optimizer.state[params[0]]["exp_avg_sq"]
+        assert v.min() > 0
+        assert (v / squares[0]).median() > 0.5
+
+
+def test_a_maximum_that_the_method_does_not_keep_is_left_alone():
+    def put(params, optimizer):
+        for p in params[:2]:
+            optimizer.state[p]["max_exp_avg_sq"] = torch.full_like(p, 1e6)
+
+    ours, theirs = (run(put, foreach, "adaxw")[0] for foreach in (True, False))
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_a_sparse_tensor_of_others_in_the_state_is_left_alone():
+    def put(params, optimizer):
+        optimizer.state[params[0]]["mine"] = torch.eye(3).to_sparse()
+
+    ours, theirs = (run(put, foreach, "adaxw")[0] for foreach in (True, False))
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("when", [0, 5])
+def test_a_freed_gradient_is_an_error(when):
+    params, optimizer = made(foreach=True)
+    for t in range(when):
+        give(params, t)
+        optimizer.step()
+    give(params, when)
+    params[1].grad.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match="freed"):
+        optimizer.step()
 
 
 def test_a_sparse_gradient_takes_another_path():

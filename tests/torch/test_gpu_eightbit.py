@@ -56,6 +56,10 @@ def test_a_coordinate_that_is_not_finite_is_lost_alone():
     table.check_lost("cuda")
 
 
+def test_a_large_gradient_late_in_training_is_not_lost():
+    table.check_large("cuda")
+
+
 def test_gradients_are_unscaled_inside():
     table.check_scaled("cuda")
 

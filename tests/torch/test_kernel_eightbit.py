@@ -46,5 +46,9 @@ else:
     def test_a_coordinate_that_is_not_finite_is_lost_alone():
         table.check_lost()
 
+    @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy, of the square that is not used
+    def test_a_large_gradient_late_in_training_is_not_lost():
+        table.check_large()
+
     def test_gradients_are_unscaled_inside():
         table.check_scaled()

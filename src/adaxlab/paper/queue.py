@@ -107,9 +107,9 @@ study may not settle a claim: [the second table](#claims-by-study) compares plan
 estimates for one H200, from the records, and are shared by all claims of a study; runs that an earlier study makes are
 not counted again. `--seconds 570` stops a command in time, and the same command resumes, on another machine too, since
 runs that have ended are kept in `records/unfinished`. Commands of several studies can share a GPU;
-`nvidia-cuda-mps-control -d`, started before them, lets their kernels run side by side. A command that writes records
-needs a checkout without uncommitted changes; for a copy of the code without its history, set `ADAXOPT_COMMIT` to the
-commit.
+`nvidia-cuda-mps-control -d`, started before them, lets their kernels run side by side. An error of one process on the
+GPU then ends all of them; the same commands resume. A command that writes records needs a checkout without uncommitted
+changes; for a copy of the code without its history, set `ADAXOPT_COMMIT` to the commit.
 
 """
 CLAIMS = """

@@ -1,4 +1,4 @@
-"""What no backend of `plan.backends_of` serves: sorted by what goes together, stepped in foreach form or by rows."""
+"""What no backend serves: sorted by what goes together, stepped in foreach form or by rows."""
 
 from __future__ import annotations
 

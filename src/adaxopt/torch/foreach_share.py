@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adaxopt.torch import foreach
-from adaxopt.torch.host_share import HostShare
-from adaxopt.torch.layout import without_memory
+from adaxopt.torch import foreach, host_share
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -31,16 +29,8 @@ def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
 
 def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
     """Why this parameter and its state, as reals, cannot be served, or None."""
-    m, v, top, step = (entry.get(k) for k in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"))
-    if m is None or v is None or step is None:
-        return "its state is not whole"
-    if "row_step" in entry or (g is not None and g.is_sparse):
-        return "its rows have steps of their own"
-    if not step.is_cpu or type(step) is not Tensor:
-        return f"its step is on {step.device}"
-    if any(map(without_memory, (p, *entry.values()))):
-        return "it has no memory"
-    return _unlike(p, p if top is None else top, m, v)
+    why = host_share.unsuitable(p, entry, g)
+    return why or _unlike(p, entry.get("max_exp_avg_sq", p), entry["exp_avg"], entry["exp_avg_sq"])
 
 
 def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:
@@ -58,6 +48,6 @@ def _unlike(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
     return None
 
 
-class Share(HostShare):
+class Share(host_share.HostShare):
     unfit = staticmethod(_unlike)
     update = staticmethod(foreach.update)

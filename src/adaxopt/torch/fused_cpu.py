@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from adaxopt.rule import StepCoefficients
-from adaxopt.torch import private, wake_guard
-from adaxopt.torch.host_share import HostShare
-from adaxopt.torch.layout import beside, without_memory
+from adaxopt.torch import host_share, private, wake_guard
+from adaxopt.torch.layout import beside
 
 if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
@@ -51,15 +50,12 @@ def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
 
 def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
     """Why this parameter and its state, as reals, cannot be served, or None."""
-    m, v, top, step = (entry.get(k) for k in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"))
-    if m is None or v is None or step is None:
-        return "its state is not whole"
-    if "row_step" in entry or (g is not None and g.is_sparse):
-        return "its rows have steps of their own"
-    if not (p.is_cpu and m.is_cpu and v.is_cpu and step.is_cpu) or type(step) is not Tensor:
-        return f"it is on {p.device}, its state on {m.device}, its step on {step.device}"
-    if any(map(without_memory, (p, m, v))):
-        return "it has no memory"
+    why = host_share.unsuitable(p, entry, g)
+    if why is not None:
+        return why
+    m, v, top = entry["exp_avg"], entry["exp_avg_sq"], entry.get("max_exp_avg_sq")
+    if not (p.is_cpu and m.is_cpu and v.is_cpu):
+        return f"it is on {p.device}, its state on {m.device}"
     if top is not None and (top.stride(), top.dtype) != (v.stride(), v.dtype):
         return "its running maximum is laid out or stored otherwise"
     return _apart(p, m, m, v)
@@ -127,7 +123,7 @@ def update(
     )
 
 
-class Share(HostShare):
+class Share(host_share.HostShare):
     """Parameters of one dtype that the kernel serves."""
 
     least_gain = LEAST_GAIN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,20 @@ from torch import Tensor
 
 from adaxopt.rule import StepCoefficients
 from adaxopt.torch import hyper, private, state, wake_guard
+from adaxopt.torch.layout import LOWEST, without_memory
 from adaxopt.torch.share import Part, Share
+
+
+def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
+    """Why neither can serve this parameter and its state, as reals, or None."""
+    m, v, step = (entry.get(k) for k in ("exp_avg", "exp_avg_sq", "step"))
+    if m is None or v is None or step is None:
+        return "its state is not whole"
+    if "row_step" in entry or (g is not None and g.is_sparse):
+        return "its rows have steps of their own"
+    if not step.is_cpu or type(step) is not Tensor:
+        return f"its step is on {step.device}"
+    return "it has no memory" if any(map(without_memory, (p, *entry.values()))) else None
 
 
 class HostShare(Share):
@@ -27,14 +40,19 @@ class HostShare(Share):
         self.steps, self.ms, self.vs = (
             [e[k] for e in part.states] for k in ("step", "exp_avg", "exp_avg_sq")
         )
-        self.tops = [e["max_exp_avg_sq"] for e in part.states if "max_exp_avg_sq" in e]
+        self.tops = [e["max_exp_avg_sq"] for e in part.states] if part.method.rule.maximum else []
         self.raw = [entry["exp_avg_sq"] for entry in part.entries]
         self.awake: list[int] | None = None
         """Every v's count of changes after our last step, where no coordinate was inactive."""
 
     def unfit(self, x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
-        """Why this gradient cannot be served, or None."""
+        """Why this dense gradient cannot be served, or None."""
         raise NotImplementedError
+
+    def _refuses(self, x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
+        if g.is_sparse:
+            return "its gradient is sparse"
+        return "its gradient has no memory" if without_memory(g) else self.unfit(x, g, m, v)
 
     def update(
         self,
@@ -64,12 +82,10 @@ class HostShare(Share):
         refused: dict[int, str | None] = {}
         gs: list[Any] = list(grads)
         members: Sequence[int] = range(len(gs))
-        if not known:
+        if not known or min(map(Tensor.data_ptr, gs)) < LOWEST:  # a low address: memory that was freed
             gs = [g if g is None or g.is_sparse else state.resolved(g) for g in gs]
             for i, (x, g, m, v) in enumerate(zip(self.xs, gs, self.ms, self.vs, strict=True)):
-                why = (
-                    None if g is None else "its gradient is sparse" if g.is_sparse else self.unfit(x, g, m, v)
-                )
+                why = None if g is None else self._refuses(x, g, m, v)
                 if why is not None:
                     refused[i] = why
             members = [i for i, g in enumerate(gs) if g is not None and i not in refused]
@@ -110,8 +126,8 @@ class HostShare(Share):
             wake = wake_guard.guarded(inactive)
         xs, ms, vs, tops = map(pick, (self.xs, self.ms, self.vs, self.tops))
         self.update(xs, pick(gs), ms, vs, tops, n, maximize=group["maximize"], wake=wake)
-        for v, known in zip(raw, inactive, strict=False):
-            if known is not None:
-                known.settle(v, n.k)
+        for v, found in zip(raw, inactive, strict=False):
+            if found is not None:
+                found.settle(v, n.k)
         quiet = whole and group["wake"] and n.k < wake_guard.FADES
         self.awake = private.versions(raw) if quiet and not wake and None not in inactive else None

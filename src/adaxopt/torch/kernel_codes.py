@@ -11,7 +11,7 @@ from adaxopt.torch import codes
 GROUP, TAIL = tl.constexpr(codes.GROUP), tl.constexpr(codes.TAIL)
 M_SPAN, V_SPAN = (tl.constexpr(codes.SPAN[kind]) for kind in (codes.FIRST, codes.SECOND))
 M_ROOM, V_ROOM = (tl.constexpr(codes.ROOM[kind]) for kind in (codes.FIRST, codes.SECOND))
-LEAST, LOST, HIGH = tl.constexpr(codes.LEAST), tl.constexpr(codes.LOST), tl.constexpr(codes.HIGH)
+LEAST, HIGH = tl.constexpr(codes.LEAST), tl.constexpr(codes.HIGH)
 LITTLE = tl.constexpr(2.0**-63)
 LOST_X = tl.constexpr(31.0 / 16)
 """x(LOST)*2^-15"""
@@ -153,14 +153,12 @@ def _quotient(a, b):
 @triton.jit
 def _toward(v, g, k, WAKE: tl.constexpr):
     """(1-k)*v + k*g*g: far below the codes' steps, the rounding of 1-k does not matter. WAKE: g*g where v is 0."""
-    square = g * g
     if WAKE:
-        v = tl.where(v == 0.0, square, v)
+        v = tl.where(v == 0.0, g * g, v)
+    new = (k * g) * g
     if k < 1.0:  # an infinite v stays infinite
-        v = k * square + (1.0 - k) * v
-    else:
-        v = square
-    return v
+        new += (1.0 - k) * v
+    return new
 
 
 @triton.jit

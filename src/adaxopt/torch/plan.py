@@ -145,7 +145,7 @@ class Plan:
         self.first = first if together and first <= 2 * len(here) else None
         """Where the entries lie in the optimizer's state, if one after the other and not far from its beginning: to get
         there, every entry before is passed."""
-        tensors = all(isinstance(t, Tensor) for t in self.kept)
+        tensors = all(isinstance(t, Tensor) and t.layout is torch.strided for t in self.kept)
         self.plain = tensors and all(plain for _, _, plain in self.shares)
         self.by_address = self.plain and all(share.by_address for share, _, _ in self.shares)
         self.alike = private.alike((*self.owners, *self.kept)) if self.plain and not self.by_address else None
@@ -194,7 +194,8 @@ class Plan:
         if self.plain:
             return list(map(Tensor.data_ptr, every))
         # a share knows them by views, which would not see them move
-        return [shards.local(t).data_ptr() for t in every if isinstance(t, Tensor)]
+        local = (shards.local(t) for t in every if isinstance(t, Tensor))
+        return [t.data_ptr() for t in local if t.layout is torch.strided]
 
     def _gather(self, scaled: bool) -> bool:
         """Collect gradients; False where one belongs into another share. `usual`: none is of a kind to be refused."""

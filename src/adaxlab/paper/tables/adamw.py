@@ -22,14 +22,16 @@ def measured(record: dict[str, Any]) -> str:
     """A line per library and a column per model, then whole training steps."""
     gpu = record["environment"]["gpu"]
     versions = ", ".join(f"{name} {v}" for name, v in record["versions"].items() if name != "adaxopt")
+    days = sorted({row.get("date", record["environment"]["date"]) for row in record["rows"]})
     text = (
-        f"Milliseconds of `optimizer.step()` on one {gpu} for float32 parameters ({record['environment']['date']}), "
+        f"Milliseconds of `optimizer.step()` on one {gpu} for float32 parameters ({' and '.join(days)}), "
         "medians of n alternating rounds, and in brackets the speed as a multiple of torch's fused AdamW: above 1 is "
         f"faster, below 1 slower ({versions}). Each library at its fastest setting; state of fewer bits is marked, "
         "because it computes something else. Gradients are other tensors at "
         "every step, as after `zero_grad()`."
     )
     missing = record["not_importable"]
+    text += " An empty cell was not measured."
     text += f" Not installed: {', '.join(missing)}.\n\n" if missing else "\n\n"
     text += _steps([row for row in record["rows"] if row.get("gradients") == "fresh"])
     text += _bound([row for row in record["rows"] if row.get("gradients") == "fresh"])

@@ -98,6 +98,8 @@ def _other_paths(record: Mapping[str, Any]) -> str:
     ]
     span = f"{min(ratios):.2f} to {max(ratios):.2f}"
     text = f"Without the kernel, AdaXW's foreach path has a speedup of {span} over torch's: it is slower. "
+    if record.get("since_foreach"):
+        text += "It has become faster since, and was not measured again. "
     compiled, torchs = rows.get(("256M", "AdaXW compiled")), rows.get(("256M", "torch AdamW compiled"))
     if compiled and torchs:
         text += (

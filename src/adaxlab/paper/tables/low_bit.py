@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab.markdown import recorded, table
-from adaxlab.paper.tables.gpu_step import spread
+from adaxlab.paper.tables.gpu_step import since, spread
 
 Record = dict[str, Any]
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)
@@ -81,7 +81,7 @@ def gpu(record: Record) -> str:
         + f"\n\n`optimizer.step()` on one {environment['gpu']}, torch {environment['torch']}, Triton "
         f"{environment['triton']}; medians of n alternating rounds. Floor: the bytes that must be moved, at the "
         f"measured copy bandwidth ({record['copy_bytes_per_s'] / 1e12:.2f} TB/s). Bytes of state per parameter include "
-        "correction bits. `python benchmarks/eightbit.py`."
+        f"correction bits. `python benchmarks/eightbit.py`.{since(record)}"
         + (f" Failed: {'; '.join(failed)}." if failed else "")
         + _memory(record.get("memory", []))
     )
