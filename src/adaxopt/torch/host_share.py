@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -32,6 +32,10 @@ class HostShare(Share):
     on_host = True
     least_gain = 0.0
     """A step with a smaller k is left to others."""
+    unfit: ClassVar[Callable[..., str | None]]
+    """Why the dense gradient of x, g, m, v cannot be served, or None."""
+    update: ClassVar[Callable[..., None]]
+    """One step in place, as `foreach.update`: gradients are read, never written."""
 
     def __init__(self, part: Part) -> None:
         super().__init__(part)
@@ -45,29 +49,10 @@ class HostShare(Share):
         self.awake: list[int] | None = None
         """Every v's count of changes after our last step, where no coordinate was inactive."""
 
-    def unfit(self, x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
-        """Why this dense gradient cannot be served, or None."""
-        raise NotImplementedError
-
     def _refuses(self, x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
         if g.is_sparse:
             return "its gradient is sparse"
         return "its gradient has no memory" if without_memory(g) else self.unfit(x, g, m, v)
-
-    def update(
-        self,
-        xs: list[Tensor],
-        gs: list[Tensor],
-        ms: list[Tensor],
-        vs: list[Tensor],
-        tops: list[Tensor],
-        n: StepCoefficients,
-        *,
-        maximize: bool,
-        wake: Sequence[int],
-    ) -> None:
-        """One step in place. Gradients are read, never written; `wake` are positions to be guarded."""
-        raise NotImplementedError
 
     def step(
         self,
