@@ -23,6 +23,8 @@ import kernel_table as table  # noqa: E402
 import waits  # noqa: E402
 from kernel_table import BF16, F16, F32, F64  # noqa: E402
 
+from adaxopt.torch import fused_cuda  # noqa: E402
+
 
 def parameters(shapes, seed=0, dtype=F32, channels_last=False):
     generator = torch.Generator().manual_seed(seed)
@@ -48,7 +50,8 @@ def states(optimizer, key="exp_avg_sq"):
 
 
 def kernels(optimizer):
-    return [kernel for plan in optimizer._plans.values() for kernel, _, _ in plan.shares]
+    shares = [share for plan in optimizer._plans.values() for share, _, _ in plan.shares]
+    return [share for share in shares if isinstance(share, fused_cuda.Share)]
 
 
 def same(a, b):

@@ -77,7 +77,7 @@ from adaxopt.torch.kernel_numbers import (
     _of_time,
     _told,
 )
-from adaxopt.torch.kernel_rounding import _by_fours, _chance, _full, _round, _split
+from adaxopt.torch.kernel_rounding import _by_fours, _chance, _full, _round, _split, _wide
 
 CERTAIN = tl.constexpr(2.0**-20)
 """Above this gain some element of every block changes: v is written without asking."""
@@ -218,8 +218,8 @@ def _block(
     x_at = _at(x_is, start, X_TYPE, EACH, MASKED)
     x = _read(x_at, lanes, inside, MASKED)
     if ROUNDING != CORRECTED:
-        x = x.to(kind)
-    g = _read(_at(g_is, start, G_TYPE, EACH, MASKED), lanes, inside, MASKED).to(kind)
+        x = _wide(x, kind, CODED)
+    g = _wide(_read(_at(g_is, start, G_TYPE, EACH, MASKED), lanes, inside, MASKED), kind, CODED)
     if MEAN != NO_MEAN:
         m_at = _at(m_is, start, M_TYPE, EACH, MASKED)
         m = _read(m_at, lanes, inside, MASKED)
@@ -295,14 +295,16 @@ def _block(
             if MEAN != NO_MEAN:
                 m_code, m_exponent = _code_m(mean, bits, size > 0.0)
                 _write(m_at, lanes, m_code, inside, MASKED)
-                _write_scales(m_scale_at, m_exponent, there, lanes)
+                _write_scales(m_scale_at, m_exponent, there, lanes, EACH)
             if MAXIMUM:
                 kept = d < HIGH
                 size = tl.where(kept, d, 0.0)
                 top_code, top_exponent = _code_v(size, bits, kept, size > 0.0)
                 _write(top_at, lanes, top_code, inside, MASKED)
-                _write_scales(top_scale_at, top_exponent, there, lanes)
-            _write_v(v_at, lanes, v_code, v_scale_at, v_exponent, stored, exponent, k, inside, there, MASKED)
+                _write_scales(top_scale_at, top_exponent, there, lanes, EACH)
+            _write_v(
+                v_at, lanes, v_code, v_scale_at, v_exponent, stored, exponent, k, inside, there, EACH, MASKED
+            )
         else:
             if MAXIMUM:
                 _write_state(top_at, lanes, d, key, 2, first, inside, MASKED)

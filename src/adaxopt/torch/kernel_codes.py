@@ -58,14 +58,15 @@ def _read_scales(at, there, MASKED: tl.constexpr):
 
 
 @triton.jit
-def _write_scales(at, exponent, there, lanes):
-    """Compiled, threads of a group write the same number, one for every 4 neighbours."""
+def _write_scales(at, exponent, there, lanes, EACH: tl.constexpr):
+    """Compiled, threads of a group write the same number, one for every EACH neighbours: once a thread."""
     if INTERPRETED:
         tl.store(at.to(tl.pointer_type(tl.uint8)), exponent.to(tl.uint8), mask=there != 0)
     else:
         tl.inline_asm_elementwise(
             "{ .reg .pred p; setp.ne.s32 p, $3, 0; @p st.global.u8 [$1], $2; mov.u32 $0, 0; }",
-            "=r,l,r,r", [at, exponent, tl.where((lanes & 3) == 0, there, 0)], dtype=tl.int32, is_pure=False, pack=1,
+            "=r,l,r,r", [at, exponent, tl.where((lanes & (EACH - 1)) == 0, there, 0)], dtype=tl.int32, is_pure=False,
+            pack=1,
         )  # fmt: skip
 
 
@@ -209,7 +210,9 @@ def _code_v(v, bits, kept, alive):
 
 
 @triton.jit
-def _write_v(at, lanes, code, scale_at, exponent, old, old_exponent, k, inside, there, MASKED: tl.constexpr):
+def _write_v(
+    at, lanes, code, scale_at, exponent, old, old_exponent, k, inside, there, EACH: tl.constexpr, MASKED: tl.constexpr
+):  # fmt: skip
     """Write v; where the gain is small, only groups that change."""
     other = there if MASKED else there * 0 + 1
     if k <= RARE:  # no store in here: Triton 3.6 would not compile it
@@ -219,4 +222,4 @@ def _write_v(at, lanes, code, scale_at, exponent, old, old_exponent, k, inside, 
         tl.store(at + lanes, code, mask=(other != 0) & inside)
     else:
         tl.store(at + lanes, code, mask=other != 0)
-    _write_scales(scale_at, exponent, other, lanes)
+    _write_scales(scale_at, exponent, other, lanes, EACH)

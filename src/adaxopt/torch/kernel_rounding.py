@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 
 from adaxopt.counter_rng import FOUR
+from adaxopt.torch.kernel_codes import INTERPRETED
 from adaxopt.torch.kernel_numbers import _mix
 
 FOUR_0, FOUR_1, FOUR_2, FOUR_3 = map(tl.constexpr, FOUR)
@@ -51,16 +52,53 @@ def _round(x, bits, TO: tl.constexpr):
 
 
 @triton.jit
+def _wide(x, KIND: tl.constexpr, CODED: tl.constexpr):
+    """x in the arithmetic of the step. CODED: bfloat16, the upper half of float32, in one instruction an element; other
+    kernels would only use more registers."""
+    if INTERPRETED or not CODED or x.dtype != tl.bfloat16:
+        return x.to(KIND)
+    else:
+        return tl.inline_asm_elementwise(
+            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xFFFF0000;",
+            "=&r,=r,r", [x], dtype=tl.int32, is_pure=True, pack=2,
+        ).to(tl.float32, bitcast=True)  # fmt: skip
+
+
+@triton.jit
 def _full(x, rest):
     """A bfloat16 number and its 8 correction bits as float32: see `rounding.py`."""
-    high = x.to(tl.uint16, bitcast=True).to(tl.int32) << 16
-    return (high + (rest.to(tl.int32) << 8)).to(tl.float32, bitcast=True)
+    if INTERPRETED:
+        raw = (x.to(tl.uint16, bitcast=True).to(tl.int32) << 16) + (rest.to(tl.int32) << 8)
+    else:  # 4 neighbours at once: dp2a adds 256 times the byte that its first operand chooses
+        raw = tl.inline_asm_elementwise(
+            "{ .reg .b32 a, b, c, d, even, odd; mov.b32 even, 0x100; mov.b32 odd, 0x1000000; "
+            "shl.b32 a, $4, 16; and.b32 b, $4, 0xFFFF0000; shl.b32 c, $5, 16; and.b32 d, $5, 0xFFFF0000; "
+            "dp2a.lo.s32.s32 a, even, $6, a; dp2a.lo.s32.s32 b, odd, $6, b; "
+            "dp2a.hi.s32.s32 c, even, $6, c; dp2a.hi.s32.s32 d, odd, $6, d; "
+            "mov.b32 $0, a; mov.b32 $1, b; mov.b32 $2, c; mov.b32 $3, d; }",
+            "=r,=r,=r,=r,r,r,r", [x, rest], dtype=tl.int32, is_pure=True, pack=4,
+        )  # fmt: skip
+    return raw.to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def _split(x, bits):
     """A float32 number, rounded stochastically to 24 bits, as bfloat16 (the nearest) and correction bits."""
-    nan = tl.full((), 0x7FC00000, tl.uint32)
-    raw = tl.where(x == x, x.to(tl.uint32, bitcast=True) + ((bits >> 8) & 0xFF), nan)
-    high = (raw + 0x8000) >> 16
-    return high.to(tl.uint16).to(tl.bfloat16, bitcast=True), (raw >> 8).to(tl.int8)
+    if INTERPRETED:
+        nan = tl.full((), 0x7FC00000, tl.uint32)
+        raw = tl.where(x == x, x.to(tl.uint32, bitcast=True) + ((bits >> 8) & 0xFF), nan)
+        high, low = ((raw + 0x8000) >> 16).to(tl.uint16), (raw >> 8).to(tl.int8)
+    else:  # 4 neighbours at once. A NaN is 0x7FFFFFFF, as every result of arithmetic; dp4a adds the chosen byte of bits
+        high, low = tl.inline_asm_elementwise(
+            "{ .reg .b32 a, b, c, d, e, f, second; mov.b32 second, 0x100; "
+            "min.s32 a, $3, 0x7FC00000; min.s32 b, $4, 0x7FC00000; "
+            "min.s32 c, $5, 0x7FC00000; min.s32 d, $6, 0x7FC00000; "
+            "dp4a.u32.u32 a, $7, second, a; dp4a.u32.u32 b, $8, second, b; "
+            "dp4a.u32.u32 c, $9, second, c; dp4a.u32.u32 d, $10, second, d; "
+            "prmt.b32 e, a, b, 0x0051; prmt.b32 f, c, d, 0x0051; prmt.b32 e, e, f, 0x5410; "
+            "add.u32 a, a, 0x8000; add.u32 b, b, 0x8000; add.u32 c, c, 0x8000; add.u32 d, d, 0x8000; "
+            "prmt.b32 $0, a, b, 0x7632; prmt.b32 $1, c, d, 0x7632; mov.b32 $2, e; }",
+            "=r,=r,=r,r,r,r,r,r,r,r,r", [x.to(tl.int32, bitcast=True), bits], dtype=(tl.uint16, tl.int8),
+            is_pure=True, pack=4,
+        )  # fmt: skip
+    return high.to(tl.bfloat16, bitcast=True), low
