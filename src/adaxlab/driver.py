@@ -1,9 +1,9 @@
-"""Carry out a study: ask which runs are missing, have an executor make them, choose learning rates, ask again.
+"""Runs a study: find the missing runs, let an executor make them, choose learning rates, and repeat.
 
     study -> specifications that can be run now -> executor -> records -> the next specifications -> ... -> records
 
-Work is shared through the store: a run that another process holds is left to it and looked at again later, so the same
-command in two terminals (or `--jobs`) divides the work and ends with the same result. Interrupted at any moment, the
+Work is shared through the store: a run that another process has locked is skipped and checked again later. The same
+command in two terminals (or `--jobs`) therefore divides the work and gives the same result. After an interruption, the
 same call resumes.
 """
 
@@ -32,18 +32,18 @@ Plan = Generator[list[Spec], list[RunRecord], None]
 
 
 class Watcher(Protocol):
-    """Who is told how the work goes (see adaxlab.progress)."""
+    """Callbacks for the progress of a study (see adaxlab.progress)."""
 
     def start(self, study: Study, runs: int) -> None: ...
 
     def running(self, spec: Mapping[str, Any], step: int, total: int, metric: float | None) -> None: ...
 
     def finished(self, record: RunRecord) -> None:
-        """A run has ended, or failed: `record.status` says which."""
+        """A run has ended or failed; see `record.status`."""
 
 
 class Silent:
-    """Tells nobody."""
+    """A watcher that does nothing."""
 
     def start(self, study: Study, runs: int) -> None: ...
 
@@ -53,12 +53,12 @@ class Silent:
 
 
 Executor = Callable[[Sequence[Spec], Path, Settings, Watcher, Stop], Iterator[RunRecord]]
-"""Yields the records of the runs as they end or fail; runs that another process holds are left out. Raises Interrupted
-before a run, or at its next step, once `stop` asks for it."""
+"""Yields the records of runs as they end or fail; runs locked by another process are skipped. Raises Interrupted before
+a run, or at its next step, once `stop` requests it."""
 
 
 def plan(study: Study, row: Row, chosen: float | None = None) -> Plan:
-    """Yield the runs that can be made now, take their records, until the row is complete.
+    """Yield the runs that can be made now and receive their records, until the row is complete.
 
     `chosen` is the learning rate that another study chose for this row.
     """
@@ -86,7 +86,7 @@ def plan(study: Study, row: Row, chosen: float | None = None) -> Plan:
 
 
 def _sampled(study: Study, row: Row, lr: float) -> Generator[list[Spec], list[RunRecord], tuple[Row, float]]:
-    """Tune the row over the settings of the study; the best row and its lr."""
+    """Tune the row over the settings of the study; return the best row and its lr."""
     assert study.tuning is not None
     how = study.tuning
     ranges = row.space(how.over)
@@ -119,7 +119,7 @@ def _score(records: Sequence[RunRecord]) -> search.Score:
 
 
 def rates_of(study: Study, records: Sequence[RunRecord]) -> dict[str, float]:
-    """Each row's best learning rate among the tuning runs of `records`: what a study that follows takes over."""
+    """Each row's best learning rate among the tuning runs of `records`, for a study that follows this one."""
     found: dict[str, float] = {}
     for row in study.rows:
         trials = _trials(records, row.name)
@@ -135,10 +135,10 @@ def rates_of(study: Study, records: Sequence[RunRecord]) -> dict[str, float]:
 
 
 def follow(study: Study, before: Study, records: Sequence[RunRecord]) -> tuple[Study, dict[str, float]]:
-    """The study as the one `before` it chose, and each row's learning rate.
+    """The study with the settings chosen by the study `before`, and each row's learning rate.
 
-    A row takes the lr of the row of that name. Where `before` varied another setting too (rows such as `adaxw wd 0.1`),
-    the row `adaxw` takes the settings and the lr of the best of them.
+    A row takes the lr of the row of the same name. If `before` also varied another setting (rows such as
+    `adaxw wd 0.1`), the row `adaxw` takes the settings and the lr of the best of them.
     """
     study.check_apart(before)
     rates, rows, chosen = rates_of(before, records), [], {}
@@ -174,10 +174,10 @@ def carry_out(
     seconds: float = 0.0,
     first: int = 0,
 ) -> list[RunRecord] | None:
-    """All runs of the study, those that were missing made now; None when `seconds` (0: no limit) were over before.
+    """Make the missing runs of the study and return all runs, or None if `seconds` (0: no limit) ran out first.
 
-    A row of which a run fails is ended there: its record says why (`status` is "failed"), and the others go on.
-    `rates` are the learning rates that the study takes from another one; `first` is the row to begin with.
+    If a run fails, its row stops there: the record has the reason (`status` is "failed"), and other rows continue.
+    `rates` are learning rates chosen by another study. `first` is the row to start with.
     """
     if stop is None:
         with listening() as stop, _deadline(stop, seconds):
@@ -193,7 +193,7 @@ def carry_out(
     shift = first % len(study.rows)
     rows = study.rows[shift:] + study.rows[:shift]
     plans = [plan(study, row, (rates or {}).get(row.name)) for row in rows]
-    asked = [next(each) for each in plans]  # what is wrong with the data is said before a run is begun
+    asked = [next(each) for each in plans]  # errors in the data are raised before the first run
     study.write(root)
     watcher.start(study, study.runs())
     with warnings.catch_warnings():
@@ -226,8 +226,8 @@ def _drain(
     stop: Stop,
     execute: Executor,
 ) -> list[RunRecord]:
-    """Carry all plans to their end: the first runs of every plan before the second ones, so that a study that is cut
-    short is balanced over its rows. The first run that fails ends its plan."""
+    """Complete all plans, the first runs of every plan before the second ones, so that an interrupted study is balanced
+    over its rows. The first failed run ends its plan."""
     everything: list[RunRecord] = []
     specs = dict(enumerate(asked))
     got: dict[int, dict[int, RunRecord]] = {i: {} for i in specs}
@@ -254,7 +254,7 @@ def _drain(
                 except StopIteration:
                     del specs[i], got[i]
             if through or failed:
-                break  # ask again: there may be new runs that come first
+                break  # start over: new runs may have priority
         if specs and not moved:
             time.sleep(0.2)
     return everything
@@ -262,7 +262,7 @@ def _drain(
 
 @contextmanager
 def _deadline(stop: Stop, seconds: float) -> Iterator[None]:
-    """Ask the runs to stop when the time is up, as a signal does; `stop.over` tells the two apart."""
+    """Stop the runs when the time is up, like a signal does; `stop.over` distinguishes the two."""
 
     def ring() -> None:
         stop.over = True

@@ -1,8 +1,8 @@
-"""The training loop: forward, backward, step; an evaluation per epoch; a checkpoint now and then.
+"""The training loop: forward, backward, step; an evaluation per epoch; periodic checkpoints.
 
-The checkpoint holds model, optimizer, random generators and the position, metrics included; lines of metrics written
-after it are cut off upon resuming. The order of the data is a function of seed and epoch, and so is the schedule of
-the step.
+The checkpoint holds model, optimizer, random generators and the position, including metrics; lines of metrics written
+after it are removed when a run resumes. The order of the data is a function of seed and epoch, the schedule a function
+of the step.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from adaxlab.splits import sources
 if TYPE_CHECKING:
     from adaxlab.store import RunFolder
 
-FLUSH = 64  # steps between two checks of the losses: one wait for the device in so many
-SAMPLE = 16  # steps of which one is timed on a GPU, never the first, which compiles
-DIVERGED = 1e3  # times the first loss (at least 1): above it a run is given up
+FLUSH = 64  # steps between two checks of the losses, each of which synchronises with the device
+SAMPLE = 16  # on a GPU, one step in so many is timed, never the first, which compiles
+DIVERGED = 1e3  # a run is stopped if its loss exceeds this multiple of the first loss (at least 1)
 CHECK_SECONDS = 0.1  # between two checks of progress, signals and the age of the checkpoint
 OnProgress = Callable[[int, int, float | None], None]
 
 
 @dataclass
 class Position:
-    """Where a run is; all of it goes into the checkpoint."""
+    """The progress of a run; stored in the checkpoint."""
 
     epoch: int = 0
     batch: int = 0
@@ -55,7 +55,7 @@ class Position:
 
 
 class Loop:
-    """One run being carried out, by the process that holds its folder's lock."""
+    """One run in progress, in the process that holds the lock of its folder."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Loop:
         params = groups(self.model, spec["options"]) if groups else self.model.parameters()
         try:
             self.optimizer = optimizers.build(spec["optimizer"], params, spec["options"], self.model)
-        except LabError as error:  # the optimizer's own failure: the study's other rows go on
+        except LabError as error:  # a failure of this optimizer: other rows of the study continue
             raise RunError(str(error)) from error
         for group in self.optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
@@ -94,7 +94,7 @@ class Loop:
         self.seconds_before = self.at.seconds
 
     def run(self) -> dict[str, Any]:
-        """Train to the end, or until the run has diverged, and return how it ended."""
+        """Train to the end, or until the run diverges; return the contents of done.json."""
         self.started = self.last_checkpoint = time.perf_counter()
         self.metrics = self.folder.metrics(self.at.metrics_bytes)
         try:
@@ -106,7 +106,7 @@ class Loop:
             self.metrics.close()
 
     def epoch(self) -> bool:
-        """One epoch, or what is left of it; False when the run has diverged."""
+        """Train one epoch, or the rest of it; return False if the run has diverged."""
         at, model, optimizer, task = self.at, self.model, self.optimizer, self.task
         on_cpu, clock = self.device.type == "cpu", time.perf_counter
         self.switch(training=True)
@@ -118,7 +118,7 @@ class Loop:
                 set_lr(group, base * scale)
             timed = (
                 on_cpu or at.step % SAMPLE == SAMPLE - 1
-            )  # on a GPU a sample: each measurement waits for it
+            )  # on a GPU only a sample, because each measurement synchronises
             begin = clock() if on_cpu else self.now(timed)
             result = task.loss(model, batch)
             if at.step == 0:
@@ -150,7 +150,7 @@ class Loop:
         return self.flush()
 
     def batches(self) -> Any:
-        """The batches of this epoch that are left. The generators end up as they were when the run stopped."""
+        """The remaining batches of this epoch. The generators end up as they were when the run stopped."""
         resumed, self.resumed_rng = self.resumed_rng, None
         within = resumed is not None and self.at.batch > 0  # else nothing of this epoch has been drawn yet
         if resumed is not None:
@@ -168,13 +168,13 @@ class Loop:
         return left
 
     def now(self, wait: bool) -> float:
-        """The time, once the GPU has done what was asked of it."""
+        """The current time, after a synchronisation with the GPU if `wait`."""
         if wait and self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
 
     def check_first(self, result: Any, rows: int) -> None:
-        """What is wrong before any step is the task's fault, not the optimizer's."""
+        """Raise RunError for an invalid result before the first step: it is caused by the task, not the optimizer."""
         name = self.spec["task"]
         tasks.check_loss(result, self.task, name)
         loss, values = result if isinstance(result, tuple) else (result, result)
@@ -192,9 +192,9 @@ class Loop:
         self.at.first, self.at.lone = first, not isinstance(result, tuple)
 
     def flush(self) -> bool:
-        """Add up the losses since the last time; False when one shows that the run has diverged.
+        """Add the losses since the last flush; return False if one shows that the run has diverged.
 
-        One by one in float64, so that it changes no bit where the flushes fall.
+        Losses are added one by one in float64, so the sum does not depend on when flushes happen.
         """
         if not self.pending:
             return True
@@ -217,16 +217,16 @@ class Loop:
         return fine
 
     def switch(self, *, training: bool) -> None:
-        """Put the model, and an optimizer that averages its weights (schedule-free), into one mode.
+        """Switch the model, and an optimizer that averages its weights (schedule-free), to training or evaluation mode.
 
-        Checkpoints are written in training mode: the way to the averaged weights and back would cost the last bits.
+        Checkpoints are written in training mode: switching to the averaged weights and back would change the last bits.
         """
         self.model.train(training)
         if callable(mode := getattr(self.optimizer, "train" if training else "eval", None)):
             mode()
 
     def evaluate(self) -> bool:
-        """Measure on the held-out split and write a line of metrics; False when the loss there is no number."""
+        """Evaluate on the held-out split and write a line of metrics; return False if the loss there is not finite."""
         at = self.at
         self.switch(training=False)
         with torch.no_grad():
@@ -236,9 +236,7 @@ class Loop:
         if not math.isfinite(loss):
             return False
         metric = found.get(self.task.metric, metric)
-        if metric == (
-            -math.inf if self.task.higher_is_better else math.inf
-        ):  # a perplexity beyond all numbers
+        if metric == (-math.inf if self.task.higher_is_better else math.inf):  # a perplexity that overflows
             return False
         if not math.isfinite(metric):
             raise RunError(
@@ -269,7 +267,7 @@ class Loop:
         return True
 
     def update_rms(self) -> float | None:
-        """RMS of the last update in units of lr; None where the optimizer does not say (`adaxopt`'s own do)."""
+        """RMS of the last update in units of lr; None if the optimizer does not report it (those of `adaxopt` do)."""
         if not (stats := getattr(self.optimizer, "stats", None)):
             return None
         groups = [group["update_rms"] for group in stats() if "update_rms" in group]
@@ -290,7 +288,7 @@ class Loop:
         return loss_sum / rows_sum, value_sum / rows_sum
 
     def corpus_metrics(self) -> dict[str, float]:
-        """What the task's `evaluate` measures on the whole held-out split, the judged metric first; {} without it."""
+        """The metrics of the task's `evaluate` on the whole held-out split, the judged metric first; {} without it."""
         if self.corpus is None:
             return {}
         begin = time.perf_counter()
@@ -299,7 +297,7 @@ class Loop:
         return tasks.check_metrics(given, self.task, self.spec["task"])
 
     def check(self) -> None:
-        """Now and then: tell the progress, write a checkpoint when it is time, stop when asked to."""
+        """Periodically report the progress, write a checkpoint if one is due, and stop if requested."""
         self.tell(self.at.step)
         due = time.perf_counter() - self.last_checkpoint >= self.settings.checkpoint_seconds
         if due or self.stop.signum:
@@ -318,7 +316,7 @@ class Loop:
         return self.seconds_before + time.perf_counter() - self.started
 
     def done(self, status: str) -> dict[str, Any]:
-        """What done.json says. A run that diverged has no metric; `best` is what it reached before."""
+        """The contents of done.json. A diverged run has no metric; `best` is its best value before."""
         self.metrics.sync()
         self.tell(self.total)
         self.switch(training=False)  # the weights that were evaluated
@@ -345,7 +343,7 @@ class Loop:
         }
 
     def save(self) -> None:
-        """See that the metrics are on the disk, then replace the checkpoint at once."""
+        """Flush the metrics to disk, then replace the checkpoint atomically."""
         self.metrics.sync()
         content = {
             "at": {**asdict(self.at), "seconds": self.seconds()},
@@ -359,7 +357,7 @@ class Loop:
         self.last_checkpoint = time.perf_counter()
 
     def load(self) -> None:
-        """Go back to the checkpoint; one that cannot be read is reported and left where it is."""
+        """Restore the checkpoint. One that cannot be read is reported and not deleted."""
         device = self.device
         with checkpoint.opened(self.folder.checkpoint) as saved:
             self.model.load_state_dict(saved["model"])
@@ -380,7 +378,7 @@ def set_lr(group: dict[str, Any], lr: float) -> None:
 
 
 def mean_of(values: Any) -> torch.Tensor:
-    """A batch's metric as one number on its device: the mean of what the task gave."""
+    """A batch's metric as one number on its device: the mean of the task's values."""
     if not isinstance(values, torch.Tensor):
         return torch.tensor(float(values), dtype=torch.float64)
     values = values.detach().to(torch.float32 if values.device.type == "mps" else torch.float64)
@@ -388,7 +386,7 @@ def mean_of(values: Any) -> torch.Tensor:
 
 
 def fingerprint(model: torch.nn.Module) -> str:
-    """SHA-256 of every parameter and buffer: two runs with the same one ended with the same bits."""
+    """SHA-256 of all parameters and buffers; equal for two runs with bitwise equal results."""
     digest = hashlib.sha256()
     for name, value in model.state_dict().items():
         digest.update(name.encode())

@@ -1,12 +1,11 @@
-"""The run store: `runs/<study>/<hash>/` holds one run, and everything later is a function of what is read
-from it.
+"""The run store: `runs/<study>/<hash>/` holds one run. Tables, verdicts and reports are functions of its contents.
 
-    spec.json      what was asked (its hash names the folder)     metrics.jsonl  one line per evaluation
+    spec.json      the specification (its hash names the folder)  metrics.jsonl  one line per evaluation
     env.json       versions, hardware, commit, time               done.json      how it ended
     checkpoint.pt  while it runs                                  error.txt      why it failed: the reason in a
     .lock          held by the process that writes                               line, then the traceback
 
-A folder that is damaged or not ours is reported by its path and left untouched.
+A folder that is damaged or not a run is reported by its path and not changed.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ class StoreWarning(UserWarning):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as data. `done` is None while it is unfinished; `path` says where it was read and is not
-    compared."""
+    """One run as data. `done` is None while the run is unfinished. `path` is where it was read, and is ignored by
+    comparisons."""
 
     spec: dict[str, Any]
     env: dict[str, Any]
@@ -42,7 +41,7 @@ class RunRecord:
     done: dict[str, Any] | None
     path: Path = field(compare=False)
     error: str = field(default="", compare=False)
-    """Why the run failed, in a line; the same command tries it again."""
+    """Why the run failed, in one line. The same command tries it again."""
 
     @property
     def name(self) -> str:
@@ -50,7 +49,7 @@ class RunRecord:
 
     @property
     def row(self) -> str:
-        """The row of the study that the run is of."""
+        """The name of the study's row to which the run belongs."""
         return self.spec["row"]
 
     @property
@@ -75,8 +74,7 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Own the run: create its folder if need be, check that it is this run's, clear what a killed write
-        left."""
+        """Lock the run: create its folder if needed, check that it belongs to this run, remove partly written files."""
         files.make_folder(self.path)
         self._check()
         with files.locked(self.path / ".lock"):
@@ -101,8 +99,8 @@ class RunFolder:
             )
 
     def begin(self, env: dict[str, Any]) -> dict[str, Any]:
-        """The environment that the run began in: what is on record when there is a checkpoint, else this one. The
-        kind of device must not change."""
+        """The environment in which the run started: the recorded one if there is a checkpoint, else this one. The kind
+        of device must not change."""
         self.error.unlink(missing_ok=True)
         path = self.path / "env.json"
         if not (path.exists() and self.checkpoint.exists()):
@@ -116,26 +114,26 @@ class RunFolder:
         return found
 
     def metrics(self, keep: int) -> files.Appender:
-        """The metrics file, cut back to the first `keep` bytes."""
+        """The metrics file, truncated to the first `keep` bytes."""
         return files.Appender(self.path / "metrics.jsonl", keep)
 
     def write_metrics(self, lines: Iterable[dict[str, Any]]) -> None:
-        """All lines of the metrics file at once."""
+        """Write all lines of the metrics file at once."""
         text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
         files.write(self.path / "metrics.jsonl", text.encode())
 
     def finish(self, done: dict[str, Any]) -> None:
-        """The last write: from here on the run is finished and its checkpoint of no use."""
+        """The last write: marks the run as finished; its checkpoint is no longer needed."""
         files.write_json(self.path / "done.json", done)
         self.checkpoint.unlink(missing_ok=True)
         self.error.unlink(missing_ok=True)
 
     def fail(self, reason: str, trace: str) -> None:
-        """Keep why the run failed; it is not finished, and the same command tries it again."""
+        """Record why the run failed. It is not finished, and the same command tries it again."""
         files.write(self.error, f"{reason}\n\n{trace}".encode())
 
     def put(self, env: dict[str, Any], metrics: Iterable[dict[str, Any]], done: dict[str, Any]) -> bool:
-        """Write a run that ended elsewhere; False where this store has it already."""
+        """Write a run that ended elsewhere; return False if this store already has it."""
         with self.lock():
             if self.finished():
                 return False
@@ -143,14 +141,14 @@ class RunFolder:
             return True
 
     def fill(self, env: dict[str, Any], metrics: Iterable[dict[str, Any]], done: dict[str, Any]) -> None:
-        """Write the whole of a run that ended (inside `with folder.lock()`)."""
+        """Write all files of a run that ended (inside `with folder.lock()`)."""
         self.checkpoint.unlink(missing_ok=True)
         files.write_json(self.path / "env.json", env)
         self.write_metrics(metrics)
         self.finish(done)
 
     def borrow(self) -> bool:
-        """Take the run from another study of the same store, if one has made it."""
+        """Copy the run from another study of the same store, if one has it."""
         if self.finished():
             return True
         for found in sorted(self.path.parent.parent.glob(f"*/{self.path.name}/done.json")):
@@ -161,13 +159,13 @@ class RunFolder:
         return False
 
     def record(self) -> RunRecord:
-        """The run as data, under the labels by which this study asks for it."""
+        """The run as data, with the labels of this study."""
         return replace(read_run(self.path), spec=self.spec)
 
 
 def read_spec(path: Path) -> dict[str, Any]:
-    """The specification in a run folder, checked: it is whole, of this schema, and the folder's name is its
-    hash."""
+    """The specification in a run folder. Raises unless it is complete, of this schema, and its hash is the folder's
+    name."""
     spec = files.read_json(path / "spec.json")
     version = spec.get("schema") if isinstance(spec, dict) else None
     if version != SCHEMA:
@@ -187,7 +185,7 @@ def _damaged(path: Path, fault: str) -> StoreError:
 
 
 def read_run(path: Path) -> RunRecord:
-    """The run in a folder; StoreError with the path if it is damaged, of another version or not a run."""
+    """Read the run in a folder. Raises StoreError with the path if it is damaged, of another version or not a run."""
     path = Path(path)
     if not (path / "spec.json").is_file():
         raise StoreError(f"{path}: not a run folder (no spec.json); left untouched")
@@ -206,7 +204,7 @@ def read_run(path: Path) -> RunRecord:
 
 
 def _reason(path: Path) -> str:
-    """The first line of a run's error file; empty where there is none."""
+    """The first line of a run's error file; empty if there is none."""
     if not path.exists():
         return ""
     lines = files.read(path).decode(errors="replace").splitlines()
@@ -233,7 +231,7 @@ def load_runs(path: Path | str, on_problem: Callable[[StoreError], None] = _warn
     """Every run under `path`: a store, a study, one run folder, an exported file, or a folder of exported
     files.
 
-    A damaged or foreign folder goes to `on_problem` (a StoreWarning by default) and is left as it is.
+    A damaged folder, or one that is not a run, is passed to `on_problem` (a StoreWarning by default) and not changed.
     """
     path = Path(path)
     try:
@@ -253,7 +251,7 @@ def _load(path: Path, on_problem: Callable[[StoreError], None]) -> list[RunRecor
         return [read_run(path)]
     records: list[RunRecord] = []
     for file in sorted(path.glob("*.jsonl")):
-        if _is_export(file) and not file.with_suffix("").is_dir():  # a study's own runs lie in its folder
+        if _is_export(file) and not file.with_suffix("").is_dir():  # a study's own runs are in its folder
             records += read_export(file)
     for place in run_folders(path):
         try:
@@ -264,8 +262,7 @@ def _load(path: Path, on_problem: Callable[[StoreError], None]) -> list[RunRecor
 
 
 def run_folders(path: Path) -> Iterator[Path]:
-    """Folders that should each be a run. One that is neither a run nor a study is among them, to be
-    reported."""
+    """Folders that should each be a run, including folders that are neither a run nor a study, to be reported."""
     if _is_study(path):
         yield from _folders(path)
         return
@@ -278,9 +275,9 @@ def run_folders(path: Path) -> Iterator[Path]:
 
 
 def _folders(path: Path) -> list[Path]:
-    """The folders in `path` that hold something of ours or a stranger's.
+    """The folders in `path` that may be runs or studies, or contain foreign files.
 
-    A fresh run has nothing but its lock for a moment; `x` with `x.json` inside is a record of `adax reproduce`.
+    A new run briefly has only its lock; `x` with `x.json` inside is a record of `adax reproduce`.
     """
     children = (child for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
     filled = (child for child in children if any(p.name != ".lock" for p in child.iterdir()))
@@ -299,8 +296,8 @@ def export(records: Iterable[RunRecord], path: Path | str) -> Path:
 
 
 def exported(records: Iterable[RunRecord]) -> str:
-    """Records as JSON lines (a header, then a run per line), sorted, so that equal runs give equal bytes. Metrics are
-    columns; places of this machine are left out."""
+    """Records as JSON lines (a header, then one run per line), sorted, so that equal runs give equal bytes. Metrics are
+    stored as columns; paths on this machine are omitted."""
     chosen = sorted(records, key=lambda r: (r.spec["study"], r.name))
     lines = [json.dumps({"kind": EXPORT, "schema": SCHEMA, "runs": len(chosen)})]
     lines += [
@@ -321,16 +318,16 @@ def exported(records: Iterable[RunRecord]) -> str:
 
 
 def bring(path: Path | str, root: Path | str) -> int:
-    """Put the ended runs of a store or an exported file into the store at `root`; how many were new.
+    """Import the ended runs of a store or an exported file into the store at `root`; return how many were new.
 
-    So a study resumes on another machine: runs are named by what they are, not by where their data lie.
+    A study can thus be resumed on another machine: run names do not depend on the location of the data.
     """
     ended = [run for run in load_runs(path) if run.done]
     return sum(RunFolder(root, run.spec).put(run.env, run.metrics, run.done) for run in ended if run.done)
 
 
 def _columns(metrics: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Lines of metrics as columns, a third of their size; None where a line has no such key.
+    """Lines of metrics as columns, which take a third of the size; None if a line has no such key.
 
     >>> _columns([{"step": 1, "metric": 0.5}, {"step": 2, "metric": 0.6}])
     {'step': [1, 2], 'metric': [0.5, 0.6]}
@@ -340,12 +337,12 @@ def _columns(metrics: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _lines(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    """What `_columns` took apart."""
+    """The inverse of `_columns`."""
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def _portable(spec: dict[str, Any]) -> dict[str, Any]:
-    """The specification without places of this machine, where the data have a digest."""
+    """The specification without paths on this machine, if the data have a digest."""
     return {**spec, "task_options": without_places(spec["task_options"])} if "data" in spec else spec
 
 
@@ -357,7 +354,7 @@ def _is_export(path: Path) -> bool:
 
 
 def _sound(run: RunRecord) -> bool:
-    """Whether a run that was read has the form of one: its hash is right, and every part is of the right kind."""
+    """Whether a run that was read is valid: its hash is correct, and every part has the right type."""
     return (
         run.spec["schema"] == SCHEMA
         and not form.spec_fault(run.spec)
@@ -370,7 +367,7 @@ def _sound(run: RunRecord) -> bool:
 
 
 def read_export(path: Path | str) -> list[RunRecord]:
-    """The records that `export` wrote; StoreError with the path if the file is another thing or was
+    """Read the records that `export` wrote. Raises StoreError with the path if the file is not an export or was
     changed."""
     path = Path(path)
     try:

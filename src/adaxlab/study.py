@@ -1,10 +1,10 @@
-"""A study as data: what is compared, how it is tuned, the rule that decides. Claims name their study (`claim.py`).
+"""A study as data: what is compared, how it is tuned, and the decision rule. Claims name their study (`claim.py`).
 
     Row      one line of a table: an optimizer with its settings
     Tuning   how many learning rates every row may try, on data that final runs are not judged on
     Study    rows x seeds on a task; built by `adax compare` from its arguments and by adaxlab/paper/*.py as data
 
-Frozen, and written to study.json before the first run. `adaxlab.driver` carries it out.
+A study is immutable, and written to study.json before the first run. `adaxlab.driver` runs it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from adaxlab.failures import guarded
 from adaxlab.stats import DecisionRule
 
 B2_STEPS = 3.0
-"""b2*T where nothing else was asked for: AdaX's b2 is a rate of growth, so it follows from the length of the run."""
+"""The default b2*T. AdaX's b2 is a growth rate, so it is set from the length of the run."""
 SEEDS_APART = 100_000  # between the seeds of two base seeds
-TUNE_SEED = 10_000  # tuning runs take seeds from here on, final runs from 0: no seed is used for both
-SEEDS_SHARED = ("cifar10/tuned",)  # was run so before this was forbidden; its claims say so
+TUNE_SEED = 10_000  # the first seed of tuning runs; final runs start at 0, so no seed is used for both
+SEEDS_SHARED = ("cifar10/tuned",)  # was run before sharing seeds was forbidden; its claims say so
 GROWS = ("rows", "seeds")  # may differ between two calls of one study; everything else is fixed
 WORDS = (
     "title",
@@ -38,30 +38,30 @@ WORDS = (
     "stand_in",
     "target",
     "figures",
-)  # for people: a change of them is no change of the study
+)  # descriptions: changing them does not change the study
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; `adax@dense` is adax under a second name."""
+    """One row of the table. `adax@dense` is adax under a second name."""
 
     name: str
     optimizer: str = ""
-    """The name itself, unless given."""
+    """The name of the row, unless given."""
     options: Mapping[str, Any] = field(default_factory=dict)
     task_options: Mapping[str, Any] = field(default_factory=dict)
     rates: tuple[float, ...] = ()
-    """The learning rates to try; none: a search that starts at the row's own."""
+    """The learning rates to try. If empty, a search starts at the row's own learning rate."""
     b2_steps: float | None = None
-    """b2*T, the natural size of AdaX's b2; turned into b2 when T is known."""
+    """b2*T; converted to b2 when T is known."""
     lr_decay: float | None = None
-    """lr*weight_decay; turned into weight_decay when lr is known."""
+    """lr*weight_decay; converted to weight_decay when lr is known."""
     paper: tuple[float, float] | None = None
-    """The paper's result and margin, where it has one."""
+    """The paper's result and margin, if it has one."""
 
     @property
     def method(self) -> str:
-        """The optimizer, by its name."""
+        """The name of the optimizer."""
         return self.optimizer or self.name
 
     def lr(self) -> float:
@@ -69,7 +69,7 @@ class Row:
         return optimizers.options(self.method, self.options)["lr"]
 
     def at(self, lr: float, steps: int) -> dict[str, Any]:
-        """The optimizer's options at this lr in a run of so many steps.
+        """The optimizer's options at this lr, in a run of `steps` steps.
 
         >>> Row("adaxw", b2_steps=3, lr_decay=1e-4).at(1e-3, 2000)
         {'lr': 0.001, 'betas': [0.9, 0.0015], 'weight_decay': 0.1}
@@ -85,11 +85,11 @@ class Row:
         return found
 
     def space(self, over: Iterable[str]) -> dict[str, space.Range]:
-        """The ranges of the settings to tune, those that the optimizer has."""
+        """The ranges of those settings to tune that the optimizer has."""
         return space.of(self.method, self.options, space.parse(over))
 
     def tuned(self, chosen: Mapping[str, float]) -> Row:
-        """The row at settings that a search has chosen; lr is given to `at`."""
+        """The row with the settings that a search has chosen, except lr, which is passed to `at`."""
         b2_steps = chosen.get("b2") if optimizers.grows(self.method) else None
         rest = {name: value for name, value in chosen.items() if name != "lr"}
         options = space.options(self.method, self.options, rest)
@@ -98,7 +98,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The same budget for every row: `trials` settings, each with `seeds` runs of `epochs` (0: the study's)."""
+    """The tuning budget of every row: `trials` settings, each with `seeds` runs of `epochs` epochs (0: the study's)."""
 
     trials: int
     seeds: int = 1
@@ -107,7 +107,7 @@ class Tuning:
     over: tuple[str, ...] = ("lr",)
     """What is tuned: lr, weight_decay, b1, b2, or option=low:high (adaxlab.space)."""
     sampler: str = ""
-    """qmc, random or tpe; none: a walk along the log grid for lr alone, qmc for more."""
+    """qmc, random or tpe. If empty: a search along the log grid if only lr is tuned, else qmc."""
 
     def __post_init__(self) -> None:
         for key, least in {"trials": 1, "seeds": 1, "epochs": 0, "first_seed": 0}.items():
@@ -119,11 +119,11 @@ class Tuning:
 
     @property
     def walks(self) -> bool:
-        """Whether lr alone is tuned, by the walk along the log grid."""
+        """Whether only lr is tuned, by the search along the log grid."""
         return self.over == ("lr",) and not self.sampler
 
     def data(self) -> dict[str, Any]:
-        """As JSON has it; what is tuned is written where it is more than lr."""
+        """The JSON form. The tuned settings are included only if there are others than lr."""
         full = asdict(self)
         return full if not self.walks else {k: v for k, v in full.items() if k not in ("over", "sampler")}
 
@@ -134,7 +134,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Study:
-    """Rows x seeds on one task. Everything that decides is written here, before the run."""
+    """Rows x seeds on one task. Everything that affects the decision is fixed here, before the runs."""
 
     task: str
     rows: tuple[Row, ...]
@@ -146,31 +146,30 @@ class Study:
     """The study whose records choose each row's learning rate."""
     task_options: Mapping[str, Any] = field(default_factory=dict)
     epochs: int = 0
-    """0: the task's own; so for `batch_size` and `schedule`."""
+    """0: the task's own. The same holds for `batch_size` and `schedule`."""
     batch_size: int = 0
     schedule: Mapping[str, Any] | str = ""
     end_lr: float | None = None
-    """The lr that a linear or cosine schedule ends at."""
+    """The final lr of a linear or cosine schedule."""
     baseline: str = ""
     rule: DecisionRule = field(default_factory=DecisionRule)
     target: float | None = None
-    """The metric that `steps to` is counted to."""
+    """The target value of the metric for `steps to`."""
     broken: float = 0.25
-    """A run is broken when it diverged, or ended this far above the best of its row's trials."""
+    """A run is broken if it diverged, or ended this far above the best of its row's trials."""
     budget: Mapping[str, Any] = field(default_factory=dict)
-    """The time that the study was planned for, and what was cut (adaxlab.budget)."""
+    """The time budget of the study, and the trials and seeds that were cut (adaxlab.budget)."""
     executor: str = "process"
-    """How runs are carried out (adaxlab.execute)."""
+    """The executor of the runs (adaxlab.execute)."""
     share: bool = True
-    """Whether runs made for another study serve this one. Not where times are measured: each run then has the device to
-    itself."""
+    """Whether runs of other studies are reused. False if times are measured: each run then uses the device alone."""
     title: str = ""
     where: str = ""
-    """Where the paper has it."""
+    """The place in the paper."""
     asks: str = ""
     """The question, in one sentence."""
     stand_in: str = ""
-    """The paper's own data, where this study uses other data."""
+    """The paper's own data, if this study uses other data."""
     note: str = ""
     figures: tuple[str, ...] = ()
     """Which figures the documentation shows (`paper.drawn.WORDS`)."""
@@ -197,7 +196,7 @@ class Study:
             self.check_apart(self)
 
     def check_apart(self, before: Study) -> None:
-        """Raise where a seed that chose the settings (`before` has the tuning) would judge them as well."""
+        """Raise LabError if a tuning seed of the study `before` is also a seed of this study's final runs."""
         used = set(before.tuning.all_seeds) if before.tuning else set()
         both = used & set(range(self.first_seed, self.first_seed + self.seeds))
         if both and not self.name.startswith(SEEDS_SHARED):
@@ -208,7 +207,7 @@ class Study:
             )
 
     def row(self, name: str) -> Row:
-        """The row of that name."""
+        """The row with the given name."""
         return next(row for row in self.rows if row.name == name)
 
     @property
@@ -223,8 +222,7 @@ class Study:
         return "given" if all("lr" in row.options for row in self.rows) else "untuned"
 
     def complete(self) -> Study:
-        """The study with the task's own defaults filled in and every option checked; bad input is an error of one
-        line."""
+        """The study with the task's defaults filled in and all options validated. Invalid input raises LabError."""
         made = task.load(self.task, self.task_options)
         for row in self.rows:
             optimizers.check_options(row.method, optimizers.options(row.method, row.options))
@@ -240,7 +238,7 @@ class Study:
         return replace(full, name=spec.check_study(self.name or full._default_name()))
 
     def _check_space(self) -> None:
-        """Every setting that is tuned is one of at least one optimizer, and every optimizer has one of them."""
+        """Raise unless every tuned setting is an option of some optimizer, and every optimizer has at least one."""
         if not self.tuning or self.tuning.walks:
             return
         spaces = {row.name: row.space(self.tuning.over) for row in self.rows}
@@ -252,7 +250,7 @@ class Study:
                 raise LabError(f"--tune-over {' '.join(self.tuning.over)}: {name} has none of them; add lr")
 
     def _default_name(self) -> str:
-        """Task, and a few digits of everything that must not differ within a study, the rows' settings included."""
+        """The task, and a short hash of everything that is fixed within a study, including the rows' settings."""
         short = self.task.rpartition(":")[2] if ":" in self.task else self.task
         fixed = {k: v for k, v in self.data().items() if k not in (*GROWS, *WORDS, "name", "baseline")}
         given = sorted([row.name, row.options] for row in self.rows if row.options)
@@ -261,7 +259,7 @@ class Study:
         return f"{short}-{'tuned-' if self.tuning else ''}{digits}"
 
     def data(self) -> dict[str, Any]:
-        """The study as JSON has it."""
+        """The JSON form of the study."""
         tuning = self.tuning.data() if self.tuning else None
         full = {**asdict(self), "tuning": tuning}
         if not self.budget:
@@ -270,7 +268,7 @@ class Study:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Study:
-        """What `data` gave, back."""
+        """The study from its JSON form, the inverse of `data`."""
         rows = tuple(Row(**{**row, "rates": tuple(row["rates"])}) for row in data["rows"])
         how = data["tuning"]
         tuning = Tuning(**{**how, "over": tuple(how.get("over", ("lr",)))}) if how else None
@@ -288,7 +286,7 @@ class Study:
     # -- specifications of runs -----------------------------------------------------------------------------------
 
     def length(self, purpose: str) -> int:
-        """Epochs of a run."""
+        """The number of epochs of a run."""
         return (self.tuning.epochs if purpose == "tune" and self.tuning else 0) or self.epochs
 
     def options_of(self, row: Row) -> dict[str, Any]:
@@ -326,7 +324,7 @@ class Study:
         )
 
     def trials(self, row: Row, lr: float, number: int) -> list[dict[str, Any]]:
-        """The runs that judge one learning rate."""
+        """The tuning runs of one learning rate."""
         assert self.tuning is not None
         return [self.spec(row, lr, seed=seed, purpose="tune", trial=number) for seed in self.tuning.all_seeds]
 
@@ -336,20 +334,20 @@ class Study:
         return [self.spec(row, lr, seed=seed, purpose="final") for seed in seeds]
 
     def runs(self) -> int:
-        """How many runs the study has."""
+        """The number of runs of the study."""
         tuning = self.tuning.trials * self.tuning.seeds if self.tuning else 0
         return len(self.rows) * (tuning + self.seeds)
 
     # -- on disk ---------------------------------------------------------------------------------------------------
 
     def history(self, root: Path | str) -> tuple[str, ...]:
-        """What was changed in the study at `root` after its results had been seen, in sentences."""
+        """The changes of the study at `root` made after results had been seen, as sentences."""
         path = Path(root) / spec.folder(self.name) / "study.json"
         stored = files.read_json(path) if path.exists() else {}
         return history.sentences(stored.get("history", []))
 
     def write(self, root: Path | str) -> Path:
-        """Put study.json beside the runs, before any of them. A study of that name with other settings is an error."""
+        """Write study.json, before any run. Raises if a study of that name with other settings exists."""
         path = Path(root) / spec.folder(self.name) / "study.json"
         content = {"schema": spec.SCHEMA, **self.data()}
         if path.exists():
@@ -393,7 +391,7 @@ def _has_rows(content: Mapping[str, Any]) -> bool:
 
 
 def with_base_seed(study: Study, base: int) -> Study:
-    """The study on other seeds: those of its final runs, of its tuning and of its sampler follow from the base seed.
+    """The study on other seeds: the seeds of final runs, tuning and sampler are derived from the base seed.
 
     >>> other = with_base_seed(Study("digits", (Row("adamw"),), tuning=Tuning(8)), 2)
     >>> other.first_seed, other.tuning.first_seed
@@ -406,10 +404,10 @@ def with_base_seed(study: Study, base: int) -> Study:
 
 
 def changed(study: Study, **given: Any) -> Study:
-    """The study with other seeds, epochs, batch size, trials or options of its task, under a name that says so.
+    """The study with other seeds, epochs, batch size, trials or task options, under a name that states the change.
 
-    Runs of a changed study are never taken for the study's own. A value of 0 or None changes nothing; a study that
-    has no final runs gets none.
+    Runs of a changed study are never used for the original study. A value of 0 or None changes nothing. A study without
+    final runs stays without them.
     """
     fields = ("seeds", "epochs", "batch_size")
     options = {k: v for k, v in given.items() if k not in (*fields, "tune") and v is not None}
@@ -450,7 +448,7 @@ def _data_digest(name: str, options: str) -> str | None:
 
 @functools.lru_cache(8)
 def _epoch_steps(name: str, options: str, batch_size: int, purpose: str) -> int:
-    """Steps of an epoch."""
+    """The number of steps of an epoch."""
     asked = {"task": name, "batch_size": batch_size, "purpose": purpose}
     with guarded(f"task {name}: data()"):
         return len(splits.sources(asked, _made(name, options), torch.device("cpu"))[0])

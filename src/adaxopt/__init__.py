@@ -56,7 +56,7 @@ __all__ = [
 MEMORIES = ("Equal", "Fading", "Growing", "LogTime", "Polynomial", "Power")
 """Names that need no framework."""
 
-if not TYPE_CHECKING:  # a type checker would take every name for one that this function knows
+if not TYPE_CHECKING:  # with a module-level __getattr__, a type checker accepts every attribute name
 
     def __getattr__(name: str) -> Any:
         if name in MEMORIES:

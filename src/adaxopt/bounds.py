@@ -1,4 +1,4 @@
-"""Plain numbers and their bounds: errors that say what was given and what is allowed."""
+"""Range checks for plain numbers. Errors name the given value and the allowed range."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def plain(value: Any) -> bool:
-    """Whether it is a number of the host; an array is not, because it may be traced."""
+    """Whether `value` is a Python number. Arrays are excluded, because they may be traced."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def own(value: Any) -> Any:
-    """A number of another library, such as NumPy's scalars, as Python's own; anything else as it is.
+    """Convert a number of another library, such as a NumPy scalar, to a Python number; return other values unchanged.
 
     >>> from fractions import Fraction
     >>> own(Fraction(1, 4)), own(3), own("adax")
@@ -33,7 +33,7 @@ def number(
     *,
     positive: bool = False,
 ) -> None:
-    """Raise unless it is a finite number in [least, below), above 0 where `positive`, or one of `arrays`.
+    """Raise unless `value` is a finite number in [least, below) (and > 0 if `positive`), or an instance of `arrays`.
 
     >>> number("eps", -1.0)
     Traceback (most recent call last):

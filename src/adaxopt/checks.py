@@ -1,6 +1,6 @@
-"""Hyper-parameters given as plain numbers: what is allowed, and errors that say so.
+"""Validation of hyper-parameters that are plain numbers.
 
-Values that are not plain numbers (a traced array, a schedule) pass: they are known only when a step runs.
+Other values (a traced array, a schedule) are not checked: they are known only when a step runs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from adaxopt.zoo import DECAYS, Method
 EpsPlacement = Literal["paper", "plain"]
 PLACEMENTS: tuple[str, ...] = get_args(EpsPlacement)
 SUSPICIOUS = 0.01
-"""A growth rate above this looks like a decay pasted from Adam."""
+"""A growth rate above this looks like Adam's decay rate."""
 MOST = 50.0
-"""The largest b2*T of the paper's runs: up to it, a known run length explains any growth rate."""
+"""The largest b2*T of the paper's runs. No warning is given up to this value if the run length is known."""
 
 
 def check(
@@ -34,9 +34,10 @@ def check(
     arrays: tuple[type, ...] = (object,),
     stacklevel: int = 3,
 ) -> None:
-    """Raise ValueError or TypeError at the first option that is not allowed; warn of a b2 that looks like Adam's.
+    """Raise ValueError or TypeError for the first invalid option; warn if b2 looks like Adam's.
 
-    `names`, `lr` and `eps` are what a caller calls the betas and these two; `arrays` are the types that pass unseen.
+    `names`, `lr` and `eps` are the caller's names for the betas, lr and eps, used in messages. Values of the types in
+    `arrays` are not checked.
 
     >>> from adaxopt.zoo import METHODS
     >>> check({**METHODS["adaxw"].defaults, "weight_decay": -0.1}, METHODS["adaxw"].rule)
@@ -87,8 +88,9 @@ def settle(
     total_steps: Any = None,
     name: str = "betas[1]",
 ) -> dict[str, Any]:
-    """The options `betas`, `memory` and `total_steps` of a param group, from what was given: betas[1] None is open, and
-    the memory's number, or 3/total_steps, or the method's default takes its place.
+    """Resolve the options `betas`, `memory` and `total_steps` of a param group.
+
+    Where betas[1] is None, it becomes the memory's number, 3/total_steps or the method's default.
 
     >>> from adaxopt.zoo import METHODS
     >>> settle(METHODS["adaxw"], (0.9, None), total_steps=30_000)
@@ -130,8 +132,10 @@ def settle(
 
 
 def suspicious(options: Mapping[str, Any], rule: Rule) -> bool:
-    """Whether a method whose b2 is a growth rate was given what looks like a decay, and neither a run length nor a
-    `memory` explains it."""
+    """Whether b2 looks like a decay rate although the method's b2 is a growth rate.
+
+    False if the run length makes the value plausible, or if a `memory` is given.
+    """
     b2, total = options["betas"][1], options.get("total_steps")
     if (
         rule.memory is not Growing

@@ -1,7 +1,7 @@
-"""Random bits as a pure function of (seed, parameter, element, step, stream): why and how, see `torch/rounding.py`.
+"""Random bits as a pure function of (seed, parameter, element, step, stream). `torch/rounding.py` explains the design.
 
-Written over Python ints, int64 tensors holding 0 ... 2^32-1 (torch) and uint32 arrays, which wrap by themselves (JAX):
-the same bits from each.
+The functions accept Python ints, int64 tensors holding 0 ... 2^32-1 (torch) and uint32 arrays, which wrap around (JAX).
+All three give the same bits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 MASK = 0xFFFFFFFF
 GOLDEN = 0x9E3779B9
 WEYL, MIX_1, MIX_2 = 0x61C88647, 0x21F0AAAD, 0x735A2D97
-"""All below 2^31: a 32-bit number times any fits in int64, the integer that torch has everywhere."""
+"""All are below 2^31, so a product with a 32-bit number fits in int64, which torch supports on every device."""
 
 
 def mix(x: Any, mask: Any = MASK) -> Any:
@@ -27,7 +27,10 @@ FOUR = (WEYL, MIX_1, MIX_2, 0x2C1B3C6D)
 
 
 def four(element: Any, key: Any) -> Any:
-    """Bits of int64 elements, four neighbours from one `mix`: a third of the work. A test bounds their correlations."""
+    """Random bits for int64 element indices. Four neighbours share one `mix`, which takes a third of the work.
+
+    A test bounds the correlations between neighbours.
+    """
     shared = mix(((element >> 2) * WEYL + key) & MASK)
     at = element & 3
     odd = sum((at == i) * FOUR[i] for i in range(4))
@@ -35,7 +38,7 @@ def four(element: Any, key: Any) -> Any:
 
 
 def seeds(seed: int, index: int) -> tuple[int, int]:
-    """(a, b): two 32-bit numbers from a seed and a parameter's index, any ints (splitmix64's finalizer)."""
+    """Two 32-bit numbers (a, b) from a seed and a parameter index, which may be any ints (splitmix64's finalizer)."""
     z = (seed * 0x9E3779B97F4A7C15 + index * 0xD1342543DE82EF95 + 0x632BE59BD9B4E019) & 0xFFFFFFFFFFFFFFFF
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
@@ -44,7 +47,7 @@ def seeds(seed: int, index: int) -> tuple[int, int]:
 
 
 def key(seed: int, index: int, low: Any, high: Any, stream: int, of: Any = int) -> Any:
-    """The 32-bit key of a tensor, step (its low and high 32 bits) and stream; `of` makes the namespace's constants."""
+    """The 32-bit key of a tensor, step (its low and high 32 bits) and stream. `of` converts constants to the dtype."""
     a, b = seeds(seed, index)
     mask = of(MASK)
     inner = mix(mix(low ^ of(a), mask) ^ high ^ of(b), mask)

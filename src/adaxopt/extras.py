@@ -1,4 +1,4 @@
-"""What to install where a framework is missing or too old: one line, before its first name is used."""
+"""Import-time checks that name the package to install if a framework is missing or too old."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import metadata
 
 
 def need(who: str, install: str, **least: str) -> None:
-    """Raise ImportError with what to install, unless every package is there in at least the version given.
+    """Raise ImportError, naming what to install, unless every package is installed in at least the given version.
 
     >>> need("register_timm", "timm", no_such_package="1.0")
     Traceback (most recent call last):
@@ -21,7 +21,7 @@ def need(who: str, install: str, **least: str) -> None:
             )
         try:
             found = metadata.version(name)
-        except metadata.PackageNotFoundError:  # a source tree on the path: its version is its owner's affair
+        except metadata.PackageNotFoundError:  # a source tree on the path: its version is not checked
             continue
         if _order(found) < _order(version):
             raise ImportError(
@@ -30,7 +30,7 @@ def need(who: str, install: str, **least: str) -> None:
 
 
 def pip_install(install: str, option: str = "") -> str:
-    """The command; an extra of this package in quotes (a shell would read the brackets), and from a checkout too."""
+    """The pip command. An extra of this package is quoted for the shell, and the command for a checkout is added."""
     if "[" not in install:
         return f"pip install {option}{install}"
     extra = install[install.index("[") :]
@@ -38,9 +38,9 @@ def pip_install(install: str, option: str = "") -> str:
 
 
 def _order(version: str) -> tuple[int, ...]:
-    """The numbers of a release, enough to compare two of one package: 2.13.0+cpu is (2, 13, 0)."""
+    """The release segment of a version as a tuple, for comparisons: 2.13.0+cpu is (2, 13, 0)."""
     return tuple(int(part) for part in re.match(r"\d+(\.\d+)*", version)[0].split("."))  # type: ignore[index]
 
 
 LAB = pip_install("adaxopt[lab]")
-"""What makes the command `adax` whole: tables, figures, reports, pictures."""
+"""The command that installs everything `adax` needs: tables, figures, reports, images."""

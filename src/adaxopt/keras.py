@@ -5,7 +5,7 @@
 >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
 >>> model.compile(AdaXW(1e-3, weight_decay=0.1), loss="mse")
 
-The rule and its numbers are those of `adaxopt.rule`, over `keras.ops`.
+The update rule and its coefficients are those of `adaxopt.rule`, computed with `keras.ops`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["AdaX", "AdaXW", "Padax"]
 
 
 class _xp:
-    """keras.ops under the names that the mathematics uses."""
+    """keras.ops under the names that `adaxopt.rule` and `adaxopt.memory` use."""
 
     exp = staticmethod(ops.exp)
     expm1 = staticmethod(ops.expm1)
@@ -42,12 +42,12 @@ class _xp:
 
     @staticmethod
     def mean(x: Any) -> Any:
-        """`ops.mean` computes in float32 on torch."""
+        """Not `ops.mean`, which computes in float32 on torch."""
         return ops.sum(x) / max(math.prod(x.shape), 1)
 
     @staticmethod
     def where(condition: Any, yes: Any, no: Any) -> Any:
-        """A plain number takes the other's dtype."""
+        """`ops.where` in which a Python float takes the dtype of the other argument."""
         if isinstance(yes, float):
             yes = ops.zeros_like(no) + yes
         if isinstance(no, float):
@@ -56,7 +56,7 @@ class _xp:
 
     @staticmethod
     def clip(x: Any, min: Any = None, max: Any = None) -> Any:
-        """So written that float64 stays: `ops.minimum` gives float32 on torch, `ops.cast` of a number on TensorFlow."""
+        """Clip without losing float64: `ops.minimum` on torch and `ops.cast` of a number on TensorFlow give float32."""
         if min is not None:
             low = ops.zeros_like(x) + min
             x = ops.where(x < low, low, x)
@@ -67,7 +67,7 @@ class _xp:
 
 
 class _Method(keras.optimizers.Optimizer):
-    """The optimizer behind the public classes: a class gives it a signature and a method, nothing else."""
+    """Base of the public classes, which define only a signature and a method."""
 
     method: ClassVar[Method]
 
@@ -109,7 +109,7 @@ class _Method(keras.optimizers.Optimizer):
             return super()._get_current_learning_rate()
 
     def build(self, variables: Any) -> None:
-        """Create m and v of every variable: float32 for 16-bit variables, else the variable's own dtype."""
+        """Create m and v for every variable: float32 for 16-bit variables, else the variable's own dtype."""
         if self.built:
             return
         super().build(variables)
@@ -117,7 +117,7 @@ class _Method(keras.optimizers.Optimizer):
         self._velocities = [self._zeros(x, "velocity") for x in variables]
 
     def _zeros(self, variable: Any, name: str) -> Any:
-        if getattr(variable, "overwrite_with_gradient", False):  # float8 scales: not stepped by any rule
+        if getattr(variable, "overwrite_with_gradient", False):  # float8 scales: not updated by the rule
             return None
         path = getattr(variable, "path", variable.name).replace("/", "_").replace(":", "_")
         return self.add_variable(
@@ -128,12 +128,12 @@ class _Method(keras.optimizers.Optimizer):
         )
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """One variable's step by the rule, decay included."""
+        """Update one variable, including weight decay."""
         place = self._get_variable_index(variable)
         m, v = self._momentums[place], self._velocities[place]
         work = _work(variable)
         weight_decay = (self.weight_decay or 0.0) if self._use_weight_decay(variable) else 0.0
-        if weight_decay:  # it may have been set after construction
+        if weight_decay:  # weight_decay may have been set after construction
             self._check_reference()
         options = {
             **self._own,
@@ -157,10 +157,10 @@ class _Method(keras.optimizers.Optimizer):
         self.assign(variable, ops.cast(x, variable.dtype))
 
     def _apply_weight_decay(self, variables: Any) -> None:
-        """Nothing: the rule decays, each method in its own form, what `exclude_from_weight_decay` left in."""
+        """Do nothing: `update_step` applies weight decay, and respects `exclude_from_weight_decay`."""
 
     def get_config(self) -> dict[str, Any]:
-        """What rebuilds this optimizer: Keras's own arguments and the method's."""
+        """The arguments that rebuild this optimizer: those of Keras's base class and those of the method."""
         return {
             **super().get_config(),
             "beta_1": self._own["betas"][0],
@@ -176,21 +176,21 @@ def _work(variable: Any) -> str:
 
 
 def _dense(gradient: Any, variable: Any) -> Any:
-    """The gradient as a plain tensor: TensorFlow hands over that of an embedding as rows."""
+    """The gradient as a dense tensor: TensorFlow passes the gradient of an embedding as IndexedSlices."""
     if type(gradient).__name__ != "IndexedSlices":
         return gradient
     return ops.scatter(gradient.indices[:, None], gradient.values, variable.shape)
 
 
 def _first(lr: Any) -> float | None:
-    """The learning rate of the first step as a number, or None where only a call can tell."""
+    """The learning rate of the first step as a number, or None if it is given by a callable."""
     first = lr(0) if isinstance(lr, keras.optimizers.schedules.LearningRateSchedule) else lr
     return None if callable(first) else float(ops.convert_to_numpy(first))
 
 
 @contextmanager
 def _wide_floatx() -> Iterator[None]:
-    """Keras's default dtype, in which it keeps and computes learning rates, as float32 where it has fewer bits."""
+    """Set Keras's default dtype, in which learning rates are stored and computed, to float32 if it has 16 bits."""
     before = keras.config.floatx()
     if before not in ("float16", "bfloat16"):
         yield
@@ -206,19 +206,20 @@ _SHARED = """
     Args:
         learning_rate: a float, a `keras.optimizers.schedules.LearningRateSchedule` or a callable.
         beta_1: decay rate of the mean m, as Adam's beta_1.
-        beta_2: a *growth rate*, not Adam's decay rate. None leaves it open: `total_steps` or `memory` sets
-            it, else it is the paper's 1e-4.
-        total_steps: the number of steps T of the whole run: sets beta_2 = 3/T. Not together with beta_2.
-        memory: another gain k_t in place of AdaX's, such as `adaxopt.LogTime(8)`. Not together with beta_2.
+        beta_2: a *growth rate*, not Adam's decay rate. With None, `total_steps` or `memory` sets it, else it is the
+            paper's 1e-4.
+        total_steps: the number of steps T of the whole run; sets beta_2 = 3/T. Cannot be combined with beta_2.
+        memory: another gain k_t in place of AdaX's, such as `adaxopt.LogTime(8)`. Cannot be combined with beta_2.
         epsilon: added to v**p before v is normalised, as Algorithm 3 does (`eps_placement="paper"`); `"plain"` adds it
             after.
         weight_decay, decay: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
-            x <- x - wd*(lr/reference_lr)*x. `exclude_from_weight_decay` is honoured in each.
-        wake: where v is exactly 0, take the first gradient's square whole. False reproduces the paper.
-        clip_update: bound on |m/(v**p + eps)|, or None.
+            x <- x - wd*(lr/reference_lr)*x. `exclude_from_weight_decay` is respected by each.
+        wake: where v is exactly 0, the first gradient's square gets the weight 1. False reproduces the paper.
+        clip_update: upper bound on |m/(v**p + eps)|, or None.
         cautious: leave out updates whose sign is not the gradient's and scale the others up (see `adaxopt.AdaXW`).
-        reference_lr: what "fully_decoupled" measures lr against; None is the first lr.
-        base: Keras's own arguments (clipnorm, global_clipnorm, use_ema, gradient_accumulation_steps, name, ...).
+        reference_lr: the lr that "fully_decoupled" divides by; with None, the first lr.
+        base: arguments of `keras.optimizers.Optimizer` (clipnorm, global_clipnorm, use_ema,
+            gradient_accumulation_steps, name, ...).
 """
 
 
@@ -259,8 +260,8 @@ class AdaXW(_Method):
 
         x <- x - lr*m/(sqrt(v) + eps_t) - lr*wd*x
 
-    with m and v as `AdaX`'s. Defaults are the paper's for its convolutional nets; coming from AdamW on a transformer,
-    start from AdamW's own lr.
+    with m and v as in `AdaX`. Defaults are the paper's for its convolutional nets. When you switch from AdamW on a
+    transformer, start from AdamW's lr.
 {_SHARED}"""
     method = METHODS["adaxw"]
 

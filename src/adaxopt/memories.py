@@ -1,14 +1,15 @@
-"""The memory as a value: which gain k_t a method uses, chosen independently of everything else.
+"""Memories: the gain k_t of a method as an object, chosen independently of the other options.
 
     AdaXW(params, memory=Growing.over(10_000))      b2 = 3/T
     AdaXW(params, memory=LogTime(8))                k_t = 8/(8+t-1)
     AdaXW(params, memory=Growing(1e-4).floor(1e-3).freeze(50_000))
 
-A memory replaces k_t; eps_t follows it. A new one is a class here and in `KINDS`: a kind, its number's name and bounds,
-and the gain as a function of (t, number, xp) that is right for every t from 1 to 10**9 (see `memory.py`). The CUDA
-kernel has the gains a second time: a kind in `KINDS` and a branch of `_gain` in `torch/kernel_numbers.py`.
+A memory replaces k_t, and eps_t is computed from it. A new memory is a class in this module, listed in `KINDS`: a kind,
+the name and bounds of its number, and the gain as a function of (t, number, xp) that is accurate for every t from 1 to
+10**9 (see `memory.py`). The CUDA kernel needs the gain too: a kind in `KINDS` and a branch of `_gain` in
+`torch/kernel_numbers.py`.
 
-In a param group and in a checkpoint a memory is its `text` (a string) beside its number, which stands in betas[1].
+A param group and a checkpoint store a memory as its `text` (a string), and its number in betas[1].
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from adaxopt.bounds import own, plain
 from adaxopt.memory import Number, scalars
 
 PRODUCT = 3.0
-"""b2*T of a run whose length is known."""
+"""b2*T if the run length T is given."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A family of gains and its number; `least` bounds k_t from below, and after step `last` k_t is 0.
+    """A family of gains and its number. `least` is a lower bound on k_t; after step `last`, k_t is 0.
 
     >>> Growing(1e-4).floor(1e-3).freeze(50_000)
     Growing(0.0001).floor(0.001).freeze(50000)
@@ -43,9 +44,9 @@ class Memory:
     name: ClassVar[str] = "b2"
     bounds: ClassVar[dict[str, Any]] = {"below": 1.0}
     gain: ClassVar[Callable[..., Number]]
-    """k_t of (t, number, xp), without the two bounds."""
+    """k_t as a function of (t, number, xp), without `least` and `last`."""
     log_norm: ClassVar[Callable[..., Number] | None] = None
-    """log c_t of (t, number, xp), or None where it has no closed form: eps is then added plainly."""
+    """log c_t as a function of (t, number, xp), or None if it has no closed form: eps is then added as in Adam."""
 
     def __post_init__(self) -> None:
         who = type(self).__name__
@@ -66,16 +67,16 @@ class Memory:
         return bounded(type(self).gain(t, self.number, xp), t, self.least, self.last, xp)
 
     def floor(self, gain: float) -> Memory:
-        """k_t is at least `gain`: v forgets what is older than about 1/gain steps."""
+        """A copy whose k_t is at least `gain`: v forgets gradients older than about 1/gain steps."""
         return replace(self, least=own(gain))
 
     def freeze(self, after: float) -> Memory:
-        """v stays as it is after that many steps (a coordinate that first receives a gradient later still takes it)."""
+        """A copy whose v is constant after that many steps; a v that is still 0 takes its first squared gradient."""
         return replace(self, last=own(after))
 
     @property
     def text(self) -> str:
-        """All but the number, as a param group holds it.
+        """The memory without its number, as stored in a param group.
 
         >>> Power(0.5).text, Power(0.5).floor(1e-3).freeze(10).text
         ('power', 'power floor 0.001 freeze 10')
@@ -92,7 +93,7 @@ class Memory:
 
 @dataclass(frozen=True, repr=False)
 class Growing(Memory):
-    """k_t = b2/((1+b2)^t - 1): the past grows by 1+b2 at every step (AdaX)."""
+    """k_t = b2/((1+b2)^t - 1): past weights grow by 1+b2 at every step (AdaX)."""
 
     kind = "growing"
     gain = staticmethod(memory.growing_gain)
@@ -100,7 +101,7 @@ class Growing(Memory):
 
     @classmethod
     def over(cls, total_steps: Number) -> Growing:
-        """The memory for a run of that many steps: b2 = 3/T, and 0.75 where T is below 4.
+        """The memory for a run of T = `total_steps` steps: b2 = 3/T, at most 0.75.
 
         >>> Growing.over(30_000)
         Growing(0.0001)
@@ -111,7 +112,7 @@ class Growing(Memory):
 
 @dataclass(frozen=True, repr=False)
 class Fading(Memory):
-    """k_t = (1-b2)/(1-b2^t): the past fades by b2 at every step (Adam)."""
+    """k_t = (1-b2)/(1-b2^t): past weights decay by b2 at every step (Adam)."""
 
     kind = "fading"
     gain = staticmethod(memory.fading_gain)
@@ -120,7 +121,7 @@ class Fading(Memory):
 
 @dataclass(frozen=True, repr=False)
 class Unnormalised(Memory):
-    """k = 1-b2 from the first step on: v begins too small (RMSProp, AMSGrad)."""
+    """k = 1-b2 from the first step on, so v is biased towards 0 at the start (RMSProp, AMSGrad)."""
 
     kind = "unnormalised"
     gain = staticmethod(memory.constant_gain)
@@ -129,7 +130,7 @@ class Unnormalised(Memory):
 
 @dataclass(frozen=True, repr=False)
 class Equal(Memory):
-    """k_t = 1/t: all squares have equal weight (AdaGrad's sum, divided by t). Its number is not used."""
+    """k_t = 1/t: all squares have equal weight (AdaGrad's sum, divided by t). `number` is not used."""
 
     number: Number = 0.0
 
@@ -151,7 +152,7 @@ class Power(Memory):
 
 @dataclass(frozen=True, repr=False)
 class LogTime(Memory):
-    """k_t = delta/(delta+t-1): a window that stays a fixed share of the run (ADANA, arXiv 2602.05298: delta = 8)."""
+    """k_t = delta/(delta+t-1): v averages over a fixed fraction of past steps (ADANA, arXiv 2602.05298: delta = 8)."""
 
     kind = "log_time"
     name = "delta"
@@ -175,7 +176,7 @@ KINDS: dict[str, type[Memory]] = {
 
 
 def bounded(k: Number, t: Number, least: float, last: float, xp: Any = scalars) -> Number:
-    """A gain that is at least `least`, and 0 after step `last`."""
+    """Clamp a gain to at least `least`, and set it to 0 after step `last`."""
     if least:
         k = xp.clip(k, min=least)
     return k if last == math.inf else xp.where(t > last, 0.0 * k, k)
@@ -200,9 +201,7 @@ def _parsed(text: str) -> tuple[type[Memory], float, float]:
     try:
         given = {word: float(value) for word, value in zip(words[::2], words[1::2], strict=True)}
         found = KINDS[kind], given.pop("floor", 0.0), given.pop("freeze", math.inf)
-        found[0](
-            1.0 if found[0].bounds.get("positive") else 0.0, *found[1:]
-        )  # whether its bounds are allowed
+        found[0](1.0 if found[0].bounds.get("positive") else 0.0, *found[1:])  # raises if a bound is invalid
     except (KeyError, ValueError):
         raise ValueError(f"memory={text!r}: {ALLOWED}") from None
     if given:

@@ -1,10 +1,10 @@
-"""How a method remembers squared gradients: the gain k_t of v <- v + k_t (g^2 - v).
+"""How a method weights past squared gradients: the gain k_t of v <- v + k_t (g^2 - v).
 
-Give the square of step i the weight w_i. Then v_t = sum_i w_i g_i^2 / c_t with c_t = sum_i w_i, and the newest
-square enters with the gain k_t = w_t / c_t. Every memory of the paper's Table 1 is one of the first four families of
-weights (written up to a factor that cancels in k_t); the other two are given by their gain:
+Let w_i be the weight of the squared gradient of step i. Then v_t = sum_i w_i g_i^2 / c_t with c_t = sum_i w_i, and the
+newest square has the gain k_t = w_t / c_t. Every method of the paper's Table 1 uses one of the first four families of
+weights (written up to a factor that cancels in k_t). The other two families are defined by their gain:
 
-    family      weights, i <= t      c_t                  k_t                     who
+    family      weights, i <= t      c_t                  k_t                     method
     growing     b2 (1+b2)^(t-i)      (1+b2)^t - 1         b2 / ((1+b2)^t - 1)     AdaX: the past grows
     fading      (1-b2) b2^(t-i)      1 - b2^t             (1-b2) / (1-b2^t)       Adam: the past fades
     equal       1                    t                    1/t                     AdaGrad: equal weights
@@ -12,11 +12,12 @@ weights (written up to a factor that cancels in k_t); the other two are given by
     log-time                                              delta / (delta+t-1)     ADANA
     polynomial                                            t^-c                    Adafactor
 
-With r = 1+b2, b2 and 1 the first three are one: k_t = (1-r)/(1-r^t), that is k_t = k_{t-1}/(k_{t-1} + r), k_1 = 1.
+With r = 1+b2, b2 and 1, the first three share one formula: k_t = (1-r)/(1-r^t), or recursively
+k_t = k_{t-1}/(k_{t-1} + r) with k_1 = 1.
 
-The functions are written over a namespace `xp` (`scalars` below, torch, jax.numpy), so that t may be a Python number
-(a plain step), a device scalar (a CUDA graph), one count per row (sparse gradients) or a traced value (JAX).
-Each is stable for every t from 1 to 10**9: nothing here ever forms (1+b2)**t.
+The functions take a namespace `xp` (`scalars` below, torch, jax.numpy), so t may be a Python number (an eager step), a
+device scalar (a CUDA graph), one count per row (sparse gradients) or a traced value (JAX). Each function is stable for
+every t from 1 to 10**9: (1+b2)**t is never computed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import math
 from typing import Any
 
 Number = Any
-"""A float, or an array of the namespace in use: the formulas are the same."""
+"""A float, or an array of the namespace in use."""
 
 
 class scalars:
@@ -38,7 +39,7 @@ class scalars:
 
     @staticmethod
     def mean(x: Number) -> Number:
-        """A number is the mean of itself."""
+        """The mean of a single number."""
         return x
 
     @staticmethod
@@ -47,7 +48,7 @@ class scalars:
 
     @staticmethod
     def exp(x: Number) -> Number:
-        """Infinite where math's raises OverflowError, as that of an array is."""
+        """Infinite on overflow, as for arrays; `math.exp` raises OverflowError."""
         return math.exp(x) if x < 709 else math.inf
 
     @staticmethod
@@ -70,18 +71,18 @@ def _plain(number: Number) -> bool:
 
 
 def _of_number(function: str, b: Number, xp: Any) -> Number:
-    """math's function of a plain number (exact to float64 in every namespace), xp's of an array."""
+    """Apply the function of `math` to a plain number (in float64 for every namespace), that of `xp` to an array."""
     return getattr(math, function)(b) if _plain(b) else getattr(xp, function)(b)
 
 
 def growing_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:
-    """k_t = b2 / ((1+b2)^t - 1): the newest square counts b2, the past grows by 1+b2 (AdaX).
+    """k_t = b2 / ((1+b2)^t - 1): the newest square has the weight b2, past weights grow by 1+b2 per step (AdaX).
 
     >>> growing_gain(1, 1e-4), growing_gain(887_000, 1e-4) > 0, growing_gain(10**9, 1e-4)
     (1.0, True, 0.0)
 
-    b2 = 0 is the limit 1/t: all squares have equal weight. An array b2 has its derivative there too, (1-t)/(2t):
-    the quotient is b2/log(1+b2) * y/(e^y - 1) / t with y = t*log(1+b2), and each factor has a series at 0.
+    b2 = 0 is the limit 1/t: all squares have equal weight. For an array b2 the derivative at 0, (1-t)/(2t), is correct
+    too: the quotient is b2/log(1+b2) * y/(e^y - 1) / t with y = t*log(1+b2), and each factor has a series at 0.
     """
     if _plain(b2) and b2 == 0:
         return 1.0 / t
@@ -100,7 +101,7 @@ def growing_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:
 
 
 def growing_log_norm(t: Number, b2: Number, xp: Any = scalars) -> Number:
-    """log c_t = log((1+b2)^t - 1). At b2 = 0, where it vanishes, the equal memory's log t."""
+    """log c_t = log((1+b2)^t - 1). At b2 = 0, where c_t is 0, this is log t, as for the equal memory."""
     if _plain(b2) and b2 == 0:
         return equal_log_norm(t, b2, xp)
     some = b2 if _plain(b2) else xp.where(b2 == 0, 1.0, b2)
@@ -110,12 +111,12 @@ def growing_log_norm(t: Number, b2: Number, xp: Any = scalars) -> Number:
 
 
 def missing(t: Number, b: Number, xp: Any = scalars) -> Number:
-    """1 - b^t: what a fading average of t numbers lacks. Right in float32 too where b is near 1.
+    """1 - b^t: the bias correction of an exponential average after t steps. Accurate in float32 for b near 1.
 
     >>> round(missing(1, 0.75), 12), round(missing(10, 1 - 2**-30) * 2**30, 6)
     (0.25, 10.0)
 
-    An array b has the derivative at 0 too: -1 at t = 1, else 0.
+    For an array b, the derivative at 0 is correct too: -1 at t = 1, else 0.
     """
     if _plain(b) and b == 0:
         return t * 0 + 1.0
@@ -130,7 +131,7 @@ def fading_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:
     >>> round(fading_gain(1, 0.999), 12), round(fading_gain(10**6, 0.999), 12)
     (1.0, 0.001)
 
-    An array b2 has the derivative at 0 too: 0 at t = 1, else -1.
+    For an array b2, the derivative at 0 is correct too: 0 at t = 1, else -1.
     """
     if _plain(b2) and b2 == 0:
         return t * 0 + 1.0
@@ -149,7 +150,7 @@ def fading_log_norm(t: Number, b2: Number, xp: Any = scalars) -> Number:
 
 
 def constant_gain(t: Number, b2: Number, xp: Any = scalars) -> Number:
-    """k = 1-b2: the fading memory left unnormalised, v_t = b2 v_{t-1} + (1-b2) g^2 (RMSProp, AMSGrad)."""
+    """k = 1-b2: the fading memory without normalisation, v_t = b2 v_{t-1} + (1-b2) g^2 (RMSProp, AMSGrad)."""
     return t * 0 + (1 - b2)
 
 
@@ -166,8 +167,8 @@ def equal_log_norm(t: Number, b2: Number, xp: Any = scalars) -> Number:
 def power_gain(t: Number, c: Number, xp: Any = scalars) -> Number:
     """k_t = t^-c / sum_{i<=t} i^-c (NosAdam's hyperharmonic weights), for every real c.
 
-    1/k_t = sum_{j<t} (1 - j/t)^-c. Its first terms are added up where there are no more of them, or where c is so far
-    below 0 that the others vanish; elsewhere the sum comes from its Euler-Maclaurin expansion at t.
+    1/k_t = sum_{j<t} (1 - j/t)^-c. The sum is computed term by term if t is small, or if c is so far below 0 that the
+    remaining terms vanish; otherwise by its Euler-Maclaurin expansion at t.
 
     >>> round(power_gain(3, 0.1), 12) == round(3**-0.1 / (1 + 2**-0.1 + 3**-0.1), 12)
     True
@@ -188,7 +189,7 @@ def power_gain(t: Number, c: Number, xp: Any = scalars) -> Number:
 
 FEW_TERMS, MANY_TERMS = 12, 48
 POWER_LIMIT = 2000.0
-"""A larger c has the same gains: 1 at t = 1, then 0."""
+"""Above this c, the gains no longer change: 1 at t = 1, then 0."""
 BERNOULLI = (
     1 / 12, 1 / 720, 1 / 30240, 1 / 1209600, 1 / 47900160, 691 / 1307674368000, 1 / 74724249600,
     3617 / 10670622842880000, 43867 / 5109094217170944000, 174611 / 802857662698291200000,
@@ -211,9 +212,9 @@ def _power_series(t: Number, c: Number) -> Number:
 
 
 def power_constant(c: Number, xp: Any = scalars) -> Number:
-    """What the expansion at t is short of: zeta(c) - 1/(c-1), Euler's gamma at c = 1.
+    """The constant term of the expansion at t: zeta(c) - 1/(c-1), Euler's gamma at c = 1.
 
-    Below c = -14 it counts for nothing where the expansion is used, and is given as 0.
+    Below c = -14 it is negligible wherever the expansion is used, and 0 is returned.
     """
     some = xp.clip(c, min=-14.0)
     x = 12.0
@@ -226,7 +227,7 @@ def power_constant(c: Number, xp: Any = scalars) -> Number:
 
 
 def log_time_gain(t: Number, delta: Number, xp: Any = scalars) -> Number:
-    """k_t = delta/(delta+t-1): the newest square's share falls as delta/t, so v averages over a fixed share of the run.
+    """k_t = delta/(delta+t-1): the gain falls as delta/t, so v averages over a fixed fraction of the run so far.
 
     >>> log_time_gain(1, 8.0), log_time_gain(9, 8.0)
     (1.0, 0.5)

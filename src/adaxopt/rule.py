@@ -1,19 +1,19 @@
-"""The one rule, and the numbers that it needs at step t.
+"""The update rule shared by all methods, and its coefficients at step t.
 
     g <- g + l2*x                                     L2 form only; the decoupled forms leave g alone
     m <- a*m + b*g                                    first moment
-    v <- v + k_t*(g*g - v)                            second moment, normalised: k_t is the whole difference;
-                                                      once infinite, it stays so and x is no longer updated
+    v <- v + k_t*(g*g - v)                            second moment, normalised: methods differ in k_t alone;
+                                                      an infinite v stays infinite, and x is no longer updated
     x <- P_F( x - lr*s_t*m/(v**p + eps_t) - shrink*x )
 
 (`cautious` multiplies the update by phi/max(mean(phi), 1e-3), phi = 1 where m and g have the same sign, else 0)
-with, for a memory of norm c_t (see `memory.py`) and a method's two powers sigma and tau,
+where c_t is the norm of the memory (see `memory.py`), sigma and tau are two powers that a method sets, and
 
-    s_t   = c_t**sigma / (1 - b1**t)        the last factor where the method corrects its mean
+    s_t   = c_t**sigma / (1 - b1**t)        the denominator only if the method bias-corrects m
     eps_t = eps * c_t**tau                  AdaX: tau = -p, because Algorithm 3 adds eps before it divides by c_t**p
 
-`zoo.py` gives every method as one row of these. A backend receives `StepCoefficients`, or the rule and hyper-parameters
-(the CUDA kernel, which computes them on the device), never a method's name.
+`zoo.py` defines every method as one row of these values. A backend receives `StepCoefficients`, or the rule and the
+hyper-parameters (the CUDA kernel, which computes the coefficients on the device), never the name of a method.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from adaxopt.memories import Memory
 from adaxopt.memory import Number, missing, scalars
 
 TINY = {"float32": 2.0**-126, "float64": 2.0**-1022}
-"""The smallest normal number of the arithmetic that a step is computed in."""
+"""The smallest normal number of the dtype in which a step is computed."""
 LEAST_SHARE = 1e-3
 """A cautious update is scaled up by at most its inverse (the code of Liang et al. 2024)."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What makes a method, apart from the values of its hyper-parameters."""
+    """The definition of a method, without the values of its hyper-parameters."""
 
     memory: type[Memory] | None
-    """None: no second moment, the denominator is exactly 1."""
+    """None: the method has no second moment, and the denominator is exactly 1."""
     mean: Literal["average", "sum", "none", "window"] = "average"
     """a, b = b1, 1-b1 | b1, 1 | no first moment, m is g | the b1-weighted mean of the last n gradients."""
     debias: bool = False
@@ -49,15 +49,15 @@ class Rule:
     eps_inside: bool = False
     """(v**(1/2) + eps)**(2p) instead of v**p + eps."""
     floor: bool = False
-    """Keep eps_t above sqrt(smallest normal): a smaller |g| has a square that cannot be told from zero."""
+    """Keep eps_t at or above sqrt(smallest normal): the square of a smaller |g| underflows."""
 
     def using(self, memory: str | None) -> Rule:
-        """The rule with that memory (its text) in place of its own; None leaves it."""
+        """The rule with another memory, given by its text; None returns the rule unchanged."""
         return self if memory is None else replace(self, memory=memories.read(memory)[0])
 
 
 class StepCoefficients(NamedTuple):
-    """One step's numbers: floats, device scalars, or one per row; nothing says which method they came from."""
+    """The coefficients of one step: floats, device scalars, or one value per row. They do not name the method."""
 
     a: Number
     b: Number
@@ -71,11 +71,11 @@ class StepCoefficients(NamedTuple):
     l2: Number
     """Coefficient of x added to the gradient."""
     shrink: Number
-    """x loses shrink*x: lr*wd, or wd*lr/reference_lr when decay is fully decoupled."""
+    """x <- x - shrink*x: lr*wd, or wd*lr/reference_lr for fully decoupled decay."""
     clip: float | None = None
     """Bound on |m / denominator|."""
     forget: Number = 0.0
-    """Weight of the gradient that leaves the window (AdaShift)."""
+    """Weight of the oldest gradient, which leaves the window (AdaShift)."""
     cautious: bool = False
     """Leave out updates whose sign is not the gradient's, and scale the others up."""
 
@@ -100,9 +100,12 @@ def numbers(
     dtype: str = "float32",
     xp: Any = scalars,
 ) -> StepCoefficients:
-    """The numbers of step t = 1, 2, 3, ... `plain_eps` adds eps after the correction; `correct=False` leaves out
-    both corrections of a maximum-keeping method, as the AMSGrad and AdaX papers write it. `memory` is the text of
-    a memory in place of the rule's own (`memories.py`), and b2 then its number."""
+    """The coefficients of step t = 1, 2, 3, ...
+
+    `plain_eps` adds eps after v is normalised. `correct=False` omits both bias corrections of a method with a running
+    maximum, as in the AMSGrad and AdaX papers. `memory` is the text of a memory that replaces the rule's own
+    (`memories.py`); b2 is then its number.
+    """
     a, b = {"average": (b1, 1 - b1), "sum": (b1, 1.0), "none": (0.0, 1.0), "window": (b1, 1.0)}[rule.mean]
     forget: Number = 0.0
     if rule.mean == "window":
@@ -142,18 +145,18 @@ def _at_least(x: Number, least: float, xp: Any) -> Number:
 
 
 def denominator(v: Number, n: StepCoefficients, xp: Any = scalars) -> Number:
-    """(v**p + eps)**outer: also the metric that a projection is made in."""
+    """(v**p + eps)**outer: the denominator of the update, and the metric of a projection."""
     root = xp.sqrt(v) if _is(n.p, 0.5) else v**n.p
     return root + n.eps if _is(n.outer, 1.0) else (root + n.eps) ** n.outer
 
 
 def toward(v: Number, g: Number, k: Number, xp: Any = scalars) -> Number:
-    """v + k*(g*g - v), from the nearer end: where k is 1, the square exactly, however large v was.
+    """v + k*(g*g - v), computed so that k = 1 gives exactly g*g, however large v was.
 
     >>> toward(1e20, 1.0, 1.0), 1e20 + 1.0 * (1.0 - 1e20)
     (1.0, 0.0)
 
-    v overflows where k*g*g does, not already where g*g would. An infinite v stays infinite while k < 1.
+    v overflows only if k*g*g does, not if only g*g does. An infinite v stays infinite while k < 1.
 
     >>> toward(0.0, 2.0**520, 2.0**-40) == 2.0**1000, toward(0.0, 2.0**520, 0.5)
     (True, inf)
@@ -180,10 +183,10 @@ def step(
     wake: bool = False,
     xp: Any = scalars,
 ) -> tuple[Number, Number | None, Number | None, Number | None, Number]:
-    """One step in operator form: the oracle, the differentiable path, JAX and simulations with plain numbers.
+    """One step in operator form, used by tests, the differentiable path, JAX and simulations with Python numbers.
 
-    `m`, `v` and `top` (the running maximum) are None where a method keeps none; `old` is the gradient that leaves
-    the window. Returns (x, m, v, top, denominator); nothing is changed in place.
+    `m`, `v` and `top` (the running maximum) are None if the method has no such state. `old` is the gradient that leaves
+    the window. Returns (x, m, v, top, denominator). Nothing is modified in place.
 
     >>> from adaxopt.zoo import METHODS
     >>> n = METHODS["adaxw"].numbers(1, dict(lr=0.1, weight_decay=0.0))
@@ -202,14 +205,14 @@ def step(
         mean = m = n.a * m + n.b * g
     d: Number = 1.0
     if v is not None:
-        if wake:  # a coordinate that has seen nothing yet takes its first square whole: k = 1
+        if wake:  # a coordinate without a gradient so far uses k = 1
             v = xp.where(v == 0, seen * seen, v)
         v = toward(v, seen, n.k, xp)
         if top is not None:
             top = xp.maximum(top, v)
         d = denominator(v if top is None else top, n, xp)
     if n.clip is None:
-        update = n.lr * n.s * mean / d  # in this order: mean / d alone may overflow
+        update = n.lr * n.s * mean / d  # in this order, because mean / d alone may overflow
     else:
         update = n.lr * n.s * xp.clip(mean / d, min=-n.clip, max=n.clip)
     if n.cautious:
@@ -221,10 +224,10 @@ def step(
 
 
 def _nothing(n: Number) -> bool:
-    """Whether it is a plain zero, which need not be computed with."""
+    """Whether `n` is a plain zero, so that its term can be skipped."""
     return _is(n, 0)
 
 
 def _is(n: Number, value: float) -> bool:
-    """Whether it is that plain number; an array is not asked, because it may be traced."""
+    """Whether `n` is a plain number equal to `value`. False for arrays, because they may be traced."""
     return isinstance(n, (int, float)) and n == value

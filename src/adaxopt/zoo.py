@@ -1,6 +1,6 @@
-"""The methods as rows of data: a rule, and default values with the place they come from.
+"""The methods as a table: each row has a rule, default values and their source.
 
-A row here gives a method its class, its name in `create`, its title in reports and its line in docs/method.md.
+A row defines the method's class, its name in `create`, its title in reports and its line in docs/method.md.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ DECAYS: tuple[str, ...] = get_args(Decay)
 
 @dataclass(frozen=True)
 class Method:
-    """A named method: its rule, its defaults, and who proposed it.
+    """A named method: its rule, its defaults and its source.
 
-    `betas` holds (b1, b2) for every method; `names` maps a method's own word for one of them (`momentum`) to its
-    place in `betas`.
+    `betas` holds (b1, b2) for every method. `names` maps a method's own name for one of them (`momentum`) to its index
+    in `betas`.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Method:
     source: str
     names: Mapping[str, int] = field(default_factory=dict)
     title: str = ""
-    """As people write the name, in tables and legends."""
+    """The name as shown in tables and legends."""
 
     def numbers(
         self, t: Number, options: Mapping[str, Any] | None = None, xp: Any = scalars
     ) -> StepCoefficients:
-        """The numbers of step t under `options` (missing ones are the defaults).
+        """The coefficients of step t under `options` (missing ones are the defaults).
 
         >>> METHODS["adaxw"].numbers(1).k, round(METHODS["adam"].numbers(1).s, 9)
         (1.0, 10.0)
@@ -79,7 +79,7 @@ def _row(
     common: dict[str, Any] = dict(
         eps=0.0, weight_decay=0.0, decay="l2", p=0.5, eps_placement="paper", wake=False, clip_update=None
     )
-    if rule.memory is not None and not rule.sigma:  # a step size made of its own memory's norm takes no other
+    if rule.memory is not None and not rule.sigma:  # sigma ties s_t to the norm of the rule's own memory
         common["memory"] = None
     if rule.mean in ("average", "sum"):
         common["cautious"] = False
@@ -247,7 +247,7 @@ METHODS: dict[str, Method] = {
 
 
 def method(name: str) -> Method:
-    """The method of that name; an unknown name lists the known ones.
+    """The method of the given name. The error for an unknown name lists the known ones.
 
     >>> method("adaxw").defaults["lr"]
     0.005

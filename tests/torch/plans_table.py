@@ -222,7 +222,7 @@ def refused() -> bool:
         optimizer.step(), optimizer.step()
     said += [(str(w.message), w.filename) for w in warned if w.category is UserWarning]
     once = (
-        "fused=True: a parameter takes the foreach path, because its gradient is not laid out as itself",
+        "fused=True: a parameter takes the foreach path, because its gradient has another memory layout",
         __file__,
     )
     right = (

@@ -316,7 +316,7 @@ def test_numpy_numbers_become_plain_ones():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"lr": torch.tensor(1e-3)}, "lr as a tensor on the CPU: the graph keeps its value of now"),
+        ({"lr": torch.tensor(1e-3)}, "lr as a tensor on the CPU: the graph keeps its current value"),
         ({"betas": (torch.tensor(0.9), 1e-4)}, r"betas\[0\] as a tensor on the CPU"),
         ({"lr": 1e-3}, None),
     ],

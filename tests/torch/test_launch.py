@@ -71,7 +71,7 @@ else:
             (torch.ones(2, dtype=torch.int32), {}, "torch.int32"),
             (torch.ones(4, 4)[:, ::2], {}, "leave gaps"),
             (torch.ones(1).expand(4), {}, "leave gaps or overlap"),
-            (torch.ones(4, 3), {"exp_avg": torch.ones(3, 4).t()}, "exp_avg is not laid out"),
+            (torch.ones(4, 3), {"exp_avg": torch.ones(3, 4).t()}, "exp_avg has another memory layout"),
             (torch.ones(4), {"exp_avg": torch.ones(4, dtype=torch.int32)}, "exp_avg is torch.int32"),
             (torch.ones(4), {"exp_avg": torch.ones(4, device="meta")}, "exp_avg is torch.float32 on meta"),
             (

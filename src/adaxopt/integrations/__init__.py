@@ -1,4 +1,4 @@
-"""Names for frameworks that look optimizers up by name. Nothing is imported before a function here is called."""
+"""Registration with frameworks that look optimizers up by name. A framework is imported only by the call."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["register_timm"]
 
 
 def register_timm() -> None:
-    """Make `adax`, `adaxw` and `padax` names of timm's registry (`create_optimizer_v2`, `--opt adaxw`).
+    """Register `adax`, `adaxw` and `padax` with timm (`create_optimizer_v2`, `--opt adaxw`).
 
         from adaxopt.integrations import register_timm
         register_timm()
         optimizer = timm.optim.create_optimizer_v2(model, "adaxw", lr=5e-3, weight_decay=5e-2)
 
-    timm gives every optimizer weight_decay=0 unless told otherwise, and leaves biases and norms without decay.
-    A second call changes nothing.
+    timm passes weight_decay=0 by default, and excludes biases and norms from weight decay. A second call has no
+    effect.
     """
     need("adaxopt.integrations.register_timm", "timm", timm="1.0.12")
     from timm.optim import OptimInfo, list_optimizers

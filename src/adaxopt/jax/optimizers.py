@@ -1,4 +1,4 @@
-"""The public transformations: a signature each, and the chain that optax makes of it."""
+"""The public transformations: their signatures, and the optax chain that each one returns."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from adaxopt.zoo import Decay, Method, method
 Schedule = float | Any
 """A number, or an optax schedule."""
 Scalar = float | Any
-"""A number, or an array under `optax.inject_hyperparams`; no schedule."""
+"""A number, or an array under `optax.inject_hyperparams`; not a schedule."""
 Mask = Any | Callable[[Any], Any] | None
 
 _SHARED = """
     Args:
-        learning_rate: a number or an optax schedule of the count of steps done (so may `weight_decay` be; a schedule of
-            another number goes by way of `optax.inject_hyperparams`).
+        learning_rate: a number or an optax schedule of the number of completed steps (so may `weight_decay` be; use
+            `optax.inject_hyperparams` for a schedule of another hyper-parameter).
         b1: decay rate of the mean m, as Adam's b1.
-        b2: a *growth rate*, not Adam's decay rate. What matters is b2*T over T steps. None leaves it open:
-            `total_steps` or `memory` sets it, else it is the paper's 1e-4.
-        total_steps: the number of updates T of the whole run, a number: sets b2 = 3/T. Under `optax.MultiSteps`, count
-            the real updates, not the mini-steps. Not together with b2.
-        memory: another gain k_t in place of AdaX's, such as `adaxopt.LogTime(8)`. Not together with b2.
+        b2: a *growth rate*, not Adam's decay rate. Over T steps, b2*T determines the behaviour. With None,
+            `total_steps` or `memory` sets b2, else it is the paper's 1e-4.
+        total_steps: the number of updates T of the whole run, a number; sets b2 = 3/T. Under `optax.MultiSteps`, count
+            the real updates, not the mini-steps. Cannot be combined with b2.
+        memory: another gain k_t in place of AdaX's, such as `adaxopt.LogTime(8)`. Cannot be combined with b2.
         eps: added to v**p before v is normalised, as Algorithm 3 does (`eps_placement="paper"`: eps/sqrt(b2) at the
             first step, then vanishing); `"plain"` adds it after, as optax's Adam does.
         weight_decay, decay, mask: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
-            x <- x - wd*(lr/reference_lr)*x. `mask`, a tree or a function of the parameters, says which leaves decay.
-        mu_dtype, nu_dtype: of m and v; None is float64 for float64 parameters, else float32. What is stored in 16 bits
-            is rounded stochastically, drawn from `seed`. An update has its parameter's dtype.
-        wake: where v is exactly 0, take the first gradient's square whole: without it a coordinate that wakes at step t
-            moves by (1-b1)/sqrt(k_t) * lr. False reproduces the paper.
-        clip_update: bound on |m/(v**p + eps)|, or None.
+            x <- x - wd*(lr/reference_lr)*x. `mask`, a tree or a function of the parameters, selects the leaves that
+            decay.
+        mu_dtype, nu_dtype: dtypes of m and v. None is float64 for float64 parameters, else float32. 16-bit state is
+            rounded stochastically, with random bits from `seed`. An update has the dtype of its parameter.
+        wake: where v is exactly 0, the first gradient's square gets the weight 1. Without it, a coordinate whose first
+            gradient comes at step t moves by (1-b1)/sqrt(k_t) * lr. False reproduces the paper.
+        clip_update: upper bound on |m/(v**p + eps)|, or None.
         cautious: leave out updates whose sign is not the gradient's and scale the others up (see `adaxopt.AdaXW`).
-        reference_lr: what "fully_decoupled" measures lr against; None is the lr of the first step.
+        reference_lr: the lr that "fully_decoupled" divides by; with None, the lr of the first step.
 """
 
 
@@ -60,7 +61,9 @@ def scale_by_adax(
     cautious: bool = False,
     seed: int = 0,
 ) -> optax.GradientTransformation:
-    """AdaX's direction m/(v**p + eps_t), to be chained (Li et al. 2020, Algorithm 3; p = 1/8 is Padax's).
+    """Scale gradients to AdaX's direction m/(v**p + eps_t), for `optax.chain` (Li et al. 2020, Algorithm 3).
+
+    p = 1/8 gives Padax's direction.
 
         m <- b1*m + (1-b1)*g
         v <- v + k_t*(g*g - v),       k_t = b2/((1+b2)^t - 1)
@@ -157,7 +160,7 @@ adax.__doc__ = f"""AdaX with L2 regularisation (Li et al. 2020, Algorithm 3).
         g <- g + wd*x
         x <- x - lr*m/(sqrt(v) + eps_t)
 
-    with m and v as in `scale_by_adax`. Defaults as `adaxopt.AdaX`'s.
+    with m and v as in `scale_by_adax`. The defaults are those of `adaxopt.AdaX`.
 
     >>> import jax.numpy as jnp
     >>> opt = adax(0.1); x = jnp.array([1.0])
@@ -168,8 +171,8 @@ adaxw.__doc__ = f"""AdaX with decoupled weight decay: the paper's AdaX-W (Li et 
 
         x <- x - lr*m/(sqrt(v) + eps_t) - lr*wd*x
 
-    with m and v as in `scale_by_adax`. Defaults are the paper's for its convolutional nets; coming from AdamW on a
-    transformer, start from AdamW's own lr.
+    with m and v as in `scale_by_adax`. Defaults are the paper's for its convolutional nets. When you switch from AdamW
+    on a transformer, start from AdamW's lr.
 
     >>> import jax.numpy as jnp
     >>> opt = adaxw(0.1, weight_decay=0.0); x = jnp.array([1.0])
@@ -180,7 +183,7 @@ padax.__doc__ = f"""AdaX with a partial power of the second moment (Li et al. 20
 
         x <- x - lr*m/(v**p + eps_t),      p = 1/8
 
-    Defaults as `adaxopt.Padax`'s.
+    The defaults are those of `adaxopt.Padax`.
 {_SHARED}"""
 
 
@@ -212,8 +215,10 @@ def create(
     nu_dtype: Any = None,
     seed: int | None = None,
 ) -> optax.GradientTransformationExtraArgs:
-    """A method by its name in the zoo (docs/method.md lists the names). Options are those of `adaxopt.create`; None is
-    the method's default, and an option that the method does not have is refused.
+    """Create a method by name (docs/method.md lists the names).
+
+    Options are those of `adaxopt.create`. None selects the method's default. An option that the method does not have
+    raises TypeError.
 
     >>> optimizer = create("nosadam", 1e-3, c=0.1, weight_decay=1e-4)
     """
@@ -260,8 +265,8 @@ def _chain(
 
 
 def _decay(weight: Schedule, mask: Mask) -> optax.GradientTransformation:
-    """`optax.add_decayed_weights` in the arithmetic of the step, of a schedule too (which the oldest optax that is
-    admitted does not take itself)."""
+    """`optax.add_decayed_weights` in the dtype of the step. `weight` may be a schedule, which the oldest supported
+    optax does not accept there."""
 
     def init(params: Any) -> Any:
         return (

@@ -1,4 +1,4 @@
-"""Stochastic rounding from a counter: the bits that `adaxopt.torch.rounding` draws (see there), in JAX's uint32."""
+"""Stochastic rounding with a counter-based generator: the same bits as `adaxopt.torch.rounding`, in JAX's uint32."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from adaxopt.counter_rng import MASK, WEYL, key, mix
 
 
 def stochastic(x: jax.Array, dtype: Any, seed: int, index: int, count: jax.Array, stream: int) -> jax.Array:
-    """float32 `x` in bfloat16 or float16, up with probability equal to the distance; inf and nan pass.
+    """Round float32 `x` stochastically to bfloat16 or float16. inf and nan are unchanged.
 
-    Elements are counted in their logical order, which a sharded array keeps: replicas and shards under jit draw what
-    one device would. (Elements beyond 2^32 repeat the random bits of the first.)
+    Elements are counted in logical order, which sharding does not change: replicas and shards under jit draw the same
+    bits as a single device. (Elements beyond 2^32 repeat the random bits of the first.)
 
     >>> x = jnp.full((10_000,), 1 + 2**-9)                             # a quarter of the way from 1 to 1 + 2^-7
     >>> up = (stochastic(x, jnp.bfloat16, 0, 0, jnp.int32(1), 0) > 1).mean()
@@ -31,7 +31,7 @@ def stochastic(x: jax.Array, dtype: Any, seed: int, index: int, count: jax.Array
 
 
 def _raised(x: jax.Array, bits: jax.Array, places: int) -> jax.Array:
-    """Add random bits below the last kept bit, then cut: 16 places of a float32 for bfloat16, 13 for float16."""
+    """Add random bits below the last kept bit, then truncate: 16 bits of a float32 for bfloat16, 13 for float16."""
     whole = jax.lax.bitcast_convert_type(x, jnp.uint32) + (bits >> (32 - places))
     return jax.lax.bitcast_convert_type(whole & jnp.uint32(0x100000000 - (1 << places)), jnp.float32)
 
@@ -41,7 +41,7 @@ def _bfloat16(x: jax.Array, bits: jax.Array) -> jax.Array:
 
 
 def _float16(x: jax.Array, bits: jax.Array) -> jax.Array:
-    """Below 2^-14, where spacing is constant, by counting units of 2^-24."""
+    """Below 2^-14, where the spacing is constant, round in units of 2^-24."""
     count = jnp.abs(x) * 2.0**24
     whole = jnp.floor(count)
     up = (bits >> 8).astype(jnp.float32) * 2.0**-24 < count - whole

@@ -1,4 +1,4 @@
-"""The rule as one optax transformation: the mathematics of `adaxopt.rule` over jax.numpy, and the state around it."""
+"""The update rule of `adaxopt.rule` as an optax transformation, computed with jax.numpy."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ STATIC = "under optax.inject_hyperparams name it in static_args"
 
 
 class ScaleByMethodState(NamedTuple):
-    """Optax's names for Adam's state; what a method does not keep is None.
+    """The state, under optax's names for Adam. Fields that a method does not use are None.
 
-    `count` is an int32 that stays at 2^31 - 1 when it gets there, `nu` the normalised second moment v, `nu_max` its
-    running maximum, `window` the last gradients (AdaShift).
+    `count` is an int32 that saturates at 2^31 - 1, `nu` is the normalised second moment v, `nu_max` its running
+    maximum, `window` the last gradients (AdaShift).
     """
 
     count: jax.Array
@@ -42,11 +42,10 @@ def scale_by_method(
     nu_dtype: Any = None,
     seed: int = 0,
 ) -> optax.GradientTransformation:
-    """Replace a gradient by s_t * m / (v**p + eps_t), the direction in which a method of the zoo steps.
+    """Replace a gradient by s_t * m / (v**p + eps_t), the update direction of the named method.
 
-    `options` are the rule's own (`betas`, `memory`, `total_steps`, `eps`, `p`, `wake`, `clip_update`, `cautious`,
-    `eps_placement`, `window`, `correct`); missing ones are the method's defaults. Learning rate and weight decay are
-    left to optax.
+    `options` may hold `betas`, `memory`, `total_steps`, `eps`, `p`, `wake`, `clip_update`, `cautious`, `eps_placement`,
+    `window` and `correct`; missing ones are the method's defaults. Learning rate and weight decay are left to optax.
 
     >>> direction = scale_by_method("adaxw")
     >>> g = {"w": jnp.array([2.0, -4.0])}
@@ -54,10 +53,10 @@ def scale_by_method(
     >>> u["w"].round(3).tolist(), state.nu["w"].tolist()               # 1-b1 of a sign, and g^2
     ([0.10000000149011612, -0.10000000149011612], [4.0, 16.0])
 
-    Everything is computed in float32 (float64 for float64 gradients or state), and an update has the dtype of its
-    parameter (of its gradient where `update` is given no parameters). State is float32 for parameters of fewer bits,
-    unlike optax's own, because 16-bit averages lose their small updates; `mu_dtype` and `nu_dtype` choose another, and
-    what is then stored in 16 bits is rounded stochastically, drawn from (seed, leaf, element, count).
+    Everything is computed in float32 (float64 for float64 gradients or state). An update has the dtype of its
+    parameter, or of its gradient if `update` is called without parameters. Unlike in optax, the state of 16-bit
+    parameters is float32, because 16-bit averages lose small updates. `mu_dtype` and `nu_dtype` select another dtype;
+    16-bit state is rounded stochastically, with random bits from (seed, leaf, element, count).
     """
     row = method(name)
     o = {**row.defaults, **(options or {})}
@@ -70,7 +69,7 @@ def scale_by_method(
 def direction(
     row: Method, o: Mapping[str, Any], mu_dtype: Any, nu_dtype: Any, seed: int
 ) -> optax.GradientTransformation:
-    """`scale_by_method` of options that are complete and checked; its updates stay float32 or float64."""
+    """`scale_by_method` for complete, validated options. Its updates are float32 or float64."""
     _check_fixed(o, {"mu_dtype": mu_dtype, "nu_dtype": nu_dtype}, seed)
 
     def init(params: Any) -> ScaleByMethodState:
@@ -102,7 +101,7 @@ def direction(
         known: dict[Any, StepCoefficients] = {}
         results = []
         for place, (g, m, v, top, window) in enumerate(zip(gradients, *kept, strict=True)):
-            work = _stored(g, None)  # float8 has no promotion: by hand
+            work = _stored(g, None)  # not result_type of all: float8 has no implicit promotion
             work = jnp.result_type(work, *(_stored(x, None) for x in (m, v) if x is not None))
             if work not in known:
                 known[work] = _numbers(row, count, o, work)
@@ -119,7 +118,7 @@ def direction(
 
 
 def narrowed(inner: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-    """The transformation with updates of the parameters' dtypes, of the gradients' where there are no parameters."""
+    """Wrap a transformation so that updates have the dtypes of the parameters (of the gradients without them)."""
     inner = optax.with_extra_args_support(inner)
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
@@ -136,12 +135,12 @@ def narrowed(inner: optax.GradientTransformation) -> optax.GradientTransformatio
 
 
 def widened(tree: Any) -> Any:
-    """Floating-point leaves in the arithmetic of the step: float64 or float32."""
+    """Cast floating-point leaves to the dtype of the step: float64 or float32."""
     return jax.tree.map(lambda x: x if _floating(x) is None else jnp.asarray(x, _stored(x, None)), tree)
 
 
 def _matching(tree: Any, params: Any) -> list[Any] | None:
-    """The parameters of a tree's leaves, or None where there are none of that structure."""
+    """The parameters that correspond to a tree's leaves, or None if there are none or the structures differ."""
     try:
         return None if params is None else tree.flatten_up_to(params)
     except ValueError:
@@ -149,7 +148,7 @@ def _matching(tree: Any, params: Any) -> list[Any] | None:
 
 
 def _floating(x: Any) -> Any:
-    """The dtype of a floating-point array or number; None of anything else."""
+    """The dtype of a floating-point array or number, or None for other values."""
     if not isinstance(x, (jax.Array, np.ndarray, np.generic, float)):
         return None
     dtype = jnp.result_type(x)
@@ -157,9 +156,9 @@ def _floating(x: Any) -> Any:
 
 
 def checkable(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options for `checks.check`, in which a `p` that optax.inject_hyperparams has made an array passes.
+    """The options for `checks.check`. A `p` that optax.inject_hyperparams has made an array is replaced by 0.5.
 
-    What an array cannot be raises TypeError here.
+    Raises TypeError for options that cannot be arrays.
     """
     if isinstance(options.get("window"), jax.Array):
         raise TypeError(f"window={options['window']!r}: must be an int >= 1; {STATIC}")
@@ -167,7 +166,7 @@ def checkable(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_fixed(o: Mapping[str, Any], dtypes: Mapping[str, Any], seed: Any) -> None:
-    """Raise TypeError for what a step could only stumble over: schedules, types that hold no moment, traced seeds."""
+    """Raise TypeError for values that would fail only during a step: schedules, unsupported dtypes, traced seeds."""
     for name, value in {**dict(zip(("b1", "b2"), o["betas"], strict=True)), **o}.items():
         if name in ("b1", "b2", "eps", "clip_update") and callable(value):
             raise TypeError(
@@ -182,14 +181,14 @@ def _check_fixed(o: Mapping[str, Any], dtypes: Mapping[str, Any], seed: Any) -> 
 
 
 def _stored(x: Any, asked: Any) -> Any:
-    """What is asked for; else float64 for float64, and float32 for everything that has fewer bits."""
+    """The requested dtype; with None, float64 for float64 and float32 for every other dtype."""
     if asked is not None:
         return asked
     return jnp.float64 if jnp.result_type(x) == jnp.float64 else jnp.float32
 
 
 def _zeros(x: Any, dtype: Any) -> jax.Array:
-    """Zeros sharded as x is. Under jit they are computed from x: constants would be placed on one device."""
+    """Zeros with the sharding of x. Under jit they are computed from x, because constants are placed on one device."""
     if isinstance(x, jax.core.Tracer):
         return jnp.where(x != x, 0, 0).astype(dtype)
     return jnp.zeros_like(x, dtype)
@@ -200,7 +199,7 @@ def _leaves(tree: Any, part: Any, count: int) -> list[Any]:
 
 
 def _numbers(row: Method, count: jax.Array, options: Mapping[str, Any], work: Any) -> StepCoefficients:
-    """The rule's numbers of this step; lr = -1 and no decay make its new x, from x = 0, the direction itself."""
+    """The coefficients of this step. With lr = -1 and no decay, a step from x = 0 gives the direction."""
     neutral = {"lr": -1.0, "weight_decay": 0.0, "decay": "l2", "dtype": jnp.dtype(work).name}
     wide = {k: _wide(options[k], work) for k in ("eps", "p", "clip_update") if k in options}
     betas = tuple(_wide(b, work) for b in options["betas"])
@@ -208,7 +207,7 @@ def _numbers(row: Method, count: jax.Array, options: Mapping[str, Any], work: An
 
 
 def _wide(number: Any, work: Any) -> Any:
-    """A hyper-parameter in the arithmetic of the step: optax.inject_hyperparams gives it the parameters' dtype."""
+    """A hyper-parameter in the dtype of the step: optax.inject_hyperparams casts it to the parameters' dtype."""
     return number.astype(work) if isinstance(number, jax.Array) else number
 
 
@@ -221,7 +220,7 @@ def _leaf(
     count: jax.Array,
     keys: tuple[int, int],
 ) -> tuple[Any, ...]:
-    """One leaf's direction and its new state, stored as the old was."""
+    """One leaf's direction and its new state, in the dtypes of the old state."""
     g, m, v, top = wide
     old = None
     if window is not None:

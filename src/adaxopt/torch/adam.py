@@ -1,4 +1,4 @@
-"""Adam and AdamW with torch's signatures, defaults, numbers and checkpoints, and this package's step."""
+"""Adam and AdamW with torch's signatures, defaults, results and checkpoints, computed by this package's step."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ from adaxopt.torch.options import Betas, given_by
 from adaxopt.zoo import METHODS
 
 _SHARED = """
-    Arguments and defaults are torch's. Beyond them, by keyword: `state_dtype`, `rounding`, `seed`, `decay`,
+    Arguments and defaults are torch's. Additional keyword arguments: `state_dtype`, `rounding`, `seed`, `decay`,
     `clip_update`, `wake`, `cautious`, `project` and `memory`, as in `adaxopt.AdaXW`. `amsgrad` applies to all groups.
 
-    `load_state_dict` reads torch's checkpoints and ours; `to_torch_state_dict` writes torch's. What differs from torch:
-    `exp_avg_sq` holds v / (1 - b2^t), so that v needs no correction (not under `amsgrad`); state of 16-bit parameters
-    is float32 unless `state_dtype` is set, and keeps its dtype when it is loaded; `step` is float64; gradients
-    may be sparse (each row then keeps its own step count); `foreach` and `fused` take lr and betas as tensors.
+    `load_state_dict` reads checkpoints of torch and of this package; `to_torch_state_dict` writes torch's format.
+    Differences from torch: `exp_avg_sq` holds v / (1 - b2^t), so that v needs no correction (not under `amsgrad`); the
+    state of 16-bit parameters is float32 unless `state_dtype` is set, and keeps its dtype when it is loaded; `step` is
+    float64; gradients may be sparse (each row then keeps its own step count); `foreach` and `fused` accept lr and betas
+    as tensors.
 """
 
 
 class _Adam(Engine):
     _amsgrad: str
-    """The method that `amsgrad=True` asks for."""
+    """The name of the method used if amsgrad=True."""
 
     def _begin(self, params: ParamsT, given: dict[str, Any], options: dict[str, Any]) -> None:
         if given.pop("decoupled_weight_decay", False):
             options.setdefault("decay", "decoupled")
         if given.pop("amsgrad"):
             self.method = METHODS[self._amsgrad]  # type: ignore[misc]
-        if any(given["betas"] is own for own in _DEFAULTS):  # left out, so that `memory` may set b2
+        if any(given["betas"] is own for own in _DEFAULTS):  # betas not given, so `memory` may set b2
             given["betas"] = (given["betas"][0], None)
         project = options.pop("project", None)
         super().__init__(params, {**given, **options}, project)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with options of their own; a group of torch's Adam or AdamW may be given as it is."""
+        """Add a param group. Groups of torch's Adam or AdamW are accepted unchanged."""
         if isinstance(param_group, dict):
             amsgrad = param_group.pop("amsgrad", None)
             if amsgrad is not None and bool(amsgrad) != self.method.rule.maximum:
                 raise ValueError(
-                    f"amsgrad={amsgrad!r} in a parameter group: it is one for all groups; give it to the constructor, "
+                    f"amsgrad={amsgrad!r} in a parameter group: it applies to all groups; give it to the constructor, "
                     f"{type(self).__name__}(params, amsgrad={amsgrad!r})"
                 )
             decoupled = param_group.pop("decoupled_weight_decay", None)
@@ -53,7 +54,7 @@ class _Adam(Engine):
         super().add_param_group(param_group)
 
     def to_torch_state_dict(self) -> dict[str, Any]:
-        """`state_dict()` as the torch optimizer of this name would give it, for its `load_state_dict`.
+        """The state in the format of the torch optimizer of the same name, for its `load_state_dict`.
 
         >>> p = torch.nn.Parameter(torch.ones(2)); ours = AdamW([p]); p.grad = torch.ones(2); ours.step()
         >>> theirs = torch.optim.AdamW([p]); theirs.load_state_dict(ours.to_torch_state_dict()); theirs.step()
@@ -136,4 +137,4 @@ class AdamW(_Adam):
 
 
 _DEFAULTS = [inspect.signature(kind).parameters["betas"].default for kind in (Adam, AdamW)]
-"""The betas of the signatures: the same numbers given by a caller are another object."""
+"""The default betas, compared by identity: equal values passed by a caller are another object."""

@@ -1,6 +1,6 @@
-"""Checkpoints: plain tensors and numbers; every group holds a format version and the method that wrote it.
+"""Loading of checkpoints. They hold tensors and plain numbers; every group stores a format version and the method.
 
-Everything is checked before anything is changed. `convert.py` reads the checkpoints of other code.
+Everything is checked before anything is changed. `convert.py` reads checkpoints of other code.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
             )
         _check_method(optimizer, other)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # said when the optimizer was made
+            warnings.simplefilter("ignore")  # the constructor has already warned
             try:
                 merged = {**optimizer.defaults, **other}
                 options.check(merged, optimizer.method.rule)
@@ -105,7 +105,7 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
 
 
 def _check_method(optimizer: Engine, other: Mapping[str, Any]) -> None:
-    """Refuse a group that another method or another format of this package wrote."""
+    """Raise ValueError for a group of another method or of another format version."""
     name, method, version = type(optimizer).__name__, optimizer.method, other["format"]
     if version != options.FORMAT or not isinstance(version, int):
         raise ValueError(f"checkpoint of format {version!r}: this adaxopt reads format {options.FORMAT}")
@@ -136,8 +136,9 @@ def _check_keys(optimizer: Engine, entry: Mapping[str, Any], name: Any) -> None:
 
 
 def _check_codes(p: Tensor, entry: Mapping[str, Any], group: Mapping[str, Any], name: Any) -> None:
-    """Refuse codes that were read as numbers: `dcp.load` copies 8-bit state into the float moments of an optimizer that
-    was built without it. Float moments in such a group are all right otherwise (`state_dtype` may be set later)."""
+    """Raise ValueError for 8-bit codes in float moments: `dcp.load` copies 8-bit state into the float moments of an
+    optimizer that was built without it. Other float moments in such a group are valid, because `state_dtype` may be set
+    later."""
     moments = [entry[key] for key in codes.CODED if key in entry and not codes.is_coded(entry[key])]
     seen = [shards.local(value) for value in moments]
     if group["state_dtype"] is not torch.uint8 or not seen or state.cuts_groups(p):
@@ -153,7 +154,7 @@ def _check_codes(p: Tensor, entry: Mapping[str, Any], group: Mapping[str, Any], 
 
 
 def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any) -> Any:
-    """A saved value on the parameter's device, in its own dtype."""
+    """A saved value on the parameter's device. Its dtype is kept."""
     if key == "step":
         step, device = counted(value, key, name), state.step_device(p, {**options.ENGINE_DEFAULTS, **group})
         if step.numel() != 1:
@@ -185,8 +186,10 @@ def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any
 
 
 def _coded(p: Tensor, entry: Mapping[str, Any], name: Any) -> dict[str, Tensor]:
-    """The moments of an entry that are stored in 8 bits, and their scales, on the parameter's device and in its memory
-    order: groups of 32 are consecutive in memory, so that another order needs other codes."""
+    """The 8-bit moments of an entry and their scales, on the parameter's device and in its memory order.
+
+    Groups of 32 elements are consecutive in memory, so another memory order requires other codes.
+    """
     wrong = state.wrong_codes(entry)
     if wrong is not None:
         raise ValueError(f"checkpoint's parameter {name!r} has {wrong}")
@@ -204,7 +207,7 @@ def _coded(p: Tensor, entry: Mapping[str, Any], name: Any) -> dict[str, Tensor]:
 
 
 def _coded_as(p: Tensor, key: str, value: Tensor, scale: Tensor) -> dict[str, Tensor]:
-    """Codes as this parameter has them: on its device, in its memory order, placed as it is."""
+    """Codes with the device, the memory order and the placements of this parameter."""
     kept = codes.scale_name(key)
     if shards.is_dtensor(p):
         whole = not shards.is_dtensor(value)
@@ -221,7 +224,7 @@ def _coded_as(p: Tensor, key: str, value: Tensor, scale: Tensor) -> dict[str, Te
 
 
 def counted(value: Any, key: str, name: Any) -> Tensor:
-    """A count of steps, or one for every row, as float64: whole numbers from 0 on."""
+    """A step count, or one per row, as float64. Raises ValueError unless all are whole numbers >= 0."""
     try:
         dtype = torch.float64 if isinstance(value, float) else None
         t = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=dtype, device="cpu")
@@ -244,7 +247,7 @@ def counted(value: Any, key: str, name: Any) -> Tensor:
 
 
 def check_moment(value: Any, key: str, name: Any, p: Tensor | None = None) -> None:
-    """Refuse a moment that is no dense tensor of floating point, or complex where its parameter is real."""
+    """Raise ValueError unless a moment is a dense floating-point tensor, complex exactly if its parameter is."""
     shown = (
         f"{value.dtype} in {value.layout}" if isinstance(value, Tensor) else f"type {type(value).__name__}"
     )
@@ -266,8 +269,8 @@ def check_moment(value: Any, key: str, name: Any, p: Tensor | None = None) -> No
 
 
 def _laid_out(p: Tensor, value: Tensor) -> Tensor:
-    """In the parameter's memory order, as state is created: a checkpoint of a contiguous model may be loaded into a
-    channels_last one, and the fused kernels serve equal layouts alone."""
+    """The value in the parameter's memory order, like newly created state. A checkpoint of a contiguous model may be
+    loaded into a channels_last model, and the fused kernels require equal layouts."""
     if shards.is_dtensor(p) or value.requires_grad or same_layout(p, value):
         return value
     return torch.empty_like(p, dtype=value.dtype, requires_grad=False).copy_(value)

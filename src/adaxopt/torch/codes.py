@@ -1,26 +1,27 @@
-"""Moments in 8 bits: codes beside the parameter, element by element, and one shared exponent for 32 of them.
+"""8-bit moments: one code per element, and one shared exponent per group of 32 elements.
 
     m = S * x(c), with m's sign      c = 0 ... 127; the sign is the highest bit of an int8
     v = S * x(c)                     c = 1 ... 254 (uint8);  0: exactly zero;  255: lost, read as infinite
 
-x is a float with 4 bits after the point, and equal steps near zero:
+x is a floating-point format with 4 mantissa bits, and equal spacing near zero:
 
     x(c) = c/8  for c < 16,  2^(c // 16) * (1 + (c % 16) / 16)  from there on
 
-S = 2^(E - 127) is stored as E (uint8), one for every 32 consecutive elements of the codes' memory (the last group may
-be shorter): the smallest power of two with which the largest number of the group has a code. Together 2.0625 bytes a
-parameter. Neighbours differ by S/8 or by a sixteenth of the number, whichever is more. Every number of a grid is on the
-grid of half its S: one that does not change is stored exactly, whatever happens to E, while no neighbour grows.
+S = 2^(E - 127) is stored as E (uint8), one per 32 consecutive elements in memory (the last group may be shorter). It is
+the smallest power of two for which the largest value of the group has a code. Together these are 2.0625 bytes per
+parameter. Neighbouring representable values differ by S/8 or by a sixteenth of the value, whichever is larger. Values
+that are representable with S are also representable with S/2: a value that does not change is stored exactly, whatever
+E becomes, as long as no other value of its group grows.
 
-With w = S*x + max(S*x, 2*S), the code is what the bits of w have above those of 2*S, rounded to 4 bits after the point:
-adding random bits below them rounds stochastically. Back from there, S*x = w - max(w, 4*S)/2.
+With w = S*x + max(S*x, 2*S), the code is the difference of the bits of w and of 2*S, rounded to 4 mantissa bits. Adding
+random bits below them rounds stochastically. The inverse is S*x = w - max(w, 4*S)/2.
 
-A coordinate whose |m| + v is not below 2^118 is lost, as in float32 one that is not finite: its v reads infinite and
-its m 0, so that it receives no further update. Its neighbours do not notice.
+A coordinate with |m| + v >= 2^118 is lost, like a non-finite coordinate in float32: its v is read as infinite and its m
+as 0, so it receives no further update. Other elements of its group are not affected.
 
-Rounding is unbiased, E[m] = m and E[v] = v, with two exceptions: a v above 0 takes at least code 1, which makes steps
-smaller, never larger; m is 0 where v is 0. The bits are stream 1 of `rounding.py`, by fours: m takes the highest 19, v
-the 19 from bit 5 on. `steps` gives the largest difference of neighbours for numbers of a given size.
+Rounding is unbiased, E[m] = m and E[v] = v, with two exceptions: a v > 0 gets at least code 1, which makes steps
+smaller, never larger; m is 0 where v is 0. The random bits are stream 1 of `rounding.py`, drawn by fours: m uses the
+highest 19, v the 19 from bit 5 on. `steps` returns the largest relative difference of neighbouring values.
 """
 
 from __future__ import annotations
@@ -36,22 +37,22 @@ from adaxopt.torch import rounding
 from adaxopt.torch.layout import dense
 
 GROUP = 32
-"""Elements that share an exponent."""
+"""Number of elements that share an exponent."""
 FIRST, SECOND = torch.int8, torch.uint8
-"""The codes of m, and those of v and of its running maximum."""
+"""The dtypes of the codes of m, and of v and its running maximum."""
 LOST = 255
 """The code of a v that is not finite."""
 MOST = {FIRST: 127, SECOND: 254}
 TAIL = 19
-"""Bits of a float32 that its code has not."""
+"""The number of low mantissa bits of a float32 that are not part of its code."""
 HIGH = 2.0**118
-"""From here on a number counts as not finite."""
+"""Values of this size or larger count as not finite."""
 LEAST = 4
-"""The smallest E: S times code 1 is a normal number."""
+"""The smallest E. With it, the value of code 1 is still a normal number."""
 SPAN = {FIRST: 7, SECOND: 15}
 """The exponent of x(MOST)."""
 ROOM = {FIRST: 0x07FFFF, SECOND: 0x0FFFFF}
-"""Added to the bits of a group's largest number: its exponent goes up where the number exceeds S * x(MOST)."""
+"""Added to the bits of a group's largest value, so that its exponent increases if the value exceeds S * x(MOST)."""
 CODED = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 STREAM = 1
 
@@ -64,7 +65,7 @@ SCALES = tuple(map(scale_name, CODED))
 
 
 def groups(count: int) -> int:
-    """How many exponents so many elements have."""
+    """The number of exponents for `count` elements."""
     return -(-count // GROUP)
 
 
@@ -77,28 +78,28 @@ def kind_of(name: str) -> torch.dtype:
 
 
 def fits(name: str, codes: Tensor, scales: Any) -> bool:
-    """Whether these can be a moment of this name, as `create` makes it."""
+    """Whether codes and scales have the dtypes, sizes and layout that `create` gives a moment of this name."""
     if not isinstance(scales, Tensor) or codes.dtype != kind_of(name) or codes.layout != torch.strided:
         return False
     return scales.dtype == torch.uint8 and scales.numel() == groups(codes.numel()) and dense(codes)
 
 
 def create(like: Tensor, name: str) -> dict[str, Tensor]:
-    """Codes and exponents of zeros, under their names."""
+    """Codes and exponents of zeros, as state entries."""
     codes = torch.zeros_like(like, dtype=kind_of(name), requires_grad=False)
     scales = torch.zeros(groups(like.numel()), dtype=torch.uint8, device=like.device)
     return {name: codes, scale_name(name): scales}
 
 
 def steps(share: float, kind: torch.dtype) -> float:
-    """The largest relative difference of neighbouring codes, in m or sqrt(v), at `share` of a group's largest number.
+    """The largest relative difference of neighbouring values, in m or sqrt(v), at `share` of a group's largest value.
 
     >>> [round(steps(share, SECOND), 3) for share in (1.0, 0.1, 0.01, 0.001)]
     [0.031, 0.031, 0.031, 1.251]
     >>> [round(steps(share, FIRST), 3) for share in (1.0, 0.1, 0.01)]
     [0.062, 0.062, 0.101]
     """
-    x = size(MOST[kind]) / 2  # S times it is the smallest number that can be a group's largest
+    x = size(MOST[kind]) / 2  # S*x is the smallest value that can be the largest of a group
     x *= share if kind == FIRST else share**2
     found = 0.0
     for low in range(MOST[kind]):  # neighbours around x ... 2x
@@ -110,7 +111,7 @@ def steps(share: float, kind: torch.dtype) -> float:
 
 
 def size(code: int) -> float:
-    """x(c)."""
+    """x(c), the value of a code for S = 1."""
     return code / 8 if code < 16 else float(2 ** (code // 16) * (1 + code % 16 / 16))
 
 
@@ -139,7 +140,7 @@ def draws(
     step: int | float | Tensor,
     first: int = 0,
 ) -> Tensor:
-    """32 random bits for elements first ... first + count, as int64."""
+    """32 random bits per element for elements first ... first + count, as int64."""
     element = torch.arange(first, first + count, device=device, dtype=torch.int64)
     drawn: Tensor = four(element & MASK, rounding.key(seed, index, step, STREAM))
     return drawn
@@ -148,10 +149,10 @@ def draws(
 def encode_(
     codes: Tensor, scales: Tensor, values: Tensor, bits: Tensor | None = None, still: Tensor | None = None
 ) -> None:
-    """Write m or v as codes, in place. Without `bits` to the nearest; where `still` is true, m as 0.
-    An m that is not finite becomes 0: `lose` says what that means for v.
+    """Encode m or v, in place.
 
-    `bits` are 32 random bits an element, in the memory order of the codes.
+    `bits` are 32 random bits per element, in the memory order of the codes; without them, values are rounded to the
+    nearest code. Where `still` is True, m is stored as 0. An m that is not finite is stored as 0; see `lose` for its v.
     """
     flat, order = _memory(codes)
     resting = None if still is None else _line(still, order)
@@ -159,7 +160,7 @@ def encode_(
 
 
 def _encode(codes: Tensor, scales: Tensor, values: Tensor, bits: Tensor | None, still: Tensor | None) -> None:
-    """`encode_` of lines."""
+    """`encode_` for 1-D tensors."""
     kind, values = codes.dtype, values.float()
     size = values.abs() if kind == FIRST else values
     finite = (size >= 0) & (size < HIGH)
@@ -191,7 +192,7 @@ def store_(
     step: int | float | Tensor,
     offset: int = 0,
 ) -> None:
-    """Write a parameter's new moments as codes, stochastically: what every step of 8-bit state ends with."""
+    """Encode a parameter's new moments with stochastic rounding, at the end of a step."""
     lines = []
     for name, value in lose(values).items():
         flat, order = _memory(entry[name])
@@ -210,7 +211,7 @@ def store_(
 
 
 def lose(values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The moments of a parameter with v infinite wherever |m| + v is not below HIGH."""
+    """The moments of a parameter, with v set to infinity where |m| + v >= HIGH or is NaN."""
     if "exp_avg" not in values or "exp_avg_sq" not in values:
         return values
     v = values["exp_avg_sq"]
@@ -219,7 +220,7 @@ def lose(values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 
 
 def expanded(entry: Mapping[str, Any], name: str) -> Tensor:
-    """A moment of a parameter's state in floating point, whatever it is stored in."""
+    """A moment of a parameter's state in floating point, decoded if it is 8-bit state."""
     t: Tensor = entry[name]
     return decode(t, entry[scale_name(name)]) if is_coded(t) else t
 
@@ -234,6 +235,6 @@ def _line(t: Tensor, order: list[int]) -> Tensor:
 
 
 def _memory(codes: Tensor) -> tuple[Tensor, list[int]]:
-    """Codes as the line that they are in memory, and the order of dimensions that gives it."""
+    """Codes as a 1-D view in memory order, and the permutation of dimensions that gives it."""
     order = sorted(range(codes.dim()), key=codes.stride, reverse=True)
     return codes.permute(order).view(-1), order

@@ -1,6 +1,7 @@
-"""Checkpoints of torch's Adam and AdamW and of the released AdaX code, converted.
+"""Conversion of checkpoints of torch's Adam and AdamW and of the released AdaX code.
 
-`exp_avg_sq` holds the normalised v. The released AdaX code holds v * ((1+b2)^t - 1), torch's AdamW v * (1 - b2^t).
+In this package, `exp_avg_sq` is the normalised v. In the released AdaX code it is v * ((1+b2)^t - 1), in torch's AdamW
+v * (1 - b2^t).
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ def load_released_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -
 
         v = v_released / ((1+b2)^t - 1)
 
-    Its lr, betas, eps and weight_decay are taken over; everything that the released code did not have keeps this
-    optimizer's value. A second moment that has overflowed (after about 887,000 steps in float32) cannot be mended, and
-    raises.
+    lr, betas, eps and weight_decay come from the checkpoint. Options that the released code did not have keep this
+    optimizer's values. A second moment that has overflowed (after about 887,000 steps in float32) cannot be recovered,
+    and raises ValueError.
     """
     taken = ("lr", "betas", "eps", "weight_decay")
     _load(optimizer, state_dict, "released", taken, growing_log_norm)
@@ -39,8 +40,8 @@ def load_adamw_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> N
 
         v = v_adam / (1 - b2^t)
 
-    Only m, v and t are taken over: Adam's lr and betas mean other things here, so the hyper-parameters stay this
-    optimizer's. After many steps the memory hardly moves (see `stats()`); `restart_memory()` begins it anew.
+    Only m, v and t are loaded. Adam's lr and betas have other meanings here, so this optimizer keeps its own
+    hyper-parameters. After many steps v hardly changes (see `stats()`); `restart_memory()` resets it.
     """
     _load(optimizer, state_dict, "adamw", (), fading_log_norm)
 
@@ -60,8 +61,10 @@ TORCHS = {
 
 
 def from_torch(optimizer: Engine, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A checkpoint of torch's Adam or AdamW as one of ours: its options are taken over, v is divided by 1 - b2^t (not
-    under amsgrad, whose v both keep as it is)."""
+    """Convert a checkpoint of torch's Adam or AdamW to this package's format.
+
+    Its options are kept, and v is divided by 1 - b2^t (not under amsgrad, where both formats store the same v).
+    """
     left = ("amsgrad", "decoupled_weight_decay")
     groups = []
     for mine, other in _paired(optimizer, given):
@@ -90,7 +93,7 @@ def to_torch(optimizer: Engine) -> dict[str, Any]:
     for group in file["param_groups"]:
         if group.get("memory") is not None or group["decay"] == "fully_decoupled":
             key = "memory" if group.get("memory") is not None else "decay"
-            raise ValueError(f"to_torch_state_dict: {key}={group[key]!r} has no place in torch's checkpoints")
+            raise ValueError(f"to_torch_state_dict: torch's checkpoints cannot store {key}={group[key]!r}")
         b2_of.update(dict.fromkeys(group["params"], float(group["betas"][1])))
         ours = set(optimizer.defaults) | set(options.INTERNAL)
         groups.append(
@@ -104,8 +107,8 @@ def to_torch(optimizer: Engine) -> dict[str, Any]:
     for name, entry in file["state"].items():
         if "row_step" in entry:
             raise ValueError(
-                f"to_torch_state_dict: parameter {name!r} has had sparse gradients, and every row its own count of "
-                "steps; torch's checkpoints have one for all rows"
+                f"to_torch_state_dict: parameter {name!r} has had sparse gradients, and each row has its own step "
+                "count; torch's checkpoints have one for all rows"
             )
         entries[name] = {k: state.expanded(entry, k).detach().clone() for k in codes.CODED if k in entry}
         entries[name]["step"] = entry["step"].to(torch.float32)
@@ -116,10 +119,10 @@ def to_torch(optimizer: Engine) -> dict[str, Any]:
 
 
 def cast_state_dict(state_dict: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
-    """A checkpoint of an adaxopt optimizer with its moments in another dtype, and `state_dtype` in its groups to match.
+    """Cast the moments of an adaxopt checkpoint to another dtype, and set `state_dtype` in its groups to match.
 
-    `torch.float32` expands 8-bit state, exactly; `torch.uint8` makes it, rounded to the nearest code; torch.bfloat16
-    and torch.float64 are rounded as torch does. The state is a copy; `load_state_dict` keeps its dtype.
+    `torch.float32` decodes 8-bit state exactly. `torch.uint8` encodes to 8-bit state, rounded to the nearest code.
+    torch.bfloat16 and torch.float64 are cast as by `Tensor.to`. The state is a copy; `load_state_dict` keeps its dtype.
 
     >>> p = torch.nn.Parameter(torch.ones(2)); from adaxopt import AdaXW
     >>> small = AdaXW([p], state_dtype=torch.uint8); p.grad = torch.ones(2); small.step()
@@ -166,7 +169,7 @@ def _cast(entry: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
 def _load(
     optimizer: Engine, given: Mapping[str, Any], kind: str, taken: tuple[str, ...], log_norm: Any
 ) -> None:
-    """Load a checkpoint of this kind into an optimizer of AdaX's; `taken` are options that go with it."""
+    """Load a checkpoint of this kind into AdaX, AdaXW or Padax. `taken` are the options to take from the checkpoint."""
     if not foreign.converts(optimizer.method):
         raise TypeError(f"load_{kind}_state_dict({type(optimizer).__name__}): must be AdaX, AdaXW or Padax")
     checkpoint.check_form(given)
@@ -184,20 +187,20 @@ def _load(
 
 
 def _paired(optimizer: Engine, given: Mapping[str, Any]) -> zip[tuple[Any, Any]]:
-    """This optimizer's groups, as it saves them, and a checkpoint's."""
+    """Pairs of this optimizer's groups, as in its state_dict, and the checkpoint's groups."""
     own, theirs = optimizer.state_dict()["param_groups"], deepcopy(given["param_groups"])
     checkpoint.check_count(own, theirs)
     return zip(own, theirs, strict=True)
 
 
 def _as_asked(entries: dict[Any, Any], groups: list[dict[str, Any]]) -> dict[Any, Any]:
-    """In 8 bits where this optimizer's group has 8-bit state."""
+    """Convert moments to 8 bits for parameters whose group has 8-bit state."""
     small = {name for group in groups if group["state_dtype"] == "uint8" for name in group["params"]}
     return {name: _cast(entry, torch.uint8) if name in small else entry for name, entry in entries.items()}
 
 
 def _normalised(given: Mapping[str, Any], log_norm: Any) -> dict[Any, dict[str, Any]]:
-    """The state of a checkpoint with v divided by its norm; moments of 16 bits as float32."""
+    """The state of a checkpoint with v divided by its norm, and 16-bit moments as float32."""
     b2_of = {name: float(group["betas"][1]) for group in given["param_groups"] for name in group["params"]}
     entries: dict[Any, dict[str, Any]] = {}
     for name, entry in given["state"].items():
@@ -222,12 +225,12 @@ def _normalised(given: Mapping[str, Any], log_norm: Any) -> dict[Any, dict[str, 
         if state.readable(real) and not bool(torch.isfinite(real).all()):
             raise ValueError(
                 f"checkpoint's parameter {name!r} has a second moment that is not finite at step {t:.0f}: the code "
-                "that wrote it had overflowed. Load the parameters alone and begin the optimizer anew"
+                "that wrote it had overflowed. Load only the model's parameters and start with a new optimizer"
             )
         entries[name] = {"step": step, "exp_avg": _wide(entry["exp_avg"])}
         shift = log_norm(t, b2_of[name]) if t > 0 else 0.0
         double = raw.to(torch.complex128 if raw.is_complex() else torch.float64)
-        # two factors, because exp(shift) alone may overflow where the quotient does not
+        # two factors, because exp(shift) may overflow even if the quotient does not
         half = math.exp(-shift / 2)
         entries[name]["exp_avg_sq"] = (double * half * half).to(_wide(raw).dtype)
     return entries

@@ -1,4 +1,4 @@
-"""What no backend serves: sorted by what goes together, stepped in foreach form or by rows."""
+"""Parameters that no backend supports: dense gradients are stepped in foreach form, sparse gradients by row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Group = dict[str, Any]
 
 
 def step(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor | None) -> None:
-    """Step parameters that no backend serves."""
+    """Step parameters that no backend supports."""
     dense = []
     for p in among:
         if state.in_rows(optimizer, p):
@@ -38,14 +38,14 @@ def step(optimizer: Engine, group: Group, among: list[Tensor], scale: Tensor | N
 
 
 def step_compiled(optimizer: Engine, group: Group) -> None:
-    """Step all parameters of a group in a step that is being compiled."""
+    """Step all parameters of a group while the step is being compiled."""
     lists = Lists.empty()
-    optimizer._init_group(group, *lists)  # the compiler knows this call, and runs it instead of tracing it
+    optimizer._init_group(group, *lists)  # the compiler recognises this call: it runs it without tracing
     _update_on_device(optimizer, group, lists)
 
 
 def _update_on_device(optimizer: Engine, group: Group, lists: Lists) -> None:
-    """Every number that depends on time is a device scalar: for graphs and the compiler."""
+    """Update with every coefficient that depends on the step as a device scalar, for CUDA graphs and the compiler."""
     for (_, device, *_), members in _buckets(lists).items():
         taken = lists.pick(members)
         private.foreach_add_(taken.steps, 1)
@@ -53,7 +53,7 @@ def _update_on_device(optimizer: Engine, group: Group, lists: Lists) -> None:
         settings = hyper.pointlike(group)
         if torch.compiler.is_compiling():
             settings = hyper.traced(settings, time)
-        else:  # fake tensors count on the host for parameters elsewhere
+        else:  # with fake tensors, the step count may be on another device than the parameter
             time = time.to(device)
         work = _arithmetic(taken)
         n = optimizer.method.numbers(time, {**settings, "dtype": _name(work)}, torch)
@@ -64,7 +64,7 @@ def _update_on_device(optimizer: Engine, group: Group, lists: Lists) -> None:
 
 
 def _update_on_host(optimizer: Engine, group: Group, lists: Lists) -> None:
-    """StepCoefficients are Python floats: parameters of one time, device and dtype go together."""
+    """Update with StepCoefficients as Python floats, one call for all parameters of the same step, device and dtype."""
     params, times = lists.params, _advance(lists.steps)
     inactive: Sequence[wake_guard.Inactive | None] = [None] * len(params)
     if group["wake"] and lists.vs:
@@ -84,7 +84,7 @@ def _update_on_host(optimizer: Engine, group: Group, lists: Lists) -> None:
 
 
 def _buckets(lists: Lists, times: Sequence[float] = ()) -> dict[tuple[Any, ...], list[int]]:
-    """Positions of what is stepped together: of one time, where the host knows it, one device and the same dtypes."""
+    """Indices of parameters that are stepped together: same step count (if known on the host), device and dtypes."""
     found: dict[tuple[Any, ...], list[int]] = {}
     for i, (p, g) in enumerate(zip(lists.params, lists.grads, strict=True)):
         alike = (times[i] if times else 0.0, p.device, p.dtype, g.dtype, lists.moment(i).dtype, type(p))
@@ -109,7 +109,7 @@ def _step_rows(optimizer: Engine, group: Group, p: Tensor, scale: Tensor | None)
 
 
 def _arithmetic(taken: Lists) -> torch.dtype:
-    """What these parameters are computed in: their own dtype and their state's decide."""
+    """The dtype in which these parameters are computed, from the dtypes of parameters and state."""
     first = (taken.params[0], taken.moment(0))
     return precision.compute_dtype(*map(state.real, first))
 

@@ -1,7 +1,7 @@
-"""One optimizer for every method: groups, state, and the outline of a step. The mathematics is elsewhere.
+"""The optimizer class behind every method: param groups, state, and the outline of a step.
 
-A differentiable step takes `operators`, a compiled one the foreach form (`dispatch`); for any other, `plan.py` chooses
-who computes it.
+A differentiable step uses `operators`, a compiled step the foreach form (`dispatch`). For any other step, `plan.py`
+selects the backends.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from adaxopt.zoo import Method
 
 
 def _graph_break_where_compiled(step: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a step without gradients, or with them where it is differentiable.
+    """Run a step with autograd disabled, or enabled if the optimizer is differentiable.
 
-    Compiled, the step begins a graph of its own: only so does the compiler see that parameters change in place.
+    Under torch.compile the step starts a new graph, so that the compiler sees that parameters change in place.
     """
 
     @functools.wraps(step)
@@ -56,12 +56,12 @@ def _graph_break_where_compiled(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Engine(Optimizer):
-    """The engine behind every public class: a class gives it a signature and a method, nothing else."""
+    """Base class of all optimizers. Subclasses define only a signature and a method."""
 
     method: ClassVar[Method]
 
     def __new__(cls, *args: Any, **given: Any) -> Any:
-        """Refuse an unknown argument with a line that says what to write; Python's own error only names it."""
+        """Raise TypeError for an unknown argument, with a suggestion; Python's own error only names the argument."""
         groups.refuse_unknown(cls.__name__, given, groups.arguments(cls) or given)
         return super().__new__(cls)
 
@@ -70,7 +70,7 @@ class Engine(Optimizer):
             raise TypeError(f"project={project!r}: must be Box, Ball or a callable (y, d) -> x")
         defaults = groups.construct(self, params, given)
         self._project = project
-        self._growth: dict[int, Any] = {}  # every group's b2 when it was last checked
+        self._growth: dict[int, Any] = {}  # b2 of each group when it was last checked
         self._forget_caches()
         super().__init__(params, defaults)
         self._announce_scaling()
@@ -81,7 +81,7 @@ class Engine(Optimizer):
     # -- groups and state ---------------------------------------------------------------------------------------
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with options of their own; what is not given is the optimizer's default."""
+        """Add a param group. Options that are not given are the optimizer's defaults."""
         if isinstance(param_group, dict):
             groups.prepare(self, param_group)
         super().add_param_group(param_group)
@@ -98,13 +98,14 @@ class Engine(Optimizer):
         self._singles: dict[Tensor, dict[str, Any]] = {}
 
     def _announce_scaling(self) -> None:
-        """GradScaler hands over its scale only to a step that was asked to be fused, as with torch's optimizers."""
+        """Accept GradScaler's scale in the step only if fused=True was requested, as torch's optimizers do."""
         self._step_supports_amp_scaling = any(group.get("fused") for group in self.param_groups)
 
     def _place(self, p: Tensor) -> int:
-        """The parameter's position in the whole optimizer, which stochastic rounding draws from.
+        """The parameter's index in the whole optimizer, an input of the random bits of stochastic rounding.
 
-        It must not depend on the number of processes: under ZeroRedundancyOptimizer this optimizer holds a part.
+        It must not depend on the number of processes. Under ZeroRedundancyOptimizer this optimizer holds only some of
+        the parameters.
         """
         if p not in self._places:
             every = (q for group in private.whole_param_groups(self) for q in group["params"])
@@ -130,7 +131,8 @@ class Engine(Optimizer):
 
     @private.disable_dynamo
     def state_dict(self) -> dict[str, Any]:
-        """As of any optimizer; `state_dtype` by name, because torch's checkpoint functions take no dtype in a group."""
+        """As `torch.optim.Optimizer.state_dict`. `state_dtype` is stored by name, because torch's checkpoint functions
+        do not support dtypes in param groups."""
         saved = super().state_dict()
         for group in saved["param_groups"]:
             group["state_dtype"] = options.dtype_name(options.dtype_of(group["state_dtype"]))
@@ -138,32 +140,32 @@ class Engine(Optimizer):
 
     @private.disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what `state_dict` gave. State keeps the dtype it was saved in; nothing is changed if anything is wrong.
+        """Load a checkpoint made by `state_dict`. State keeps its saved dtype. On an error, nothing is changed.
 
-        A checkpoint of another method is refused: its options and its second moment mean something else. `AdamW` and
-        `Adam` also read checkpoints of the torch optimizer of the same name. For AdaX, AdaXW and Padax,
+        A checkpoint of another method raises ValueError, because its options and its second moment have other meanings.
+        `AdamW` and `Adam` also read checkpoints of the torch optimizer of the same name. For AdaX, AdaXW and Padax,
         `load_adamw_state_dict` converts checkpoints of torch's AdamW, and `load_released_state_dict` those of the
         released AdaX code.
         """
         checkpoint.load(self, state_dict)
 
     def restart_memory(self) -> None:
-        """Set every parameter's time, m and v to 0, as for fine-tuning: the next gradient's square is the new v.
+        """Reset the step count, m and v of every parameter to 0, for example before fine-tuning.
 
-        An AdaX loaded after 500,000 steps has a memory that no longer moves. m begins anew too: beside a v of new
-        gradients, the m of an earlier spike would make a step far larger than lr.
+        The next squared gradient becomes the new v. After 500,000 steps of AdaX, v no longer changes. m is reset too:
+        with the m of an earlier spike and a v of new gradients, a step would be far larger than lr.
         """
         for entry in self.state.values():
             for key in ("step", "row_step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "window"):
                 if key in entry and entry[key].requires_grad:
-                    # a differentiable step's graph keeps the old one
+                    # the graph of a differentiable step keeps the old tensor
                     entry[key] = torch.zeros_like(entry[key])
                 elif key in entry:
                     entry[key].zero_()
         self._inactive.clear()
 
     def stats(self) -> list[dict[str, float]]:
-        """What the optimizer is doing, per group: see `adaxopt.torch.stats.stats`."""
+        """Statistics of the state, one dict per group; see `adaxopt.torch.stats.stats`."""
         from adaxopt.torch.stats import stats
 
         return stats(self)
@@ -173,7 +175,7 @@ class Engine(Optimizer):
     @private.lightly_hooked
     @_graph_break_where_compiled
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step. `closure`, where given, re-evaluates the model and returns the loss."""
+        """Perform one step. `closure`, if given, re-evaluates the model and returns the loss."""
         compiling = torch.compiler.is_compiling()
         if not compiling:
             self._check_capture()
@@ -201,12 +203,12 @@ class Engine(Optimizer):
             raise ValueError("state_dtype=torch.uint8: 8-bit state cannot be stepped by a compiled step")
         if getattr(self, "found_inf", None) is not None or getattr(self, "grad_scale", None) is not None:
             raise ValueError(
-                "a compiled step takes no scale: leave fused=None, and GradScaler unscales first"
+                "a compiled step does not support GradScaler's scale: leave fused=None, and GradScaler unscales first"
             )
         dispatch.step_compiled(self, group)
 
     def _check_capture(self) -> None:
-        """Refuse to be captured in a graph where that was not asked for, or would keep a number of the host."""
+        """Raise under CUDA graph capture without capturable=True, or with lr or betas as CPU tensors."""
         if not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
             return
         here = [group for group in self.param_groups if group["capturable"]]
@@ -217,28 +219,28 @@ class Engine(Optimizer):
             )
         for group in here:
             numbers = zip(("lr", "betas[0]", "betas[1]"), (group["lr"], *group["betas"]), strict=True)
-            # a float says by being one that it stays; a tensor is meant to change
+            # a float is expected to stay constant; a tensor is expected to change
             for name, number in numbers:
                 if isinstance(number, Tensor) and number.is_cpu:
                     raise RuntimeError(
-                        f"CUDA graph capture with {name} as a tensor on the CPU: the graph keeps its value of now; "
-                        "put it on the parameters' device, or give a float if it is never to change"
+                        f"CUDA graph capture with {name} as a tensor on the CPU: the graph keeps its current value; "
+                        "put it on the parameters' device, or give a float if it never changes"
                     )
 
     def _create_state(self) -> None:
-        """Create the state of every parameter that has a gradient, and count no step."""
+        """Create the state of every parameter that has a gradient, without counting a step."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
                     self.state[p].update(state.create(p, group, self.method.rule))
 
     def step_parameter(self, p: Tensor) -> None:
-        """Step one parameter alone (its own count goes on by one): for steps inside the backward pass."""
+        """Step a single parameter, for steps inside the backward pass. Only its own step count advances."""
         self._check_capture()
         for group in self.param_groups:
             if any(q is p for q in group["params"]):
                 groups.watch_betas(self, group)
-                alone = self._singles.setdefault(p, {})  # the same object every time: a plan is kept for it
+                alone = self._singles.setdefault(p, {})  # the same dict at every call: its plan is reused
                 alone.update(group)
                 alone["params"] = [p]
                 with torch.no_grad():
@@ -259,9 +261,9 @@ class Engine(Optimizer):
         steps: list[Tensor],
         among: list[Tensor] | None = None,
     ) -> None:
-        """Fill the lists with every parameter that has a dense gradient, creating state on the way.
+        """Append every parameter that has a dense gradient to the lists, and create missing state.
 
-        torch.compile runs this function instead of tracing it, by its name.
+        torch.compile recognises this method by its name, and runs it instead of tracing it.
         """
         rule = self.method.rule
         kept, moments = state.kept(rule), dict(zip(state.STATE, (ms, vs, tops), strict=False))
@@ -272,14 +274,14 @@ class Engine(Optimizer):
             entry = state.ready(self, group, p)
             if g.is_sparse or "row_step" in entry:
                 raise ValueError(
-                    "sparse gradients: their rows cannot be stepped in a graph or a compiled step"
+                    "sparse gradients: rows cannot be stepped in a CUDA graph or by a compiled step"
                 )
             params.append(p)
             grads.append(g)
             steps.append(entry["step"])
             for name in kept:
                 moments[name].append(entry[name])
-            if group["rounding"] in ("kahan", "24bit"):  # where there is none, the step holds its place
+            if group["rounding"] in ("kahan", "24bit"):  # without a compensation, `step` is a placeholder
                 compensations.append(entry.get("compensation", entry["step"]))
             if rule.mean == "window":
                 windows.append(entry["window"])
@@ -311,10 +313,10 @@ class Engine(Optimizer):
                 wake_guard.forget(self._inactive, self.param_groups)
 
     def _known_plan(self, group: dict[str, Any], scaled: bool) -> Plan | None:
-        """The group's plan if it holds, else None. Raises for what cannot be done, before any group is stepped."""
+        """The group's plan if it is still valid, else None. Unsupported cases raise before any group is stepped."""
         if group["decay"] == "fully_decoupled":
             options.check_reference(group)
-        if isinstance(group["state_dtype"], str):  # by ZeRO, from a checkpoint
+        if isinstance(group["state_dtype"], str):  # written by ZeroRedundancyOptimizer, from a checkpoint
             group["state_dtype"] = options.dtype_of(group["state_dtype"])
         if group["differentiable"]:
             refusals.refuse_options(self, group, group["params"])

@@ -1,7 +1,7 @@
-"""The rule on lists of tensors, in place. A for-loop is this on lists of one: bitwise the same.
+"""The update rule on lists of tensors, in place. The for-loop calls it with lists of one; results are bitwise the same.
 
-StepCoefficients are floats shared by the whole list (a plain step), or one 0-d tensor per parameter for k, s and eps
-(a captured or compiled step, where each parameter's time lives on the device).
+StepCoefficients are floats shared by the whole list (an eager step), or one 0-d tensor per parameter for k, s and eps
+(a captured or compiled step, where the step counts are on the device).
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ def update(
     wake: Sequence[int],
     project: Project | None = None,
 ) -> None:
-    """One step. `ms`, `vs`, `tops` are empty where a method keeps none; `wake` are positions to be guarded.
+    """One step. `ms`, `vs`, `tops` (running maxima of v) are empty if the method has none.
 
-    Gradients are read, never written. Everything else is in one arithmetic (float32 or float64).
+    `wake` lists the indices of parameters with inactive coordinates. Gradients are not modified. All tensors have one
+    dtype (float32 or float64).
     """
-    own = maximize  # whether gs are temporaries of ours
+    own = maximize  # whether gs are temporaries that may be modified
     if maximize:
         gs = list(private.foreach_neg(gs))
     if _nonzero(n.l2):
@@ -59,7 +60,7 @@ def update(
         for i in wake:
             wake_guard.wake(vs[i], seen[i], read=isinstance(n.k, float))
         _remember(vs, seen, n.k)
-        del gs, seen  # memory for what follows
+        del gs, seen  # free memory
         if tops:
             private.foreach_maximum_(tops, vs)
         ds = list(private.foreach_sqrt(tops or vs) if n.p == 0.5 else private.foreach_pow(tops or vs, n.p))
@@ -84,9 +85,10 @@ def update(
 
 
 def _remember(vs: list[Tensor], gs: list[Tensor], k: Any) -> None:
-    """v <- (1-k)*v + k*g*g. No difference is formed, so an infinite v stays infinite; k = 1 forgets it (0*inf is NaN).
+    """v <- (1-k)*v + k*g*g. This form keeps an infinite v infinite. For k = 1, v is zeroed first, because 0*inf is NaN.
 
-    (k*g)*g overflows later than g*g. Torch's CUDA operators compute k*(g*g); another pass would cost a tenth of a step.
+    (k*g)*g overflows later than k*(g*g). Torch's CUDA operators compute k*(g*g); another pass would cost a tenth of a
+    step.
     """
     if isinstance(k, float):
         if k == 1:
@@ -105,7 +107,7 @@ def _same_sign(m: Tensor, g: Tensor) -> Tensor:
 
 
 def _cautious(updates: list[Tensor], same: list[Tensor]) -> list[Tensor]:
-    """0 where the sign is not the gradient's, the others over the share that is left; unchanged if not asked."""
+    """Zero updates whose sign is not the gradient's, and divide the others by the share kept. No-op without `same`."""
     if not same:
         return updates
     shares = [
@@ -118,7 +120,7 @@ def _cautious(updates: list[Tensor], same: list[Tensor]) -> list[Tensor]:
 def _descend(
     xs: list[Tensor], updates: list[Tensor], n: StepCoefficients, ds: list[Tensor] | None = None
 ) -> None:
-    """x <- x - lr*s*update/d, in this order: a quotient alone may overflow."""
+    """x <- x - lr*s*update/d, in this order, because update/d alone may overflow."""
     if ds is None and not isinstance(n.s, list) and not isinstance(n.lr, Tensor):
         private.foreach_add_(xs, updates, alpha=-n.lr * n.s)
         return

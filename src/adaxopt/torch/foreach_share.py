@@ -1,6 +1,7 @@
-"""The foreach form as a backend: dense float32 and float64 parameters on any device, without asking anew at each step.
+"""The foreach form as a backend, for dense float32 and float64 parameters on any device.
 
-It is the last that a plan asks; what it does not serve takes the same form, or operators, through `dispatch.py`.
+Checks of the tensors are not repeated at every step. This is the last backend that a plan tries. Parameters that it
+does not support take the foreach form, or operators, through `dispatch.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
-    """Why no parameter can be served in a group with these options, or None."""
+    """Why this backend supports no parameter of a group with these options, or None."""
     rule = optimizer.method.rule
     if rule.memory is None or rule.mean in ("none", "window"):
         return "it serves methods that keep m and v"
@@ -28,13 +29,13 @@ def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
 
 
 def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
-    """Why this parameter and its state, as reals, cannot be served, or None."""
+    """Why this parameter and its state (as real tensors) are not supported, or None."""
     why = host_share.unsuitable(p, entry, g)
     return why or _unlike(p, entry.get("max_exp_avg_sq", p), entry["exp_avg"], entry["exp_avg_sq"])
 
 
 def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:
-    """What parameters have in common that are stepped together."""
+    """The key that parameters of one share have in common."""
     return p.dtype, p.device, type(p)
 
 

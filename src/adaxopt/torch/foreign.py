@@ -1,4 +1,4 @@
-"""Which optimizer wrote a checkpoint that is not ours, found by the keys of its groups and state."""
+"""Identifies the optimizer that wrote a checkpoint of other code, by the keys of its groups and state."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MARKS = {
     "torch.optim.LBFGS": {"history_size", "max_iter"},
     "torch.optim.Adafactor": {"beta2_decay", "d"},
 }
-"""Keys that the groups of an optimizer have, and no other's."""
+"""Keys that occur only in the param groups of the named optimizer."""
 
 
 AMSGRAD = "torch.optim.Adam or AdamW with amsgrad=True"
 
 
 class Found(NamedTuple):
-    """What a checkpoint is: a name for people, and the converter that reads it, if there is one."""
+    """The origin of a checkpoint: a readable name, and the kind of converter that reads it, if there is one."""
 
     name: str
     kind: Literal["adamw", "released"] | None
@@ -37,7 +37,7 @@ class Found(NamedTuple):
 
 
 def recognised(state_dict: Mapping[str, Any]) -> Found:
-    """Which optimizer wrote a checkpoint that is not ours."""
+    """Identify the optimizer that wrote a checkpoint of other code."""
     groups = state_dict["param_groups"]
     keys: set[str] = set().union(*groups)
     for name, marks in MARKS.items():
@@ -70,10 +70,10 @@ def recognised(state_dict: Mapping[str, Any]) -> Found:
 
 
 def refusal(found: Found, optimizer: Engine) -> str:
-    """Why this optimizer does not load it, and what to do."""
+    """An error text: why this optimizer does not load the checkpoint, and what to do instead."""
     name = type(optimizer).__name__
     if found.kind is None or not converts(optimizer.method):
-        why = found.why if found.kind is None else f"its second moment is scaled otherwise than {name}'s"
+        why = found.why if found.kind is None else f"its second moment is scaled differently from {name}'s"
         do = "load the model's parameters alone and start with a new optimizer"
         if found.name == AMSGRAD and optimizer.method.name in ("adam", "adamw"):
             do = f"build {name} with amsgrad=True"
@@ -85,14 +85,14 @@ def refusal(found: Found, optimizer: Engine) -> str:
 
 
 def is_torchs(found: Found, method: Method) -> bool:
-    """Whether it is what torch's own optimizer of this method writes: Adam and AdamW, with amsgrad or without."""
+    """Whether torch's optimizer of this method wrote the checkpoint: Adam or AdamW, with or without amsgrad."""
     if method.rule.sigma:
         return method.name.startswith("amsgrad") and found.name == AMSGRAD
     return method.name in ("adam", "adamw") and found.kind == "adamw" and found.name.startswith("torch")
 
 
 def converts(method: Method) -> bool:
-    """Whether checkpoints of others can be converted for this method: AdaX's own memory, and no running maximum."""
+    """Whether checkpoints of other code can be converted for this method: AdaX's memory, no bias correction of m."""
     return method.rule.memory is Growing and not method.rule.debias
 
 

@@ -1,11 +1,12 @@
-"""The rule by torch's own fused CPU kernel: one pass over memory.
+"""The update rule by torch's fused CPU kernel for Adam, in one pass over memory.
 
-Adam's kernel with beta2 = 1 - k_t, eps = eps_t and an infinite step (so that its bias corrections are 1) computes
+With beta2 = 1 - k_t, eps = eps_t and an infinite step (so that its bias corrections are 1) the kernel computes
 
     m <- b1*m + (1-b1)*g,   v <- (1-k)*v + k*g^2,   x <- x*(1 - lr*wd) - lr*m/(sqrt(v) + eps)
 
-which is the rule for p = 1/2. It agrees with the foreach form to rounding, not to the bit. Late-activated coordinates
-(v exactly 0) are given g^2 for v before (`wake_guard.wake`): the kernel then mixes g^2 with itself.
+which is the rule for p = 1/2. Results agree with the foreach form up to rounding, not bitwise. For coordinates without
+a gradient so far (v exactly 0), v is set to g^2 before the kernel runs (`wake_guard.wake`): the kernel then averages
+g^2 with itself.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ if TYPE_CHECKING:
     from adaxopt.torch.engine import Engine
 
 LEAST_GAIN = 1e-9
-"""Below it 1 - k no longer holds k."""
+"""For a smaller gain k, too few digits of k are left in 1 - k."""
 
 
 def is_half(p: Any) -> bool:
-    """Whether p is 1/2 and stays so: a tensor may change in place, and to read it could mean to wait for a device."""
+    """Whether p is the plain number 1/2. A tensor may change in place, and reading it may synchronise with a device."""
     return not isinstance(p, Tensor) and p == 0.5
 
 
 def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
-    """Why this kernel can never serve a group with these options, or None."""
+    """Why this kernel supports no parameter of a group with these options, or None."""
     rule = optimizer.method.rule
     if private.fused_adam_ is None or private.fused_adamw_ is None:
         return "this torch has no fused CPU kernel"
@@ -49,7 +50,7 @@ def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
 
 
 def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
-    """Why this parameter and its state, as reals, cannot be served, or None."""
+    """Why this parameter and its state (as real tensors) are not supported, or None."""
     why = host_share.unsuitable(p, entry, g)
     if why is not None:
         return why
@@ -57,24 +58,24 @@ def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str 
     if not (p.is_cpu and m.is_cpu and v.is_cpu):
         return f"it is on {p.device}, its state on {m.device}"
     if top is not None and (top.stride(), top.dtype) != (v.stride(), v.dtype):
-        return "its running maximum is laid out or stored otherwise"
+        return "its running maximum has another memory layout or dtype than v"
     return _apart(p, m, m, v)
 
 
 def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:
-    """What parameters have in common that are stepped together."""
+    """The key that parameters of one share have in common."""
     return (p.dtype,)
 
 
 def _apart(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
-    """Why these four tensors cannot be read as flat memory side by side, or None."""
+    """Why these four tensors do not have one shape, a supported dtype and one dense memory order, or None."""
     if not x.shape == g.shape == m.shape == v.shape:
-        # a parameter that was resized: the kernel knows memory alone, and would write past the end of its state
+        # the parameter was resized: the kernel does not check shapes, and would write past the end of the state
         return "its gradient or state has another shape"
     if x.dtype != g.dtype or x.dtype != m.dtype or x.dtype != v.dtype:
         return f"dtypes differ (parameter {x.dtype}, gradient {g.dtype}, state {m.dtype})"
     if x.dtype not in (torch.float32, torch.float64):
-        return f"{x.dtype} is rounded by the kernel in its own way"
+        return f"the kernel does not use this package's rounding for {x.dtype}"
     if not (beside(g, x) and beside(m, x) and beside(v, x)):
         strides = (tuple(t.stride()) for t in (x, g, m))
         return "memory layouts differ or have gaps (parameter {}, gradient {}, state {})".format(*strides)
@@ -97,14 +98,15 @@ def update(
     maximize: bool = False,
     wake: Sequence[int] = (),
 ) -> None:
-    """One step in place; `wake` are positions to be guarded. Gradients are read, never written (so no `grad_scale`
-    reaches the kernel).
+    """One step in place. `wake` lists the indices of parameters with inactive coordinates.
+
+    Gradients are not modified, so `grad_scale` is not passed to the kernel.
     """
     lr = n.lr * n.s
     for i in wake:
         wake_guard.wake(vs[i], gs[i], x=xs[i] if n.l2 else None, l2=-n.l2 if maximize else n.l2)
     if n.k == 1:
-        private.foreach_zero_(vs)  # an infinite v is forgotten: 0*inf is NaN
+        private.foreach_zero_(vs)  # an infinite v would give 0*inf = NaN
     kernel = private.fused_adam_ if n.l2 else private.fused_adamw_
     kernel(
         xs,
@@ -124,7 +126,7 @@ def update(
 
 
 class Share(host_share.HostShare):
-    """Parameters of one dtype that the kernel serves."""
+    """Parameters of one dtype that the kernel supports."""
 
     least_gain = LEAST_GAIN
     unfit = staticmethod(_apart)

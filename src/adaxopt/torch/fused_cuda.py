@@ -1,10 +1,10 @@
-"""The kernel's host side: two launches for all tensors of a share, from tables that stay on the device.
+"""Host side of the CUDA kernel: two launches for all tensors of a share, with tables that stay on the device.
 
-A share is tensors of one device and the same dtypes. Its tables hold the addresses of parameters and state, written
-once (`Plan.holds` checks that they still hold); a step reads gradient addresses and hyper-parameters, and tells the
-device what is new (`launch.py`).
+A share has tensors of one device and the same dtypes. Its tables hold the addresses of parameters and state; they are
+written once, and `Plan.holds` checks that they are still valid. A step reads gradient addresses and hyper-parameters,
+and sends changed values to the device (`launch.py`).
 
-Triton is optional: without it this module imports, and `missing()` says why there is no kernel.
+Triton is optional: without it this module can be imported, and `missing()` says why there is no kernel.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ if TYPE_CHECKING:
 HYPER = ("lr", "betas", "eps", "p", "weight_decay", "decay", "reference_lr",
          "eps_placement", "correct", "clip_update")  # fmt: skip
 LANES = 1024
-"""Tensors that `advance` works on at a time, at most."""
+"""The largest number of tensors that `advance` processes at a time."""
 PROGRAMS = 400_000
-"""The most programs of a launch, about: larger shares take longer chunks, so that `owners` stays under 800 kB."""
+"""Approximate limit on the programs of a launch. Larger shares use longer chunks, so `owners` stays under 800 kB."""
 
 ROOTS = {0.5: 1, 0.25: 2, 0.125: 3, 0.0625: 4}
-"""How many square roots make v**p; for any other p it is computed by exponent."""
+"""The number of square roots that compute v**p. For any other p, v**p is computed with exp2 and log2."""
 
 REGISTERS = 72
-"""Of a thread that steps 8-bit state. Left alone the compiler takes 128, for blocks at the end of tensors."""
+"""Registers per thread for 8-bit state. Without a limit the compiler uses 128, for the blocks at the end of tensors."""
 
 AHEAD = 256
-"""How many programs before its own a block of 8-bit state is asked for: about a microsecond."""
+"""Prefetch distance for 8-bit state, in programs: about a microsecond."""
 
 _captured: dict[tuple[int, int], tuple[Any, ...]] = {}
-"""What a CUDA graph may still replay from: tables, slots, kernels, device scalars, for the life of the process."""
+"""Tables, slots, kernels and device scalars that a captured CUDA graph may read; kept until the process ends."""
 
 
 def missing() -> str | None:
-    """Why no kernel can run in this install, or None."""
+    """Why the kernel is not available in this installation, or None."""
     if kernel is None:
         return "Triton is not installed"
     return "the kernel is written for NVIDIA GPUs" if torch.version.hip is not None else None
 
 
 def _prefetches(device: torch.device) -> bool:
-    """Whether the device has the instruction: from compute capability 9.0 on."""
+    """Whether the device has the prefetch instruction: compute capability 9.0 or newer."""
     return not interpreted() and torch.cuda.get_device_capability(device)[0] >= 9
 
 
@@ -73,28 +73,28 @@ def interpreted() -> bool:
 
 
 def compiled(warps: int, **more: int) -> dict[str, Any]:
-    """How kernels are compiled; nothing where they are interpreted."""
+    """Triton's compile options; empty if kernels are interpreted."""
     return {} if interpreted() else {"num_warps": warps, "enable_fp_fusion": True, **more}
 
 
 def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
-    """Why the kernel can never serve a group with these options, or None."""
+    """Why the kernel supports no parameter of a group with these options, or None."""
     if optimizer.method.rule.mean == "window":
         return "the CUDA kernel keeps no window of gradients"
     if group.get("cautious") and (group["state_dtype"] is torch.uint8 or group["rounding"] == "24bit"):
-        return "the CUDA kernel makes no cautious step of 8-bit state or 24-bit weights"
+        return "the CUDA kernel does not support cautious=True with 8-bit state or 24-bit weights"
     return missing() if optimizer._project is None else "the CUDA kernel does not project"
 
 
 def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
-    """Why this parameter and its state, as reals, cannot be served as flat memory, or None."""
+    """Why this parameter and its state (as real tensors) are not supported by the dense kernel, or None."""
     if "row_step" in entry or (g is not None and g.is_sparse):
-        return "its rows have steps of their own"
+        return "its rows have their own step counts"
     return unserved(p, entry)
 
 
 def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:
-    """What tensors of one table have in common: dtypes, that of gradients first, and device."""
+    """The key that tensors of one table have in common: dtypes (that of gradients first) and device."""
     dtypes = tuple(entry[name].dtype if name in entry else None for name in STATE)
     return p.dtype if g is None else g.dtype.to_real(), p.dtype, dtypes, p.device
 
@@ -116,7 +116,7 @@ def unserved(p: Tensor, state: Mapping[str, Tensor]) -> str | None:
         if t.device != p.device or not (t.dtype in FLOATS or codes.is_coded(t)):
             return f"its {name} is {t.dtype} on {t.device}"
         if freed(t) or not same_layout(p, t):
-            return f"its {name} is not laid out as itself"
+            return f"its {name} has another memory layout than the parameter, or was freed"
     v, top = (state.get(name) for name in STATE[1:3])
     if v is not None and top is not None and v.dtype != top.dtype:  # the kernel reads both as one type
         return f"its max_exp_avg_sq is {top.dtype}, its exp_avg_sq {v.dtype}"
@@ -137,21 +137,21 @@ def _capturing(device: torch.device) -> bool:
 
 
 def _beside(t: Tensor | None, device: torch.device) -> Tensor | None:
-    """A scalar where a kernel on `device` can read it: GradScaler keeps its own on one device."""
+    """A scalar on `device`, copied if needed: GradScaler keeps its scalars on one device."""
     return t if t is None or t.device == device else t.to(device, non_blocking=True)
 
 
 def tuning(widest: int) -> tuple[int, int, int, int]:
-    """(elements of a block, warps, blocks of a program, elements a thread reads at once).
+    """(block size, warps, blocks per program, elements that a thread reads at once).
 
-    As measured on an H200 over one tensor of 2**28 (`records/gpu_step_tuning.json`): within 1% of the best seen.
-    `widest` is the largest of the dtypes' sizes: a thread reads 16 bytes of the widest.
+    Measured on an H200 with one tensor of 2**28 elements (`records/gpu_step_tuning.json`): within 1% of the best
+    configuration. `widest` is the size of the largest dtype in bytes; a thread reads 16 bytes of that dtype at once.
     """
     return 1024, 4, 1, 16 // widest
 
 
 class Share(_Share):
-    """Tensors of one device and the same dtypes: their tables, and their compiled kernels."""
+    """Tensors of one device and the same dtypes, with their tables and compiled kernels."""
 
     by_address = True
 
@@ -234,7 +234,7 @@ class Share(_Share):
         self.owners = torch.cat(owners).to(self.device)
 
     def moved(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
-        """Whether a gradient came in another dtype, for which there is another kernel."""
+        """Whether a gradient has another dtype, which requires another kernel."""
         return any(g is not None and g.dtype.to_real() != self.dtype for g in grads)
 
     def step(
@@ -245,10 +245,10 @@ class Share(_Share):
         found: Tensor | None,
         known: bool,
     ) -> dict[int, str | None]:
-        """Look at gradients and hyper-parameters, tell the device what is new, launch. Returns the positions whose
-        gradient is not flat memory of the parameter's layout: they and their times were left alone.
+        """Check gradients, send changed values to the device, and launch the kernels.
 
-        lr and betas may be scalars on the device; they are read there.
+        Returns the indices of parameters whose gradient does not have the parameter's dense layout. These parameters
+        and their step counts are not changed. lr and betas may be scalars on the device; the kernel reads them there.
         """
         refused: dict[int, str | None] = {}
         addresses = list(map(Tensor.data_ptr, grads)) if known else []  # type: ignore[arg-type]
@@ -258,7 +258,7 @@ class Share(_Share):
                 fits = g is not None and g.dtype == self.dtype and flat(p, layout, g)
                 addresses.append(g.data_ptr() if fits else 0)  # type: ignore[union-attr]
                 if g is not None and not fits:
-                    refused[i] = "its gradient is not laid out as itself"
+                    refused[i] = "its gradient has another memory layout"
             if all(addresses):
                 self.alike = private.alike(grads)  # type: ignore[arg-type]
         if self._tell(group, addresses):
@@ -266,7 +266,7 @@ class Share(_Share):
         return refused
 
     def _tell(self, hyper: Mapping[str, Any], addresses: list[int]) -> bool:
-        """Tell the device what is new of hyper-parameters and addresses; whether there is anything to step."""
+        """Send changed hyper-parameters and addresses to the device. Returns whether any tensor has a gradient."""
         slots, capturing = self.slots, self.capturable and _capturing(self.device)
         raw = self.look(hyper) if self.raw and self.steady else ()
         known = bool(raw) and all(map(is_, raw, self.raw))
@@ -279,7 +279,7 @@ class Share(_Share):
                 and self.scalars[0] is None
                 and all(map(is_, raw[1:], self.raw[1:]))
             ):
-                self.raw, self.told = raw, (raw[0], *self.told[1:])  # a schedule moves lr alone
+                self.raw, self.told = raw, (raw[0], *self.told[1:])  # a schedule changes lr only
             elif not known:
                 self._read(hyper)
             slots.tell(self.told, addresses, capturing)
@@ -289,9 +289,9 @@ class Share(_Share):
         return True
 
     def _read(self, hyper: Mapping[str, Any]) -> None:
-        """The numbers that a slot begins with (HEAD in `kernel_numbers.py`), and the variant of the kernels."""
+        """Compute the head of a slot (HEAD in `kernel_numbers.py`) and the compile-time variant of the kernels."""
         rule, lr, (b1, b2), p = self.rule, hyper["lr"], hyper["betas"], float(hyper["p"])
-        power = rule.memory is not None and rule.memory.kind == "power"  # its sum is begun on the host
+        power = rule.memory is not None and rule.memory.kind == "power"  # its constant comes from the host
         scalars = [
             t if isinstance(t, Tensor) and t.device == self.device else None
             for t in (lr, b1, None if power else b2)
@@ -302,13 +302,14 @@ class Share(_Share):
         tensors = [name for name, t in read.items() if isinstance(t, Tensor)]
         if tensors and _capturing(self.device):
             raise RuntimeError(
-                f"{tensors[0]} as a tensor under CUDA graph capture: the kernel is told it by the host; give a float"
+                f"{tensors[0]} as a tensor under CUDA graph capture: the host passes its value to the kernel; give a "
+                "float"
             )
         self.look = itemgetter(*(name for name in HYPER if name in hyper))
         self.raw, self.scalars = self.look(hyper), scalars
         self.usual: tuple[Launch, Launch, list[Tensor | None], tuple[int, ...]] | None = None
-        """A step's launches where every number comes from the host and no GradScaler is at work."""
-        # tensors and lists may change in place: what is not read on the device is read here at every step
+        """The launches of a step in which all values come from the host and GradScaler is not used."""
+        # tensors and lists may change in place: values that the device does not read are read here at every step
         self.steady = isinstance(hyper["betas"], tuple) and not tensors
         numbers = [
             0.0 if s is not None else float(t) for t, s in zip((lr, b1, b2), self.scalars, strict=True)
@@ -355,7 +356,7 @@ class Share(_Share):
                 self._launch_here(scale, found)
 
     def _launch_here(self, scale: Tensor | None, found: Tensor | None) -> None:
-        """`advance`, then what uses its numbers."""
+        """Launch `advance`, then the kernels that use its coefficients."""
         usual = scale is None and found is None
         if usual and self.usual is not None:
             first, second, scalars, bare = self.usual
@@ -371,7 +372,7 @@ class Share(_Share):
         slot, *ticket = self.slots.use()
         stream = self._stream()
         if stream != self.stream:
-            self._lend(stream)
+            self._record_stream(stream)
         if not first(1, stream, self.slots.address(slot), *ticket, *bare):
             given = (self.rows if t is None else t for t in scalars)
             first.plainly(1, self.slots.tensor(slot), *ticket, *given)
@@ -380,7 +381,7 @@ class Share(_Share):
         self._use(second, stream, scalars, bare)
 
     def _count(self, stream: int) -> None:
-        """How many coordinates of every tensor a cautious step leaves in."""
+        """Count the coordinates of every tensor that a cautious step updates."""
         self.agreeing.zero_()
         if self.agree is None:
             tables = (self.rows, self.table, self.numbers, self.owners, self.agreeing)
@@ -399,9 +400,12 @@ class Share(_Share):
     def _tables(self) -> tuple[Tensor, ...]:
         return self.rows, self.table, self.numbers, self.keys, self.owners, self.agreeing
 
-    def _lend(self, stream: int) -> None:
-        """Tables that a launch on another stream reads by bare address are not to be given to anyone, once they are
-        dropped, before that stream has got there. (What a graph was captured with is kept for ever.)"""
+    def _record_stream(self, stream: int) -> None:
+        """Keep the tables' memory from being reused before a launch on another stream has read it.
+
+        Launches pass addresses only, so torch's allocator does not know of them. Tables of a captured graph are kept
+        until the process ends.
+        """
         if not _capturing(self.device):
             for t in self._tables():
                 t.record_stream(torch.cuda.current_stream(self.device))

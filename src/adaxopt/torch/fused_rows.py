@@ -1,10 +1,10 @@
-"""The host side of the rows' kernel: which sparse gradients it serves, and its launches.
+"""Host side of the CUDA kernel for sparse gradients: which gradients it supports, and its launches.
 
-A step of rows is `operators.row_step` in one launch a parameter (`kernel_rows.py`), after one launch of `advance` for
-all parameters of the same dtypes and width: tables, hyper-parameters, device scalars and GradScaler's numbers are those
-of the dense kernel (`fused_cuda.py`). What it does not serve is handed back: gradients of several sparse dimensions,
-dense ones of a parameter that lives in rows, empty ones, complex or sharded parameters, layouts with gaps, rows of more
-than `WIDEST` elements.
+A step computes `operators.row_step` in one launch per parameter (`kernel_rows.py`), after one launch of `advance` for
+all parameters of the same dtypes and width. Tables, hyper-parameters, device scalars and GradScaler's tensors are those
+of the dense kernel (`fused_cuda.py`). Not supported, and left to other paths: gradients with several sparse dimensions,
+dense gradients of a parameter whose rows have their own step counts, empty gradients, complex or sharded parameters,
+layouts with gaps, rows of more than `WIDEST` elements.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ if TYPE_CHECKING:
     from adaxopt.torch.share import Part
 
 ROWS = True
-"""Whether sparse gradients take the kernel where dense ones do; False leaves them to torch operations, as a comparison
+"""Whether sparse gradients use the kernel if dense ones do. With False they use torch operations, for comparisons
 (`benchmarks/sparse.py`, tests)."""
 
 WIDEST = 1 << 16
-"""Elements of a row, at most: one program steps a whole row, and a wider one would keep the device waiting for it."""
+"""The largest row size: one program steps a whole row, and a wider row would leave the rest of the device idle."""
 
 Named = tuple[Tensor, Tensor]
-"""A coalesced gradient: the rows that it names, and a line of values for each."""
+"""A coalesced gradient: its row indices, and the values of each row."""
 
 
 def cut(width: int) -> tuple[int, int]:
-    """(elements of a block, warps) for rows of so many elements: whole blocks where a power of two of at least 128
-    divides the width, else one block with a mask up to 1024; 8 elements a thread, as the dense kernel has them.
+    """(block size, number of warps) for rows of `width` elements.
+
+    Blocks are unmasked if a power of two of at least 128 divides the width, else one masked block of up to 1024
+    elements is used. Each thread handles 8 elements, as in the dense kernel.
 
     >>> cut(512), cut(768), cut(300), cut(1)
     ((512, 2), (256, 1), (512, 2), (32, 1))
@@ -54,18 +56,18 @@ def cut(width: int) -> tuple[int, int]:
 
 
 def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
-    """Why rows can never be served in a group with these options, or None."""
+    """Why this kernel supports no parameter of a group with these options, or None."""
     if group.get("cautious") or not ROWS:
         return "rows are left to torch operations"
     return fused_cuda.impossible(optimizer, group)
 
 
 def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
-    """Why this parameter's rows cannot be served, or None."""
+    """Why the rows of this parameter are not supported, or None."""
     if "row_step" not in entry and not in_lines(p, g):
         return "its gradient is not sparse"
     if p.dim() == 0 or not p.is_contiguous():
-        return "its rows do not lie one after the other"
+        return "its rows are not contiguous"
     if p.numel() > WIDEST * p.shape[0]:
         return f"its rows have more than {WIDEST} elements"
     times = entry.get("row_step")
@@ -79,38 +81,38 @@ def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str 
 
 
 def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:
-    """As for dense tensors, and the width of a row; the gradient's dtype is that of its summed values."""
+    """The key of dense tensors and the width of a row. The gradient's dtype is that of its coalesced values."""
     dtype, *others = fused_cuda.key(p, entry, g, scaled)
     return summed_dtype(g, scaled) if in_lines(p, g) else dtype, *others, p.shape[1:].numel()  # type: ignore[arg-type]
 
 
 def in_lines(p: Tensor, g: Tensor | None) -> bool:
-    """Whether this gradient is of the kind that the kernel reads."""
+    """Whether this gradient has a format that the kernel supports."""
     if g is None or g.layout != torch.sparse_coo or g.sparse_dim() != 1:
         return False
     return g.dtype in FLOATS and g.device == p.device and g.shape == p.shape
 
 
 def readable(p: Tensor, g: Tensor | None) -> bool:
-    """Whether the kernel can read this gradient: one that names nothing is for nobody to read."""
+    """Whether the kernel supports this gradient; an empty one is not supported."""
     return in_lines(p, g) and not private.is_empty(g)  # type: ignore[arg-type]
 
 
 def summed_dtype(g: Tensor, scaled: bool) -> torch.dtype:
-    """16 bits that are still to be unscaled may overflow where rows are summed: in 32."""
+    """The dtype of the coalesced values. Scaled 16-bit values are summed in float32, because their sum may overflow."""
     uncoalesced = g.is_sparse and not g.is_coalesced()
     return torch.float32 if scaled and g.dtype in LOW and uncoalesced else g.dtype
 
 
 def named(g: Tensor, scaled: bool) -> Named:
-    """What a gradient names, every row once."""
+    """The row indices and values of a gradient, coalesced."""
     g = g.to(summed_dtype(g, scaled)).coalesce()
     values = g.values().resolve_neg().contiguous()
     return g.indices().contiguous(), values if values.data_ptr() % 16 == 0 else values.clone()
 
 
 class Share(fused_cuda.Share):
-    """`fused_cuda.Share` whose numbers are used row by row: `advance`, then a launch for every gradient."""
+    """As `fused_cuda.Share`, for sparse gradients: a launch of `advance`, then one launch per gradient."""
 
     by_address = False
 
@@ -141,7 +143,7 @@ class Share(fused_cuda.Share):
         found: Tensor | None,
         known: bool,
     ) -> dict[int, str | None]:
-        """The device is told which parameters have a gradient (1 or 0); where it lies, every launch says itself."""
+        """The table holds 1 or 0 for a parameter with or without a gradient; each launch passes the addresses."""
         mine = [g is not None and readable(p, g) for p, g in zip(self.params, grads, strict=True)]
         self.grads = [
             named(g, scale is not None) if yes else None  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Parameter groups and arguments: what is allowed, and what to write instead of an unknown name."""
+"""Validation of parameter groups and constructor arguments, with suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ADVICE = {
     **dict.fromkeys(("wd", "l2", "weightdecayrate", "regularization"), "did you mean 'weight_decay'?"),
     **dict.fromkeys(("epsilon",), "did you mean 'eps'?"),
 }
-"""What to write instead of the options of other optimizers; keys in lower case, without underscores."""
+"""Advice for options of other optimizers. Keys are in lower case, without underscores."""
 
 ANNOTATIONS = re.compile(
     r"_.*|(is|has|use|no)_.*|name|names|param_names|id|tag|label|description|comment|kind|type|layer|layers|depth"
@@ -43,11 +43,11 @@ ANNOTATIONS = re.compile(
     r"|(max|min|base|initial|final)_(momentum|weight_decay|wd)"
     r"|.*_(lr|lrs|scale|mult|multiplier|factor|ratio|name|names|id|ids|idx|index|tag|label|group|type|layer|config)"
 )
-"""Keys that schedulers, trainers and users keep in a group for themselves: initial_lr, swa_lr, lr_scale, lr_mult."""
+"""Keys that schedulers, trainers and users store in a group: initial_lr, swa_lr, lr_scale, lr_mult."""
 
 
 def construct(optimizer: Engine, params: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of an optimizer with these arguments; an error at the first that is not allowed."""
+    """The defaults of an optimizer with these arguments. Raises for the first invalid argument."""
     name, known = type(optimizer).__name__, {**options.ENGINE_DEFAULTS, **optimizer.method.defaults}
     refuse_unknown(name, given, known, (*optimizer.method.names, "project"))
     given = options.plain(given)
@@ -63,9 +63,9 @@ def construct(optimizer: Engine, params: Any, given: Mapping[str, Any]) -> dict[
 
 
 def settled(method: Method, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """`betas`, `memory` and `total_steps` as a group holds them, where any of the three is given.
+    """`betas`, `memory` and `total_steps` as stored in a group.
 
-    A b2, a memory or a run length of a group's own takes the place of all three defaults.
+    If a group gives b2, a memory or a run length, none of the three defaults is used.
     """
     betas = given.get("betas", (defaults["betas"][0], None))
     memory, total = given.get("memory"), given.get("total_steps")
@@ -77,7 +77,7 @@ def settled(method: Method, given: Mapping[str, Any], defaults: Mapping[str, Any
 
 
 def refuse_unknown(name: str, given: Iterable[str], known: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Raise at a name that is not known; `others` are known too, and have been taken out of what was given."""
+    """Raise TypeError for an unknown name. `others`, already removed from `given`, are also listed as allowed."""
     unknown = sorted(set(given) - set(known))
     if unknown:
         known = [*known, *others]
@@ -89,11 +89,11 @@ def refuse_unknown(name: str, given: Iterable[str], known: Iterable[str], others
 
 
 def prepare(optimizer: Engine, group: dict[str, Any]) -> None:
-    """Check a group that is to be added, and its parameters; rewrite it in place to the form that all groups have."""
+    """Validate a new group and its parameters, and convert it in place to the form that all groups have."""
     defaults, method = optimizer.defaults, optimizer.method
     if "project" in group:
         raise ValueError(
-            f"project={group['project']!r} in a parameter group: a projection is one for all groups and is not saved "
+            f"project={group['project']!r} in a parameter group: a projection applies to all groups and is not saved "
             f"in checkpoints; give it to the constructor, {type(optimizer).__name__}(params, project=...)"
         )
     group.update(options.plain(options.renamed(group, method, defaults["betas"])))
@@ -105,7 +105,7 @@ def prepare(optimizer: Engine, group: dict[str, Any]) -> None:
     if any(key not in defaults or group[key] is not defaults[key] for key in group):
         with warnings.catch_warnings():
             if _same(merged["betas"], defaults["betas"]):
-                warnings.simplefilter("ignore")  # said once, by the constructor
+                warnings.simplefilter("ignore")  # the constructor has already warned
             options.check(merged, method.rule, outside())
     refuse_fixed(optimizer, merged)
     first = fixed(merged["lr"])
@@ -125,7 +125,7 @@ def prepare(optimizer: Engine, group: dict[str, Any]) -> None:
 
 
 def refuse_fixed(optimizer: Engine, group: Mapping[str, Any]) -> None:
-    """Raise for another p than the class's, where its constructor has no such argument."""
+    """Raise ValueError if p differs from the default of a class whose constructor has no argument p."""
     if group["p"] != optimizer.defaults["p"] and "p" in _without_argument(optimizer):
         raise ValueError(
             f"p={group['p']!r} in a parameter group of {type(optimizer).__name__}: {ADVICE['p']}"
@@ -133,7 +133,7 @@ def refuse_fixed(optimizer: Engine, group: Mapping[str, Any]) -> None:
 
 
 def _same(pair: Any, other: tuple[Any, ...]) -> bool:
-    """Whether two pairs are the same numbers; tensors are compared by identity, without reading them."""
+    """Whether two pairs are equal. Tensors are compared by identity, without reading them."""
     if not isinstance(pair, tuple) or len(pair) != len(other):
         return False
     return all(
@@ -146,7 +146,7 @@ def _warn_of_unknown(optimizer: Engine, group: Mapping[str, Any]) -> None:
     known = [key for key in optimizer.defaults if key not in options.INTERNAL] + list(optimizer.method.names)
     for key, value in group.items():
         expected = key in optimizer.defaults or key in ("params", *options.INTERNAL)
-        unasked = key in ("amsgrad", "nesterov") and not value  # as in groups of torch's AdamW and SGD
+        unasked = key in ("amsgrad", "nesterov") and not value  # in groups of torch's AdamW and SGD
         if expected or unasked or ANNOTATIONS.fullmatch(str(key)):
             continue
         name = type(optimizer).__name__
@@ -170,13 +170,16 @@ def _bare(name: str) -> str:
 
 
 def watch_betas(optimizer: Engine, group: dict[str, Any]) -> None:
-    """Warn if a b2 like Adam's was written into an existing group; once, until the group has another kind of b2."""
+    """Warn if a b2 that looks like Adam's was written into an existing group.
+
+    The warning is not repeated until the group has had a b2 of AdaX's kind.
+    """
     now: Any = group["betas"][1]
     before: Any = optimizer._growth.get(id(group))
     if now is before:
         return
     optimizer._growth[id(group)] = now
-    # a number on a device is not read: no step waits for it
+    # values on a device are not read, to avoid a synchronisation
     b2, last = (b if isinstance(b, Tensor) and not b.is_cpu else hyper.read(b) for b in (now, before))  # type: Any, Any
     new, old = (checks.suspicious({**group, "betas": (0.0, b)}, optimizer.method.rule) for b in (b2, last))
     if new and not old:
@@ -184,7 +187,7 @@ def watch_betas(optimizer: Engine, group: dict[str, Any]) -> None:
 
 
 def described(optimizer: Engine) -> str:
-    """The repr of torch's optimizers: the options of every group, without what the engine keeps there."""
+    """The repr in the form of torch's optimizers: the user options of every group."""
     hidden = {"params", *options.INTERNAL, *_without_argument(optimizer)}
     lines = [f"{type(optimizer).__name__} ("]
     for i, group in enumerate(optimizer.param_groups):
@@ -195,25 +198,25 @@ def described(optimizer: Engine) -> str:
 
 
 def arguments(kind: type[Engine]) -> list[str]:
-    """What a constructor takes by name; nothing where it takes any."""
+    """The argument names of a constructor; empty if it accepts arbitrary keyword arguments."""
     given = inspect.signature(kind.__init__).parameters
     return [] if any(one.kind is one.VAR_KEYWORD for one in given.values()) else list(given)[1:]
 
 
 def _without_argument(optimizer: Engine) -> set[str]:
-    """Options that the class fixes: p, where its constructor has no such argument."""
+    """Options that the class fixes: p, if its constructor has no such argument."""
     taken = arguments(type(optimizer))
     return {"p"} - set(taken) if taken else set()
 
 
 def fixed(lr: Any) -> Any:
-    """The current lr as a plain number, where it can be read, so that no step has to read it from a device."""
+    """The current lr as a plain number, if it can be read, so that no step has to read it from a device."""
     number = hyper.read(lr)
     return number.detach().clone() if isinstance(number, Tensor) else number
 
 
 def outside() -> int:
-    """The `stacklevel` with which a warning of the calling function shows the user's line."""
+    """The `stacklevel` with which a warning issued by the calling function shows the user's line."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in OURS:
         frame, level = frame.f_back, level + 1

@@ -1,4 +1,4 @@
-"""What people write around an optimizer: decay groups, clipping that knows sparse gradients, steps in backward."""
+"""Helpers for training loops: weight-decay groups, clipping with sparse gradients, steps inside backward."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 
 NORMS = (nn.LayerNorm, nn.RMSNorm)
-"""Norms whose parameters may have two dimensions or more; those of the others have one, as biases have."""
+"""Norms whose parameters may have two or more dimensions. Parameters of other norms have one, like biases."""
 
 
 def param_groups(
     model: nn.Module, weight_decay: float, *, no_decay: str | Iterable[str] = ()
 ) -> list[dict[str, Any]]:
-    """Two groups: what decays, and what does not (biases, parameters of norms, anything of fewer than two dimensions).
+    """Split parameters into two groups: with weight decay, and without it.
 
-    `no_decay` names more that should not decay, by the end of their names (`("pos_embed", "tok.weight")`).
+    Biases, parameters of norms and all parameters of fewer than two dimensions do not decay. `no_decay` excludes more
+    parameters, by the end of their names (`("pos_embed", "tok.weight")`).
 
     >>> groups = param_groups(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3)), weight_decay=5e-2)
     >>> [(g["weight_decay"], len(g["params"])) for g in groups]
@@ -31,8 +32,8 @@ def param_groups(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(
-            f"param_groups: a {type(model).__name__} was given; it must be the model itself (a torch.nn.Module), whose "
-            "names and norms tell what should not decay"
+            f"param_groups: a {type(model).__name__} was given; it must be the model itself (a torch.nn.Module), "
+            "because names and modules determine which parameters do not decay"
         )
     more = (no_decay,) if isinstance(no_decay, str) else tuple(no_decay)
     of_norms = {id(p) for m in model.modules() if isinstance(m, NORMS) for p in m.parameters(recurse=False)}
@@ -59,9 +60,9 @@ def clip_grad_norm_(
 ) -> Tensor:
     """`torch.nn.utils.clip_grad_norm_`, for any mixture of dense, sparse and DTensor gradients.
 
-    Returns the norm of all of them together before clipping: a DTensor where all gradients are DTensors of one mesh, as
-    torch's does, otherwise a plain tensor. A sparse gradient counts by its summed (coalesced) entries, and is summed
-    and scaled where it stands. A plain gradient beside DTensors counts once: it must be the same on every process.
+    Returns the total norm before clipping: a DTensor if all gradients are DTensors of one mesh, as torch does,
+    otherwise a plain tensor. The norm of a sparse gradient is that of its coalesced values; it is coalesced and scaled
+    in place. If there are also DTensors, a plain gradient counts once and must be the same on every process.
 
     >>> e = nn.Embedding(5, 2, sparse=True); e(torch.tensor([1, 1])).sum().backward()
     >>> clip_grad_norm_(e.parameters(), 1.0)
@@ -74,7 +75,7 @@ def clip_grad_norm_(
         return nn.utils.clip_grad_norm_(params, max_norm, norm_type, error_if_nonfinite, foreach)
     for g in grads:
         if g.is_sparse and not g.is_coalesced():
-            g.copy_(g.coalesce())  # once, for the norm and for the step
+            g.copy_(g.coalesce())  # in place, so that the step does not coalesce again
     parts = [shards.with_norm_of(g, norm_type) for g in grads]
     norm = nn.utils.get_total_norm(parts, norm_type, error_if_nonfinite, foreach)
     factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
@@ -85,15 +86,15 @@ def clip_grad_norm_(
 
 @torch.no_grad()
 def float32_weights(optimizer: Engine) -> dict[Tensor, Tensor]:
-    """The full value of every parameter: with the correction bits of `rounding="24bit"` or the rest of `"kahan"`.
+    """The full values of all parameters, with the correction bits of `rounding="24bit"` or the Kahan compensation.
 
     >>> from adaxopt import AdaXW
     >>> p = nn.Parameter(torch.ones(1, dtype=torch.bfloat16)); o = AdaXW([p], lr=1e-2, rounding="24bit")
     >>> p.grad = torch.ones_like(p); o.step(); p.item(), round(float32_weights(o)[p].item(), 4)
     (1.0, 0.9985)
 
-    Values are new tensors of the parameter's shape, in float32 (float64 where the parameter is; complex parameters as
-    they are; of a DTensor this process's part), for evaluation or export.
+    Values are new tensors of the parameter's shape in float32, for evaluation or export. float64 and complex parameters
+    keep their dtype; a DTensor gives this process's part.
     """
     full = {}
     for p in (p for group in optimizer.param_groups for p in group["params"]):
@@ -103,12 +104,12 @@ def float32_weights(optimizer: Engine) -> dict[Tensor, Tensor]:
 
 
 class StepInBackward:
-    """Handles of hooks that step each parameter as soon as its gradient is there; `remove()` ends it."""
+    """Hooks that step each parameter as soon as its gradient is computed. `remove()` removes them."""
 
     def __init__(self, optimizer: Engine) -> None:
         def step(p: Tensor) -> None:
             optimizer.step_parameter(p)
-            optimizer._opt_called = True  # type: ignore[attr-defined]  # what schedulers look at
+            optimizer._opt_called = True  # type: ignore[attr-defined]  # read by schedulers
             p.grad = None
 
         self._handles = [
@@ -124,16 +125,16 @@ class StepInBackward:
 
 
 def step_in_backward(optimizer: Engine) -> StepInBackward:
-    """Step and free every gradient inside `backward()`, so that at most a few are alive at once (gradient release).
+    """Step each parameter and free its gradient inside `backward()`, so that few gradients exist at once.
 
     >>> from adaxopt import AdaXW
     >>> model = nn.Linear(2, 2); optimizer = AdaXW(model.parameters())
-    >>> hooks = step_in_backward(optimizer)                     # the one line; no optimizer.step() any more
+    >>> hooks = step_in_backward(optimizer)                     # replaces optimizer.step()
     >>> model(torch.ones(1, 2)).sum().backward()
     >>> all(p.grad is None for p in model.parameters()), optimizer.stats()[0]["step"]
     (True, 1.0)
 
-    Gradients cannot be clipped by their total norm, accumulated over batches or unscaled by GradScaler then: train in
-    bfloat16, or without scaling. Schedulers work as ever; `optimizer.step()` finds no gradient and does nothing.
+    Gradients cannot be clipped by their total norm, accumulated over batches or unscaled by GradScaler: train in
+    bfloat16, or without scaling. Schedulers work as usual; `optimizer.step()` finds no gradient and does nothing.
     """
     return StepInBackward(optimizer)

@@ -1,4 +1,4 @@
-"""What torch's fused CPU kernel and the foreach form have in common: shares whose numbers are Python floats."""
+"""The common base of the fused CPU and foreach backends: shares whose coefficients are Python floats."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from adaxopt.torch.share import Part, Share
 
 
 def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
-    """Why neither can serve this parameter and its state, as reals, or None."""
+    """Why neither backend supports this parameter and its state (as real tensors), or None."""
     m, v, step = (entry.get(k) for k in ("exp_avg", "exp_avg_sq", "step"))
     if m is None or v is None or step is None:
-        return "its state is not whole"
+        return "its state is incomplete"
     if "row_step" in entry or (g is not None and g.is_sparse):
-        return "its rows have steps of their own"
+        return "its rows have their own step counts"
     if not step.is_cpu or type(step) is not Tensor:
         return f"its step is on {step.device}"
     return "it has no memory" if any(map(without_memory, (p, *entry.values()))) else None
 
 
 class HostShare(Share):
-    """Parameters of one dtype and device that keep m and v, their times on the host. Those of one time go together."""
+    """Parameters of one dtype and device with m and v, and step counts on the host. Equal step counts share a call."""
 
     on_host = True
     least_gain = 0.0
-    """A step with a smaller k is left to others."""
+    """Steps with a smaller gain k are refused, and take another path."""
     unfit: ClassVar[Callable[..., str | None]]
-    """Why the dense gradient of x, g, m, v cannot be served, or None."""
+    """Why a dense gradient is not supported, as a function of (x, g, m, v), or None."""
     update: ClassVar[Callable[..., None]]
-    """One step in place, as `foreach.update`: gradients are read, never written."""
+    """One step in place, with the signature of `foreach.update`. Gradients are not modified."""
 
     def __init__(self, part: Part) -> None:
         super().__init__(part)
@@ -47,7 +47,7 @@ class HostShare(Share):
         self.tops = [e["max_exp_avg_sq"] for e in part.states] if part.method.rule.maximum else []
         self.raw = [entry["exp_avg_sq"] for entry in part.entries]
         self.awake: list[int] | None = None
-        """Every v's count of changes after our last step, where no coordinate was inactive."""
+        """The version counter of every v after the last step, if no coordinate was inactive."""
 
     def _refuses(self, x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
         if g.is_sparse:
@@ -67,7 +67,7 @@ class HostShare(Share):
         refused: dict[int, str | None] = {}
         gs: list[Any] = list(grads)
         members: Sequence[int] = range(len(gs))
-        if not known or min(map(Tensor.data_ptr, gs)) < LOWEST:  # a low address: memory that was freed
+        if not known or min(map(Tensor.data_ptr, gs)) < LOWEST:  # a low address: perhaps freed memory
             gs = [g if g is None or g.is_sparse else state.resolved(g) for g in gs]
             for i, (x, g, m, v) in enumerate(zip(self.xs, gs, self.ms, self.vs, strict=True)):
                 why = None if g is None else self._refuses(x, g, m, v)

@@ -1,4 +1,4 @@
-"""Hyper-parameters of a group that are tensors: read to the host, or shaped for the device."""
+"""Hyper-parameters that are tensors: reading them on the host, or reshaping them for the device."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ NAMES = ("lr", "eps", "weight_decay", "reference_lr")
 
 
 def read(value: Any) -> Any:
-    """A tensor as the number it holds, where that can be read; anything else as it is."""
+    """The value of a one-element tensor, if it can be read; other values unchanged."""
     if not isinstance(value, Tensor) or torch.compiler.is_compiling() or not state.readable(value):
         return value
     return value.item()
 
 
 def readable(group: Group) -> bool:
-    """Whether the host can read all that are tensors."""
+    """Whether the host can read all hyper-parameters that are tensors."""
     given = (*group["betas"], *(group[name] for name in NAMES))
     return all(state.readable(t) for t in given if isinstance(t, Tensor))
 
 
 def floats(group: Group) -> Group:
-    """The group with tensor hyper-parameters read to the host, once a step."""
+    """The group with tensor hyper-parameters read to the host, once per step."""
     return _turned(group, Tensor.item)
 
 
 def pointlike(group: Group) -> Group:
-    """The group with tensor hyper-parameters of no dimension: one element in any shape is allowed, and broadcasts."""
+    """The group with tensor hyper-parameters reshaped to 0-d. Users may give one-element tensors of any shape."""
     return _turned(group, lambda t: t.reshape(()))
 
 
@@ -44,6 +44,6 @@ def _turned(group: Group, turn: Callable[[Tensor], Any]) -> Group:
 
 
 def traced(group: Group, time: Tensor) -> Group:
-    """The group with lr and b1 as tensors: a compiled step then serves every value that a scheduler writes."""
+    """The group with lr and b1 as tensors, so that a compiled step is not recompiled when a scheduler changes them."""
     one = time.new_ones(())
     return {**group, "lr": one * group["lr"], "betas": (one * group["betas"][0], group["betas"][1])}

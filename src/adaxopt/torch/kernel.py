@@ -1,12 +1,12 @@
-"""The rule as two Triton kernels over a table of tensors: `advance` makes each tensor's numbers, `update` uses them.
+"""The update rule as two Triton kernels over a table of tensors: `advance` computes coefficients, `update` uses them.
 
-    advance   one program. t <- t + 1 where a tensor has a gradient and no overflow was found; k, s, eps, ... of that t
-              in float64, written to a small table. The formulas are those of `memory.py` and `rule.py`.
-    update    one program per chunk of any tensor. Reads x, g, m, v once, writes x, m, v once; v only where its block
-              changed, so that a memory that no longer moves costs no traffic, bit for bit.
+    advance   one program. t <- t + 1 for tensors that have a gradient, unless an overflow was found; then k, s, eps,
+              ... for that t in float64, written to a small table. The formulas are those of `memory.py` and `rule.py`.
+    update    one program per chunk of any tensor. Reads x, g, m, v once and writes x, m, v once. A block of v is
+              written only if it changed, so a v that no longer changes causes no writes; results are bitwise the same.
 
-A tensor is flat memory here: addresses come from tables, layouts were checked by `fused_cuda.py`. Method
-names and betas do not reach `update`; kinds and numbers do. Importing this module needs Triton.
+Tensors are treated as flat memory: addresses come from tables, and `fused_cuda.py` has checked the layouts. `update`
+receives kinds and coefficients, no method names or betas. Importing this module requires Triton.
 """
 
 # ruff: noqa: SIM300  (Triton's language has no `in`)
@@ -80,10 +80,10 @@ from adaxopt.torch.kernel_numbers import (
 from adaxopt.torch.kernel_rounding import _by_fours, _chance, _full, _round, _split, _wide
 
 CERTAIN = tl.constexpr(2.0**-20)
-"""Above this gain some element of every block changes: v is written without asking."""
+"""Above this gain, v is written without comparing: some element of every block changes."""
 SHARE = tl.constexpr(LEAST_SHARE)
 TOGETHER = tl.constexpr(8)
-"""One program in so many asks for what they will need, for all of them."""
+"""The number of programs for which one program prefetches."""
 
 
 @triton.jit(
@@ -96,11 +96,11 @@ def advance(
     DEBIAS: tl.constexpr, FLOOR: tl.constexpr, MAXIMIZE: tl.constexpr, KEYS: tl.constexpr,
     LANES: tl.constexpr,
 ):  # fmt: skip
-    """Bring the table up to date if its mark is not ours, then every tensor's time and numbers.
+    """Copy the slot to the table if its mark differs, then advance every tensor's step count and coefficients.
 
-    `slot` lies in pinned host memory and is read only when the mark differs; its first word is set to `ticket` when
-    it has been read, which tells the host that it may be written again. `*_AT` say that a number is to be read from
-    a device scalar instead of the table.
+    `slot` is in pinned host memory and is read only if the mark differs. Afterwards its first word is set to `ticket`,
+    which tells the host that the slot may be rewritten. `*_AT` flags select a device scalar instead of the table's
+    value.
     """
     lanes = tl.arange(0, LANES)
     if tl.load(table + MARK) != mark:
@@ -145,10 +145,10 @@ def advance(
 
 @triton.jit
 def _root(v, p, ROOTS: tl.constexpr):
-    """v**p: square roots where p is 2**-ROOTS, else by exponent (0**p = 0, but v**0 = 1 for every v).
+    """v**p: by square roots if p is 2**-ROOTS, else with exp2 and log2 (0**p = 0, but v**0 = 1 for every v).
 
-    Square roots and quotients are within 2 units of the last place: the update is far smaller than x, whose own
-    rounding they disappear in.
+    Square roots and quotients are accurate to 2 ulp. The update is far smaller than x, so these errors are below the
+    rounding error of x.
     """
     if ROOTS == 0:
         d = tl.where(v == 0.0, 0.0, tl.exp2(p * tl.log2(tl.where(v == 0.0, 1.0, v))))
@@ -162,8 +162,8 @@ def _root(v, p, ROOTS: tl.constexpr):
 
 @triton.jit
 def _at(address, start, TYPE: tl.constexpr, EACH: tl.constexpr, MASKED: tl.constexpr):
-    """Where a block begins; a full one is said to be aligned to EACH elements, so that a thread reads as many at once
-    of every tensor, whatever its type: layouts agree and nothing is shuffled between threads."""
+    """A pointer to the start of a block. A full block is declared aligned to EACH elements, so that a thread reads EACH
+    elements at once of every tensor, whatever its dtype: thread layouts agree, and no data moves between threads."""
     at = address.to(tl.pointer_type(TYPE))
     return (
         at + start
@@ -208,9 +208,9 @@ def _block(
     CAUTIOUS: tl.constexpr, SIGNED: tl.constexpr, DECAYED: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr,
     EACH: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Elements start ... start + BLOCK of one tensor: full and at aligned addresses, or MASKED.
+    """Update elements start ... start + BLOCK of one tensor: a full block at aligned addresses, or MASKED.
 
-    CODED: moments are in 8 bits, and a block is a table of groups that share an exponent.
+    CODED: moments are 8-bit codes, and a block is a 2-D array of groups that share an exponent.
     """
     lanes = _lanes(BLOCK, CODED)
     inside = lanes < left
@@ -249,7 +249,7 @@ def _block(
         rest_at = _at(rest_is, start, tl.int8, EACH, MASKED)
         x = _full(x, _read(rest_at, lanes, inside, MASKED)).to(kind)
     first += start
-    if CODED:  # after everything has been asked for
+    if CODED:  # after all loads have been issued
         if MEAN != NO_MEAN:
             m = _read_m(m, m_exponent)
         if MAXIMUM:
@@ -289,7 +289,7 @@ def _block(
             d = tl.where((top >= v) | (top != top), top, v)
         if CODED:
             bits = _by_fours(key, first, lanes, True)
-            kept = (v if MEAN == NO_MEAN else v + tl.abs(mean)) < HIGH  # a coordinate is lost as a whole
+            kept = (v if MEAN == NO_MEAN else v + tl.abs(mean)) < HIGH  # m and v are lost together
             size = tl.where(kept, v, 0.0)
             v_code, v_exponent = _code_v(size, bits, kept, size > 0.0)
             if MEAN != NO_MEAN:
@@ -344,8 +344,8 @@ def _block(
 
 
 @triton.jit
-def _soon(address, start, TYPE: tl.constexpr, COUNT: tl.constexpr):
-    """Ask for COUNT elements from `start` on to be brought into the L2 cache: once per program, from Hopper on."""
+def _prefetch(address, start, TYPE: tl.constexpr, COUNT: tl.constexpr):
+    """Prefetch COUNT elements from `start` on into the L2 cache, once per program (Hopper or newer)."""
     at = address.to(tl.pointer_type(TYPE)) + start
     size: tl.constexpr = COUNT * at.dtype.element_ty.primitive_bitwidth // 8
     tl.inline_asm_elementwise(
@@ -364,9 +364,9 @@ def _chunk(
     DECAYED: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, EACH: tl.constexpr,
     AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """This program's BLOCKS * BLOCK elements of the tensor whose row is given.
+    """Update this program's BLOCKS * BLOCK elements of the tensor with the given table row.
 
-    A tensor that is not `active` is asked for its addresses too: a branch before them would cost all others a delay.
+    Addresses are loaded even if the tensor is not `active`: a branch before the loads would delay all other tensors.
     """
     x, m, v = tl.load(row + X), tl.load(row + M), tl.load(row + V)
     top, rest = tl.load(row + TOP), tl.load(row + REST)
@@ -382,25 +382,25 @@ def _chunk(
         size: tl.constexpr = BLOCK * BLOCKS * TOGETHER
         soon = begin + AHEAD * BLOCK * BLOCKS
         if aligned & (soon + size <= count):
-            _soon(x, soon, X_TYPE, size)
-            _soon(g, soon, G_TYPE, size)
+            _prefetch(x, soon, X_TYPE, size)
+            _prefetch(g, soon, G_TYPE, size)
             if MEAN != NO_MEAN:
-                _soon(m, soon, M_TYPE, size)
+                _prefetch(m, soon, M_TYPE, size)
             if SECOND:
-                _soon(v, soon, V_TYPE, size)
+                _prefetch(v, soon, V_TYPE, size)
             if MAXIMUM:
-                _soon(top, soon, V_TYPE, size)
+                _prefetch(top, soon, V_TYPE, size)
             if ROUNDING == KAHAN:
-                _soon(rest, soon, X_TYPE, size)
+                _prefetch(rest, soon, X_TYPE, size)
             elif ROUNDING == CORRECTED:
-                _soon(rest, soon, tl.int8, size)
+                _prefetch(rest, soon, tl.int8, size)
             if CODED and (m_scale | v_scale | top_scale) % 16 == 0:
                 if MEAN != NO_MEAN:
-                    _soon(m_scale, soon // GROUP, tl.int8, size // GROUP)
+                    _prefetch(m_scale, soon // GROUP, tl.int8, size // GROUP)
                 if SECOND:
-                    _soon(v_scale, soon // GROUP, tl.int8, size // GROUP)
+                    _prefetch(v_scale, soon // GROUP, tl.int8, size // GROUP)
                 if MAXIMUM:
-                    _soon(top_scale, soon // GROUP, tl.int8, size // GROUP)
+                    _prefetch(top_scale, soon // GROUP, tl.int8, size // GROUP)
     for i in range(BLOCKS):
         start = begin + i * BLOCK
         left = count - start
@@ -427,7 +427,7 @@ def update(
     ROUNDING: tl.constexpr, KEYS: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, EACH: tl.constexpr,
     AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """One chunk of the tensor that owns this program."""
+    """Update one chunk of the tensor to which this program belongs."""
     program = tl.program_id(0)
     owner = tl.load(owners + program).to(tl.int64)
     n = numbers + owner * NUMBERS
@@ -450,4 +450,4 @@ def update(
 
 
 INTERPRETED = not isinstance(update, triton.runtime.JITFunction)
-"""TRITON_INTERPRET=1 was set when Triton was imported: kernels run on CPU tensors, in Python."""
+"""Whether TRITON_INTERPRET=1 was set when Triton was imported: kernels then run in Python, on CPU tensors."""

@@ -1,7 +1,7 @@
-"""How many coordinates of every tensor have a mean and a gradient of the same sign: what a cautious step scales by.
+"""Counts the coordinates of every tensor whose mean and gradient have the same sign, for the scale of a cautious step.
 
-Launched between `advance` and `update` of `kernel.py`: it makes the new mean from what `update` will read, and writes
-nothing but the counts. Importing this module needs Triton.
+Launched between `advance` and `update` of `kernel.py`. It computes the new mean from the tensors that `update` will
+read, and writes only the counts. Importing this module requires Triton.
 """
 
 import triton
@@ -32,7 +32,7 @@ def agree(
     rows, table, numbers, owners, agreeing, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr,
     MEAN: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
-    """Add this program's coordinates to the count of the tensor that owns it."""
+    """Add this program's coordinates to the count of its tensor."""
     program = tl.program_id(0)
     owner = tl.load(owners + program).to(tl.int64)
     row, n = rows + owner * ROW, numbers + owner * NUMBERS

@@ -1,6 +1,6 @@
-"""Moments in 8 bits inside the kernel: `codes.py` over blocks of (groups, 32) elements, bit for bit.
+"""8-bit moments in Triton: the format of `codes.py` on blocks of (groups, 32) elements, bitwise the same.
 
-Compiled, roots and quotients are the fastest that the device has. Importing this module needs Triton.
+Compiled kernels use the device's approximate square roots and quotients. Importing this module requires Triton.
 """
 
 import triton
@@ -16,14 +16,14 @@ LITTLE = tl.constexpr(2.0**-63)
 LOST_X = tl.constexpr(31.0 / 16)
 """x(LOST)*2^-15"""
 CODE_1, RAISE = tl.constexpr(1 << codes.TAIL), tl.constexpr(24 - codes.TAIL)
-"""Code 1 where `_bits` has it, and how far from there to the highest byte."""
+"""Code 1 at its position in the result of `_bits`, and the shift from there to the highest byte."""
 RARE = tl.constexpr(2.0**-10)
-"""From this gain on down, groups of v whose codes stay are frequent enough to look for: they are not written."""
+"""At or below this gain, unchanged groups of v are frequent enough to be detected; they are not written."""
 
 
 @triton.jit
 def _lanes(BLOCK: tl.constexpr, CODED: tl.constexpr):
-    """Positions of a block's elements: a line, or groups of 32 below each other."""
+    """Positions of a block's elements: 1-D, or 2-D with one group of 32 per row."""
     if CODED:
         groups = tl.arange(0, BLOCK // GROUP)
         return groups[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
@@ -36,14 +36,15 @@ INTERPRETED = tl.constexpr(not isinstance(_lanes, triton.runtime.JITFunction))
 
 @triton.jit
 def _scales(address, start, left, BLOCK: tl.constexpr):
-    """Where the exponents of a block lie, as numbers, and which of them exist."""
+    """The addresses of a block's exponents, as integers, and a mask of those that exist."""
     groups = tl.arange(0, BLOCK // GROUP)[:, None]
     return address + start // GROUP + groups, (groups * GROUP < left).to(tl.int32)
 
 
 @triton.jit
 def _read_scales(at, there, MASKED: tl.constexpr):
-    """Compiled, every thread reads those of its own groups: `tl.load` would read each once, and exchange them."""
+    """Load exponents. Compiled, every thread loads those of its own groups; `tl.load` would load each once and exchange
+    them between threads."""
     if INTERPRETED:
         return tl.load(at.to(tl.pointer_type(tl.uint8)), mask=there != 0, other=0).to(tl.int32)
     elif MASKED:
@@ -59,7 +60,7 @@ def _read_scales(at, there, MASKED: tl.constexpr):
 
 @triton.jit
 def _write_scales(at, exponent, there, lanes, EACH: tl.constexpr):
-    """Compiled, threads of a group write the same number, one for every EACH neighbours: once a thread."""
+    """Store exponents. Compiled, every thread of a group stores the same value once, for its EACH neighbours."""
     if INTERPRETED:
         tl.store(at.to(tl.pointer_type(tl.uint8)), exponent.to(tl.uint8), mask=there != 0)
     else:
@@ -78,10 +79,10 @@ def _power(exponent):
 
 @triton.jit
 def _bits(size, exponent):
-    """The code of S*x, and below it TAIL more bits: as a float32 these bits are x*2^-127, so that codes below 16 are
-    subnormal numbers. In two steps, because 2^(127 - E) * 2^-127 may be no float32.
+    """The code of S*x, followed by TAIL more bits. As a float32 these bits are x*2^-127, so codes below 16 are
+    subnormal numbers. Two multiplications are needed, because 2^(127 - E) * 2^-127 may not be a float32 number.
 
-    `mul.rn`: left to round as it likes, ptxas 12.8 drops some of these products.
+    `mul.rn` is required: without an explicit rounding mode, ptxas 12.8 removes some of these products.
     """
     if INTERPRETED:
         x = size * _power(253 - exponent) * 2.0**-126
@@ -95,12 +96,12 @@ def _bits(size, exponent):
 
 @triton.jit
 def _read_m(codes, exponent):
-    """S*x with its sign: a code 6 bits to the left is x*2^-15 as a float16, codes below 16 its subnormal numbers."""
+    """S*x with its sign. A code shifted left by 6 bits is x*2^-15 as a float16; codes below 16 are subnormal there."""
     if INTERPRETED:
         code = codes.to(tl.int16)
         half = ((code & 0x7F) << 6) | ((code & 0x80) << 8)
         x = half.to(tl.float16, bitcast=True).to(tl.float32)
-    else:  # 4 neighbours at once: each code in the higher byte of 16 bits, then all but its sign by 2 to the right
+    else:  # 4 neighbours at once: move each code to the high byte of 16 bits, then shift all but its sign right by 2
         x = tl.inline_asm_elementwise(
             "{ .reg .b32 a, b, c, d; .reg .b16 e, f, g, h; prmt.b32 a, $4, 0, 0x1404; prmt.b32 b, $4, 0, 0x3424; "
             "shr.u32 c, a, 2; shr.u32 d, b, 2; and.b32 c, c, 0x1FC01FC0; and.b32 d, d, 0x1FC01FC0; "
@@ -114,7 +115,7 @@ def _read_m(codes, exponent):
 
 @triton.jit
 def _read_v(codes, exponent):
-    """As `_read_m`, without a sign; infinite where it is lost."""
+    """As `_read_m`, without a sign; infinite for a lost v."""
     if INTERPRETED:
         x = (codes.to(tl.int16) << 6).to(tl.float16, bitcast=True).to(tl.float32)
     else:
@@ -129,7 +130,7 @@ def _read_v(codes, exponent):
 
 @triton.jit
 def _denominator(v, eps):
-    """sqrt(v) + eps, to a unit or two of the last place; at least 2^-63."""
+    """sqrt(v) + eps, accurate to 1 or 2 ulp; at least 2^-63."""
     least = tl.maximum(eps, LITTLE)
     if INTERPRETED:
         return tl.sqrt(v) + least
@@ -142,7 +143,7 @@ def _denominator(v, eps):
 
 @triton.jit
 def _quotient(a, b):
-    """a / b for b between 2^-126 and 2^126, to a unit or two of the last place."""
+    """a / b for b between 2^-126 and 2^126, accurate to 1 or 2 ulp."""
     if INTERPRETED:
         return a / b
     else:
@@ -153,7 +154,7 @@ def _quotient(a, b):
 
 @triton.jit
 def _toward(v, g, k, WAKE: tl.constexpr):
-    """(1-k)*v + k*g*g: far below the codes' steps, the rounding of 1-k does not matter. WAKE: g*g where v is 0."""
+    """(1-k)*v + k*g*g. The rounding error of 1-k is far below the spacing of codes. WAKE: g*g where v is 0."""
     if WAKE:
         v = tl.where(v == 0.0, g * g, v)
     new = (k * g) * g
@@ -164,14 +165,14 @@ def _toward(v, g, k, WAKE: tl.constexpr):
 
 @triton.jit
 def _exponent(size, ROOM: tl.constexpr, SPAN: tl.constexpr):
-    """E of every group."""
+    """The exponent E of every group."""
     largest = tl.max(size, axis=1, keep_dims=True).to(tl.int32, bitcast=True)
     return tl.maximum(((largest + ROOM) >> 23) - SPAN, LEAST)
 
 
 @triton.jit
 def _bytes(x):
-    """The highest byte of every number; compiled, of 4 neighbours by 3 instructions."""
+    """The highest byte of every number; compiled, 3 instructions for 4 neighbours."""
     if INTERPRETED:
         return (x >> 24).to(tl.uint8)
     else:
@@ -194,7 +195,7 @@ def _with_sign(x, y):
 
 @triton.jit
 def _code_m(m, bits, alive):
-    """Codes and exponents of m; 0 where it is not `alive`."""
+    """Codes and exponents of m; 0 where `alive` is False."""
     size = tl.where(alive, tl.abs(m), 0.0)
     exponent = _exponent(size, M_ROOM, M_SPAN)
     code = (_bits(size, exponent) << RAISE) + (bits >> 8).to(tl.int32)
@@ -203,7 +204,7 @@ def _code_m(m, bits, alive):
 
 @triton.jit
 def _code_v(v, bits, kept, alive):
-    """Codes and exponents of v; lost where it is not `kept`, else 0 where it is not `alive`."""
+    """Codes and exponents of v: lost where `kept` is False, else 0 where `alive` is False."""
     exponent = _exponent(v, V_ROOM, V_SPAN)
     code = tl.maximum(_bits(v, exponent), tl.where(alive, CODE_1, 0))
     return _bytes(tl.where(kept, (code << RAISE) + (bits & 0xFFFFFF).to(tl.int32), -1)), exponent
@@ -213,9 +214,9 @@ def _code_v(v, bits, kept, alive):
 def _write_v(
     at, lanes, code, scale_at, exponent, old, old_exponent, k, inside, there, EACH: tl.constexpr, MASKED: tl.constexpr
 ):  # fmt: skip
-    """Write v; where the gain is small, only groups that change."""
+    """Write v; if the gain is small, only groups that changed."""
     other = there if MASKED else there * 0 + 1
-    if k <= RARE:  # no store in here: Triton 3.6 would not compile it
+    if k <= RARE:  # no store in this branch: Triton 3.6 does not compile it
         other = tl.max((code != old).to(tl.int32), axis=1, keep_dims=True)
         other = (other | (exponent != old_exponent).to(tl.int32)) & there
     if MASKED:

@@ -1,6 +1,6 @@
-"""The tables that the kernels read, and the numbers of a step in float64: formulas of `memory.py` and `rule.py`.
+"""The layout of the kernels' tables, and the coefficients of a step in float64 (formulas of `memory.py` and `rule.py`).
 
-Importing this module needs Triton.
+Importing this module requires Triton.
 """
 
 # ruff: noqa: SIM109  (Triton's language has no `in`)
@@ -10,19 +10,20 @@ import triton.language as tl
 
 from adaxopt import memory
 
-# One row of `rows` (int64) per tensor: addresses (0 where a rule keeps no such state), sizes, rounding keys.
+# One row of `rows` (int64) per tensor: addresses (0 if the rule has no such state), sizes, rounding keys.
 X, M, V, TOP, REST, STEP, COUNT, FIRST, OFFSET, SEEDS, M_SCALE, V_SCALE, TOP_SCALE = (
     tl.constexpr(i) for i in range(13)
 )
 ROW = tl.constexpr(13)
 
-# The head of a table (int64; numbers as float64 bits): a mark, then what a step is told, then gradient addresses.
+# The head of a table (int64; numbers as float64 bits): a mark, then the hyper-parameters of a step. Gradient addresses
+# follow.
 MARK, LR, B1, B2, EPS, SIGMA, TAU, L2, FADE, POWER, OUTER, CLIP, LEAST, ZETA, K_LEAST, K_LAST = (
     tl.constexpr(i) for i in range(16)
 )
 HEAD = tl.constexpr(16)
 
-# One row of `numbers` per tensor, in the arithmetic that the step is computed in.
+# One row of `numbers` per tensor, in the dtype in which the step is computed.
 N_K, N_RATE, N_EPS, N_SHRINK, N_A, N_B, N_L2, N_SIGN, N_P, N_OUTER, N_CLIP, N_ACTIVE = (
     tl.constexpr(i) for i in range(12)
 )
@@ -50,19 +51,19 @@ TYPES = {
 }
 
 
-# -- numbers of a step, in float64 ------------------------------------------------------------------------------------
+# -- coefficients of a step, in float64 -------------------------------------------------------------------------------
 
 
 @triton.jit
 def _log1p(x):
-    """log(1 + x) for x > -1 with all its digits: the rounding of 1 + x cancels in the quotient (Kahan)."""
+    """log(1 + x) for x > -1, to full precision: the rounding error of 1 + x cancels in the quotient (Kahan)."""
     u = 1.0 + x
     return tl.where(u == 1.0, x, tl.log(u) * x / tl.where(u == 1.0, 1.0, u - 1.0))
 
 
 @triton.jit
-def _lost(y):
-    """1 - exp(-y) for y >= 0 with all its digits, by the same quotient."""
+def _one_minus_exp(y):
+    """1 - exp(-y) for y >= 0, to full precision, with the same quotient."""
     u = tl.exp(-y)
     plain = (u == 1.0) | (y > 30.0)
     quotient = (1.0 - u) * y / -tl.log(tl.where(plain, 0.5, u))
@@ -73,7 +74,7 @@ def _lost(y):
 def _mean_decay(u):
     """(1 - exp(-u)) / u for every u."""
     size = tl.where(u == 0.0, 1.0, tl.abs(u))
-    mean = tl.where(u < 0.0, tl.exp(size), 1.0) * _lost(size) / size
+    mean = tl.where(u < 0.0, tl.exp(size), 1.0) * _one_minus_exp(size) / size
     return tl.where(u == 0.0, 1.0, mean)
 
 
@@ -94,7 +95,7 @@ def _power_series(t, c):
 
 @triton.jit
 def _power_gain(t, c, constant):
-    """k_t of the power memory: its first terms, or the expansion at t."""
+    """k_t of the power memory: term by term, or by the expansion at t."""
     c = tl.minimum(c, LIMIT)
     counted = t * 0.0 + 1.0
     for j in range(1, TERMS):
@@ -111,13 +112,13 @@ def _gain(t, b2, zeta, KIND: tl.constexpr):
     if KIND == GROWING:
         still = b2 == 0.0
         y = t * _log1p(b2)
-        lost = tl.where(still, 1.0, _lost(y))
+        lost = tl.where(still, 1.0, _one_minus_exp(y))
         k = tl.where(still, 1.0 / t, tl.minimum(b2 * tl.exp(-y) / lost, 1.0))
         norm = tl.where(still, tl.log(t), y + tl.log(lost))
     elif KIND == FADING or KIND == UNNORMALISED:
         none = b2 == 0.0
         y = -t * tl.log(tl.where(none, 0.5, b2))
-        lost = tl.where(none, 1.0, _lost(y))
+        lost = tl.where(none, 1.0, _one_minus_exp(y))
         k = tl.minimum((1.0 - b2) / lost, 1.0)
         if KIND == UNNORMALISED:
             k = t * 0.0 + (1.0 - b2)
@@ -164,7 +165,7 @@ def _everyone(
     table, lr_at, b1_at, b2_at, scale_at, LR_AT: tl.constexpr, B1_AT: tl.constexpr, B2_AT: tl.constexpr,
     SCALE_AT: tl.constexpr, MEAN: tl.constexpr, MAXIMIZE: tl.constexpr,
 ):  # fmt: skip
-    """StepCoefficients that do not depend on a tensor's time: lr, b1, b2, sign, a, b."""
+    """Coefficients that do not depend on the step count: lr, b1, b2, sign, a, b."""
     lr = tl.load(lr_at).to(tl.float64) if LR_AT else _told(table, LR)
     b1 = tl.load(b1_at).to(tl.float64) if B1_AT else _told(table, B1)
     b2 = tl.load(b2_at).to(tl.float64) if B2_AT else _told(table, B2)
@@ -184,14 +185,14 @@ def _everyone(
 
 @triton.jit
 def _of_time(table, t, lr, b1, b2, KIND: tl.constexpr, DEBIAS: tl.constexpr, FLOOR: tl.constexpr):
-    """StepCoefficients of a tensor's time: k, rate = lr * s, eps."""
+    """Coefficients that depend on the step count: k, rate = lr * s, eps."""
     k, norm = _gain(t, b2, _told(table, ZETA), KIND)
     if KIND != NONE:
         k = tl.where(t > _told(table, K_LAST), 0.0, tl.maximum(k, _told(table, K_LEAST)))
         k = tl.maximum(k, _told(table, LEAST) * _told(table, LEAST))
     s = tl.exp(_told(table, SIGMA) * norm)
     if DEBIAS:
-        s = tl.where(b1 == 0.0, s, s / _lost(-t * tl.log(tl.where(b1 == 0.0, 0.5, b1))))
+        s = tl.where(b1 == 0.0, s, s / _one_minus_exp(-t * tl.log(tl.where(b1 == 0.0, 0.5, b1))))
     eps = _told(table, EPS) * tl.exp(_told(table, TAU) * norm)
     if FLOOR:
         eps = tl.maximum(eps, _told(table, LEAST))
@@ -209,7 +210,7 @@ def _mix(x):
 
 @triton.jit
 def _key(t, seeds):
-    """What a tensor draws with at time t."""
+    """The key of a tensor's random bits at step t."""
     time = t.to(tl.int64)
     first = _mix(time.to(tl.uint32) ^ seeds.to(tl.uint32))
     return _mix(first ^ (time >> 32).to(tl.uint32) ^ (seeds >> 32).to(tl.uint32))

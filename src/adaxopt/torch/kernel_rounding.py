@@ -1,4 +1,4 @@
-"""Stochastic rounding inside the kernel: the bits and the formats of `rounding.py`. Importing this needs Triton."""
+"""Stochastic rounding in Triton, with the random bits and formats of `rounding.py`. Importing this requires Triton."""
 
 import triton
 import triton.language as tl
@@ -19,7 +19,7 @@ def _chance(key, STREAM: tl.constexpr, first, lanes):
 
 @triton.jit
 def _by_fours(key, first, lanes, WHOLE: tl.constexpr):
-    """As `counter_rng.four`, of stream 1. WHOLE: `first` is a multiple of 4, and neighbours share most of the work."""
+    """As `counter_rng.four`, for stream 1. WHOLE: `first` is a multiple of 4, so neighbours share most of the work."""
     secret = _mix(key + 0x9E3779B9)
     if WHOLE:
         four, at = (lanes >> 2).to(tl.uint32), lanes & 3
@@ -34,7 +34,7 @@ def _by_fours(key, first, lanes, WHOLE: tl.constexpr):
 
 @triton.jit
 def _round(x, bits, TO: tl.constexpr):
-    """To 16 bits, stochastically, by way of float32; nan as it is. See `rounding.py` for the two formats."""
+    """Round stochastically to 16 bits, through float32. NaN is unchanged. See `rounding.py` for the two formats."""
     x = x.to(tl.float32)
     raw = x.to(tl.uint32, bitcast=True)
     if tl.bfloat16 == TO:
@@ -66,7 +66,7 @@ def _wide(x, KIND: tl.constexpr, CODED: tl.constexpr):
 
 @triton.jit
 def _full(x, rest):
-    """A bfloat16 number and its 8 correction bits as float32: see `rounding.py`."""
+    """The float32 value of a bfloat16 number and its 8 correction bits; see `rounding.py`."""
     if INTERPRETED:
         raw = (x.to(tl.uint16, bitcast=True).to(tl.int32) << 16) + (rest.to(tl.int32) << 8)
     else:  # 4 neighbours at once: dp2a adds 256 times the byte that its first operand chooses
@@ -83,7 +83,7 @@ def _full(x, rest):
 
 @triton.jit
 def _split(x, bits):
-    """A float32 number, rounded stochastically to 24 bits, as bfloat16 (the nearest) and correction bits."""
+    """Round float32 stochastically to 24 bits; return the nearest bfloat16 number and the correction bits."""
     if INTERPRETED:
         nan = tl.full((), 0x7FC00000, tl.uint32)
         raw = tl.where(x == x, x.to(tl.uint32, bitcast=True) + ((bits >> 8) & 0xFF), nan)

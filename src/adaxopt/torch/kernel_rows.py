@@ -1,10 +1,10 @@
-"""The rule as a Triton kernel over the rows that a sparse gradient names, each at its own time t.
+"""The update rule as a Triton kernel over the rows of a sparse gradient, each with its own step count t.
 
-A row does the whole of its step in one program: t <- row_step + 1, the numbers of that t (`kernel_numbers.py`), the
-update (`kernel.py`, `_block`, the same code that a dense tensor is stepped by), and t written back. `advance` has run
-before: it has brought the table up to date, counted the parameter's own step and made the key of the random bits.
+One program performs the whole step of a row: t <- row_step + 1, the coefficients of that t (`kernel_numbers.py`), the
+update (`_block` of `kernel.py`, as for dense tensors), and the store of t. `advance` runs before: it updates the table,
+advances the parameter's own step count and computes the key of the random bits.
 
-Importing this module needs Triton.
+Importing this module requires Triton.
 """
 
 import triton
@@ -43,9 +43,9 @@ def each_row(
     ROUNDING: tl.constexpr, WIDTH: tl.constexpr, G_SIZE: tl.constexpr,
     BLOCK: tl.constexpr, EACH: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Program i steps row `named[i]` of the tensor `owner` by `values[i]`; addresses are numbers here.
+    """Program i steps row `named[i]` of the tensor `owner` with the gradient `values[i]`. Addresses are integers.
 
-    A row outside the tensor is left alone. Rows must be different: two programs of one row would race for it.
+    A row index outside the tensor is ignored. Row indices must be unique: two programs for one row would race.
     """
     kind: tl.constexpr = numbers.dtype.element_ty
     here = rows + owner * ROW
@@ -66,7 +66,7 @@ def each_row(
             key = tl.load(keys + owner).to(tl.uint32, bitcast=True)
         x, m, v = tl.load(here + X), tl.load(here + M), tl.load(here + V)
         top, rest = tl.load(here + TOP), tl.load(here + REST)
-        # `_block` knows one position for all tensors, the row's: the gradient begins as much earlier as it is shorter,
+        # `_block` uses one start index, that of the row, for all tensors: the gradient's address is shifted to match,
         # and random bits are drawn by the position in the gradient
         apart = (i - row) * WIDTH
         g = values + apart * G_SIZE
@@ -77,5 +77,5 @@ def each_row(
                 row * WIDTH + begin, WIDTH - begin, X_TYPE, G_TYPE, M_TYPE, V_TYPE, False, MEAN, SECOND, MAXIMUM, WAKE,
                 ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, True, True, ROUNDING, BLOCK, EACH, MASKED,
             )  # fmt: skip
-        tl.debug_barrier()  # every thread has read its t
+        tl.debug_barrier()  # wait until every thread has read t
         tl.store(time_at, t)

@@ -1,12 +1,12 @@
-"""How a step reaches the device cheaply: what is new goes through slots, kernels are launched with bare numbers.
+"""Launches with low host overhead: changed values are passed through slots, kernels are launched with plain integers.
 
-What the device must be told lies in a *slot* in pinned host memory, which the kernel `advance` copies to the
-device when the slot's mark is new to it: a step whose gradients lie where they lay and whose lr is the same
-tells nothing. A slot is written again only after the device has said that the last launch given it has read
-it; a slot that a CUDA graph was captured with is never written again. A ring that is dropped goes back to the
-host's allocator when the device has answered every launch that was given a slot of it, not before.
+Values for the device are written to a *slot* in pinned host memory. The kernel `advance` copies the slot to the device
+if the slot's mark differs from the last one; a step with unchanged gradient addresses and lr writes no slot. A slot is
+rewritten only after the device has confirmed, by its answer in the first word, that the last launch that used the slot
+has read it. A slot of a captured CUDA graph is never rewritten. A dropped ring of slots is freed only after the device
+has answered every launch that used one of them.
 
-Importing this module needs no Triton.
+This module can be imported without Triton.
 """
 
 from __future__ import annotations
@@ -24,35 +24,37 @@ from adaxopt.torch import private
 
 SLOTS = 32
 DROPPED = 64
-"""Dropped rings that may wait for an answer; with more, the next ring waits for the device and lets them go."""
+"""The number of dropped rings that may wait for an answer. If there are more, the next ring synchronises and frees
+them."""
 
 _Ring = list[tuple[Tensor, Any]]
-"""Slots: a line of memory, and its words as numbers of Python. The first word is the device's answer."""
+"""Slots: a row of a tensor, and its words as a ctypes array. The first word is the device's answer."""
 _dropped: dict[int, tuple[_Ring, list[int], torch.device]] = {}
 
 
 def _answered(ring: _Ring, last: list[int]) -> bool:
-    """Whether the device has read the last launch given to each slot."""
+    """Whether the device has answered the last launch of each slot."""
     return all(words[0] >= ticket for (_, words), ticket in zip(ring, last, strict=True))
 
 
 def _drop(ring: _Ring, last: list[int], device: torch.device) -> None:
-    """A launch by bare address does not keep its memory: hold it while one may still read or answer there."""
+    """Keep the memory of a ring while a launch may still read or answer: a launch by address holds no reference."""
     if not _answered(ring, last):
         _dropped[id(ring)] = (ring, last, device)
 
 
 def _sweep() -> None:
-    """Let go of dropped rings that have been answered.
+    """Free dropped rings that have been answered.
 
-    A collection may drop others meanwhile, up to Python 3.11 even while a tuple is made of the items: hence `copy`.
+    Garbage collection may drop other rings meanwhile (up to Python 3.11 even while a tuple is built from the items), so
+    the loop runs over a copy.
     """
     for key, (ring, last, _) in _dropped.copy().items():
         if _answered(ring, last):
             _dropped.pop(key, None)
     if len(_dropped) <= DROPPED or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
         return
-    waiting = _dropped.copy()  # a launch that failed never answers
+    waiting = _dropped.copy()  # a failed launch never answers
     for device in {device for *_, device in waiting.values() if device.type == "cuda"}:
         torch.cuda.synchronize(device)
     for key in waiting:
@@ -60,14 +62,14 @@ def _sweep() -> None:
 
 
 class Slots:
-    """A ring of tables in pinned host memory: head words (the first is the device's answer), then addresses."""
+    """A ring of slots in pinned host memory: head words (the first is the device's answer), then addresses."""
 
     def __init__(self, head: int, count: int, device: torch.device) -> None:
         self.count, self.device = count, device
         self.width = head + count
         self.pack = struct.Struct(f"{head - 1}d{count}q").pack_into
         self.ring: _Ring = []
-        self.last: list[int] = []  # per slot, the last launch that was given it
+        self.last: list[int] = []  # per slot, the last launch that used it
         self.kept: set[int] = set()
         self.current = -1
         self.mark = self.ticket = 0
@@ -83,7 +85,7 @@ class Slots:
         self.last += [0] * SLOTS
 
     def tell(self, told: tuple[float, ...], addresses: list[int], capturing: bool) -> None:
-        """Write what is new where no launch still to run will read."""
+        """Write changed values to a slot that no pending launch will read."""
         self.current = self._free(capturing)
         self.mark += 1
         self.pack(self.ring[self.current][1], 8, *told, *addresses)
@@ -103,13 +105,13 @@ class Slots:
             self._more()
 
     def use(self) -> tuple[int, int, int, int]:
-        """(slot, tensors, mark, ticket) of the next launch."""
+        """(slot, number of tensors, mark, ticket) of the next launch."""
         self.ticket += 1
         self.last[self.current] = self.ticket
         return self.current, self.count, self.mark, self.ticket
 
     def keep(self) -> None:
-        """The current slot belongs to a graph from now on."""
+        """Reserve the current slot for a captured graph."""
         self.kept.add(self.current)
 
     def address(self, slot: int) -> int:
@@ -120,11 +122,11 @@ class Slots:
 
 
 class Launch:
-    """A kernel compiled for these tables and launched with bare numbers, past what Triton's own call does each time.
+    """A kernel compiled for these tables and launched with plain integers, without the overhead of Triton's launcher.
 
-    `run` takes what Triton's own launch passes to a compiled kernel, addresses as integers. It is None where kernels
-    are interpreted, or where Triton has changed what a compiled kernel offers or takes, as its first use shows: then
-    `plainly` is the way. `how` are Triton's options of compilation, none where kernels are interpreted.
+    `run` takes the arguments that Triton's launcher passes to a compiled kernel, with addresses as integers. It is None
+    if kernels are interpreted, or if this Triton has another interface, which the first launch detects; `plainly` is
+    used then. `how` holds Triton's compile options, and is empty if kernels are interpreted.
     """
 
     def __init__(
@@ -148,7 +150,8 @@ class Launch:
             self.run, self.head, self.compiled = found
 
     def __call__(self, programs: int, stream: int, *arguments: int) -> bool:
-        """Whether the kernel was launched. A failure at the first use is remembered; a later one is an error."""
+        """Launch the kernel; return whether it was launched. A failure of the first launch disables `run`; later ones
+        raise."""
         if self.run is None:
             return False
         try:

@@ -1,4 +1,4 @@
-"""The operator form on torch tensors: differentiable steps, and rows that live in their own time (sparse gradients)."""
+"""The operator form on torch tensors: differentiable steps, and sparse gradients (each row has its own step count)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ State = dict[str, Tensor]
 
 
 def cast(n: StepCoefficients, dtype: torch.dtype) -> StepCoefficients:
-    """Arrays among the coefficients in the dtype of the step: a float64 array would widen everything it meets."""
+    """Cast array coefficients to the dtype of the step: float64 arrays would promote all other tensors."""
     wide = (x.to(dtype) if isinstance(x, Tensor) and x.dim() > 0 else x for x in n)
     return StepCoefficients._make(wide)
 
@@ -32,7 +32,7 @@ def differentiable_step(
     group: Mapping[str, Any],
     project: Project | None = None,
 ) -> None:
-    """One step that autograd sees through: state is replaced, the parameter written by one differentiable copy."""
+    """One differentiable step: state tensors are replaced, and the parameter is written by one differentiable copy."""
     state["step"] = state["step"] + 1
     dtype = compute_dtype(*(pairs(state[k]) for k in ("exp_avg", "exp_avg_sq") if k in state), pairs(p))
     n = method.numbers(state["step"], {**group, "dtype": str(dtype).removeprefix("torch.")}, torch)
@@ -66,7 +66,7 @@ def differentiable_step(
 
 
 def count_rows(p: Tensor, state: State, depth: int) -> None:
-    """Every row's own count of steps, begun from the parameter's where there is none yet."""
+    """Create a step count for every row, starting at the parameter's step count, if there is none."""
     if "row_step" not in state:
         zeros = torch.zeros(p.shape[:depth], dtype=torch.float64, device=p.device)
         state["row_step"] = zeros + state["step"].to(p.device)
@@ -80,11 +80,11 @@ def row_step(
     group: Mapping[str, Any],
     index: int,
 ) -> None:
-    """One step in which every row has its own count of steps: t is the number of gradients that the row has met.
+    """One step in which every row has its own step count t: the number of gradients that the row has received.
 
-    A sparse gradient of `sparse_dim` s touches rows p[i_1, ..., i_s]; rows that it does not name keep their value,
-    their moments and their time, and weight decay too reaches only the rows it names. A dense gradient advances every
-    row. A row touched at every step does exactly what a dense parameter does.
+    A sparse gradient with `sparse_dim` s contains rows p[i_1, ..., i_s]. All other rows keep their values, moments and
+    step counts, and are not decayed. A dense gradient advances every row. A row that is in every gradient is updated
+    exactly like a dense parameter.
     """
     p = pairs(p)
     if g.is_sparse:
@@ -142,7 +142,7 @@ def row_step(
 
 
 def _take(t: Tensor, rows: Any) -> Tensor:
-    """t[rows]: one number a row, several, or all."""
+    """t[rows], where `rows` is one index tensor, a tuple of index tensors, or an ellipsis."""
     return t.index_select(0, rows) if isinstance(rows, Tensor) else t[rows]
 
 

@@ -1,4 +1,4 @@
-"""The public classes: a signature and a method each."""
+"""The public optimizer classes. Each defines a signature and a method."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHARED = """
         total_steps: the number of steps T of the whole run; sets b2 = 3/T. Cannot be combined with a b2.
         memory: another gain k_t in place of AdaX's: `Growing(b2)`, `Fading(b2)`, `Equal()`, `Power(c)`,
             `LogTime(delta)`, `Polynomial(c)`, each also with `.floor(1/horizon)` and `.freeze(after)`. Nothing else
-            changes, except that eps is added as in Adam where a memory's norm has no closed form (all but the first
+            changes, except that eps is added as in Adam if the memory's norm has no closed form (all but the first
             three, and any with a floor or a freeze). Cannot be combined with a b2.
         eps: added to sqrt(v) before v is normalised, as Algorithm 3 and the released code do (`eps_placement="paper"`:
             eps/sqrt(b2) at the first step, then vanishing); `"plain"` adds it after, as Adam does.
@@ -41,11 +41,11 @@ _SHARED = """
         state_dtype: dtype of m and v. None is float32 for 16-bit parameters, else the parameter's dtype. 16-bit state
             is always rounded stochastically. torch.uint8 is 8-bit state: 2.06 bytes for m and v together, as codes with
             shared exponents (`adaxopt.torch.codes`).
-        rounding: of 16-bit parameters: "nearest", "stochastic" (the random bits depend on `seed`, the position of the
-            parameter, the element and the step, and not on torch's generator), "kahan" (a second 16-bit tensor
-            stores the rounding error) or "24bit" (8 correction bits beside bfloat16, rounded stochastically;
+        rounding: rounding of 16-bit parameters: "nearest", "stochastic" (the random bits depend on `seed`, the position
+            of the parameter, the element and the step, and not on torch's generator), "kahan" (a second 16-bit tensor
+            stores the rounding error) or "24bit" (8 correction bits in addition to bfloat16, rounded stochastically;
             `float32_weights` returns the full values).
-        seed: of stochastic rounding.
+        seed: seed of stochastic rounding.
         wake: guard late-activated coordinates: where v is exactly 0, the first gradient's square gets the weight 1.
             Without the guard a coordinate whose first gradient comes at step t moves by (1-b1)/sqrt(k_t) * lr, 1500 lr
             at 100,000 steps, as in the paper. Under L2 decay v is never exactly 0, because wd*x is part of g. False
@@ -71,15 +71,16 @@ class AdaX(Engine):
         v <- v + k_t*(g*g - v),       k_t = b2/((1+b2)^t - 1)
         x <- x - lr*m/(sqrt(v) + eps_t),      eps_t = eps/sqrt((1+b2)^t - 1)
 
-    v is the paper's v-hat: the same updates as its recursion v = (1+b2)v + b2*g^2 divided by (1+b2)^t - 1, which
+    v is the paper's v-hat. The updates equal those of its recursion v = (1+b2)v + b2*g^2 divided by (1+b2)^t - 1, which
     overflows in float32 after about 887,000 steps.
 
     >>> p = torch.nn.Parameter(torch.tensor([1.0])); opt = AdaX([p], lr=0.1)
     >>> (p**2).sum().backward(); opt.step(); p.data
     tensor([0.9900])
 
-    Defaults: lr of the released class (whose weight_decay was 5e-4), the rest of the paper. m is not bias-corrected, as
-    in the paper. The paper's Algorithm 3 prints its decay with the wrong sign; the released code's is used.
+    Defaults: lr is that of the released class (whose weight_decay was 5e-4), the others are the paper's. m is not
+    bias-corrected, as in the paper. The paper's Algorithm 3 prints its decay with the wrong sign; the sign of the
+    released code is used.
 """
         + _SHARED
     )
@@ -169,7 +170,7 @@ class Padax(Engine):
     >>> (p**2).sum().backward(); opt.step(); round(p.item(), 4)          # 1 - 0.1*0.2/4^(1/8)
     0.9832
 
-    Defaults: p of Padam; the paper leaves lr and decay unstated, so they are Padam's own (0.1, L2 of 5e-4).
+    Defaults: p is Padam's. The paper does not state lr and decay, so they are Padam's too (0.1, L2 of 5e-4).
 """
         + _SHARED
     )
@@ -205,7 +206,7 @@ class Padax(Engine):
 
 
 class _ByName(Engine):
-    """A method of the zoo that has no class of its own name in public: options by keyword, defaults in `zoo.py`."""
+    """Base of methods without a public class: options are keyword arguments, defaults are in `zoo.py`."""
 
     def __init__(self, params: ParamsT, *, project: Project | None = None, **given: Any) -> None:
         super().__init__(params, renamed(given, self.method, self.method.defaults["betas"]), project)
@@ -234,7 +235,7 @@ for _name, _row in METHODS.items():
 
 
 def create(name: str, params: ParamsT, **given: Any) -> Engine:
-    """An optimizer by its name in the zoo, such as nosadam or amsgradw; docs/method.md lists the names.
+    """Create an optimizer by the name of its method, such as nosadam or amsgradw; docs/method.md lists the names.
 
     >>> opt = create("nosadam", [torch.nn.Parameter(torch.ones(2))], lr=1e-3, c=0.1)
     >>> opt.param_groups[0]["betas"]

@@ -1,4 +1,4 @@
-"""Options of the torch optimizers: what is allowed beyond `adaxopt.checks`, and errors that say so."""
+"""Options of the torch optimizers: validation beyond `adaxopt.checks`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Rounding = Literal["nearest", "stochastic", "kahan", "24bit"]
 ROUNDINGS: tuple[str, ...] = get_args(Rounding)
 STATE_DTYPES = (None, torch.float32, torch.float64, torch.bfloat16, torch.uint8)
 FORMAT = 2
-"""Version of the state that a checkpoint holds; stands in every param group as `format`."""
+"""Version of the checkpoint format, stored in every param group as `format`."""
 INTERNAL = ("format", "method", "reference_lr")
-"""What a group keeps beside the options that a user gives."""
+"""Keys of a param group that are not user options."""
 
 ENGINE_DEFAULTS: dict[str, Any] = {
     "foreach": None,
@@ -45,9 +45,9 @@ def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
 
 
 def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
-    """Raise ValueError or TypeError at the first option that is not allowed; warn of a b2 that looks like Adam's.
+    """Raise ValueError or TypeError for the first invalid option; warn if b2 looks like Adam's.
 
-    `stacklevel` is the one with which a warning of the caller would show the user's line.
+    `stacklevel` is the value with which a warning issued by the caller would show the user's line.
     """
     betas = options["betas"]
     if not isinstance(betas, (tuple, list)) or len(betas) != 2:
@@ -72,7 +72,7 @@ def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
 
 
 def dtype_of(value: Any) -> Any:
-    """A `state_dtype` as a checkpoint has it, by name; anything else as it is."""
+    """The dtype for a `state_dtype` that a checkpoint stores by name; other values unchanged."""
     if isinstance(value, str):
         return next((d for d in STATE_DTYPES if d is not None and str(d) == f"torch.{value}"), value)
     return value
@@ -87,7 +87,7 @@ def dtype_name(dtype: torch.dtype | None) -> str | None:
 
 
 def check_memory(options: Mapping[str, Any]) -> None:
-    """Raise for a memory that was written into a group by hand."""
+    """Raise TypeError if a Memory object was written into a param group."""
     if not isinstance(options.get("memory"), (str, type(None))):
         raise TypeError(
             f"memory={options['memory']!r} in a group: give it to the constructor or add_param_group"
@@ -95,7 +95,7 @@ def check_memory(options: Mapping[str, Any]) -> None:
 
 
 def check_reference(options: Mapping[str, Any]) -> None:
-    """Raise where decay is measured against a first lr that is not above 0."""
+    """Raise ValueError if fully decoupled decay is used and the first lr is not > 0."""
     first = options.get("reference_lr", 1.0)
     if options["decay"] != "fully_decoupled" or isinstance(first, Tensor):
         return
@@ -108,9 +108,9 @@ def check_reference(options: Mapping[str, Any]) -> None:
 
 
 def plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Other people's numbers (NumPy's scalars) as Python's: a checkpoint holds tensors and plain numbers only.
+    """Convert numbers of other libraries (NumPy scalars) to Python's: checkpoints hold only tensors and plain numbers.
 
-    Flags may be given as 0 and 1, the steps of the whole run as a tensor.
+    Flags given as 0 or 1 become bools, and a `total_steps` tensor becomes a number.
     """
     result = {k: own(v) for k, v in given.items()}
     result.update({k: bool(v) for k, v in result.items() if k in FLAGS and type(v) is int and v in (0, 1)})
@@ -143,13 +143,13 @@ def _together(o: Mapping[str, Any]) -> None:
 
 
 def given_by(constructor: Mapping[str, Any]) -> dict[str, Any]:
-    """The options among the local names of a constructor."""
+    """The options among the local variables of a constructor."""
     others = ("self", "params", "project", "options", "__class__")
     return {name: value for name, value in constructor.items() if name not in others}
 
 
 def renamed(given: Mapping[str, Any], method: Method, betas: tuple[Any, Any]) -> dict[str, Any]:
-    """`momentum`, `alpha` or `c`, where a method calls one of its betas so, put in its place."""
+    """Move a method's own name for one of its betas (`momentum`, `alpha` or `c`) into `betas`."""
     result = dict(given)
     for word, place in method.names.items():
         if word in result:

@@ -1,16 +1,16 @@
-"""Which backend steps which parameters of a group, remembered from step to step until something changes.
+"""Which backend steps which parameters of a group. A plan is reused from step to step until something changes.
 
 A backend is a module with four names:
 
-    impossible(optimizer, group)    why it can serve no parameter under these options, in words, or None
-    unsuitable(p, entry, g)         why it cannot serve this parameter, its state and the kind of its gradient, or None
-    key(p, entry, g, scaled)        what parameters must have in common to be stepped together
-    Share(part)                     such parameters, and their step: a subclass of `share.Share`
+    impossible(optimizer, group)    why it supports no parameter under these options, as text, or None
+    unsuitable(p, entry, g)         why it does not support this parameter, state and kind of gradient, or None
+    key(p, entry, g, scaled)        a key that is equal for parameters that are stepped together
+    Share(part)                     such parameters and their step: a subclass of `share.Share`
 
-A plan asks the backends of `backends_of` in their order, then `foreach_share`, and gives each its shares. What none
-serves, or what a share leaves alone because of its gradient, takes the foreach form or operators through `dispatch.py`,
-which serves everything and is not asked. What `impossible` reads of a group must be in `_options`, or a change of it is
-not noticed.
+A plan tries the backends of `backends_of` in order, then `foreach_share`, and creates the shares of each. Parameters
+that no backend supports, or that a share skips because of their gradient, take the foreach form or operators through
+`dispatch.py`, which supports everything. Every option that `impossible` reads must be part of `_options`; otherwise the
+plan does not notice when it changes.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _fixed = itemgetter("maximize", "wake", "rounding", "seed", "capturable", "state
 
 
 def _options(group: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What the choice of a backend and its tables depend on; every other option may change from step to step.
+    """The options on which the choice of a backend and its tables depend. Other options may change at every step.
 
-    Of p and clip_update `fused_cpu` asks no more than this: a schedule of either makes no new plan.
+    For p and clip_update only the conditions of `fused_cpu` are included, so a schedule of either needs no new plan.
     """
     chosen = _fixed(group), group.get("memory"), group.get("cautious")
     return *chosen, fused_cpu.is_half(group["p"]), group["clip_update"] is None
 
 
 def backends_of(p: Tensor) -> tuple[Any, ...]:
-    """The backends for a parameter's device, in the order in which they are asked."""
+    """The backends for a parameter's device, in the order in which they are tried."""
     found: tuple[Any, ...] = (fused_cpu,) if p.is_cpu else ()
     if state.kernel_may_serve(p):
         from adaxopt.torch import fused_cuda, fused_rows  # here, because Triton takes a while to import
@@ -55,15 +55,15 @@ def backends_of(p: Tensor) -> tuple[Any, ...]:
 
 
 class Plan:
-    """One group's shares, and what they were made from."""
+    """The shares of one group, and the inputs they were created from."""
 
     def __init__(self, optimizer: Engine, group: Group, scaled: bool) -> None:
         self.group, self.options, self.state = group, _options(group), optimizer.state
         self.params = list(group["params"])
         self.others: list[Tensor] = []
-        """Parameters that no backend serves."""
+        """Parameters that no backend supports."""
         self.waiting: list[Tensor] = []
-        """Parameters that have had no gradient yet, and no state."""
+        """Parameters that have no gradient so far, and no state."""
         fresh = [p for p in self.params if not optimizer.state.get(p)]
         chosen: dict[tuple[Any, ...], list[Tensor]] = {}
         able: dict[tuple[Any, ...], list[Any]] = {}
@@ -100,7 +100,7 @@ class Plan:
             try:
                 self.shares.append((backend.Share(part), owners, plain))
             except BaseException:
-                for p in fresh:  # under capture it lies in the graph's memory, which goes with the graph
+                for p in fresh:  # under capture, new state is in memory that is freed with the graph
                     optimizer.state.pop(p, None)
                 raise
         self._remember()
@@ -119,23 +119,23 @@ class Plan:
             if why is None:
                 chosen.setdefault((backend, backend.key(x, entry, g, scaled)), []).append(p)
                 if reasons and backend is foreach_share and self.group["fused"]:
-                    _say(optimizer, reasons[0])
+                    _warn_fused(optimizer, reasons[0])
                 return
             reasons.append(why)
         if g is not None and any(map(without_memory, (x, *entry.values()))):
-            # torch's operations would write there
+            # torch's operations would write to freed memory
             raise _freed(p, "its storage, or its state's,")
         self.others.append(p)
         if self.group["fused"]:
-            _say(optimizer, reasons[0])
+            _warn_fused(optimizer, reasons[0])
 
-    # -- staleness: here, and nowhere else -----------------------------------------------------------------------
+    # -- validity of a plan ----------------------------------------------------------------------------------------
 
     def _remember(self) -> None:
         self.owners = [p for _, owners, _ in self.shares for p in owners]
         self.entries = [self.state[p] for p in self.owners]
-        self.held = [entry.values() for entry in self.entries]  # they follow the entries
-        self.kept = list(chain.from_iterable(self.held))  # alive, so that nothing else can lie where these do
+        self.held = [entry.values() for entry in self.entries]  # views of the dicts, always current
+        self.kept = list(chain.from_iterable(self.held))  # references: no other tensor can get their address
         every = list(self.state.values())
         first = (
             next((i for i, entry in enumerate(every) if entry is self.entries[0]), 0) if self.entries else 0
@@ -143,8 +143,8 @@ class Plan:
         here = every[first : first + len(self.entries)]
         together = len(here) == len(self.entries) and all(map(is_, here, self.entries))
         self.first = first if together and first <= 2 * len(here) else None
-        """Where the entries lie in the optimizer's state, if one after the other and not far from its beginning: to get
-        there, every entry before is passed."""
+        """The position of the entries in the optimizer's state, if they are consecutive and near its start (reaching
+        them iterates over all earlier entries), else None."""
         tensors = all(isinstance(t, Tensor) and t.layout is torch.strided for t in self.kept)
         self.plain = tensors and all(plain for _, _, plain in self.shares)
         self.by_address = self.plain and all(share.by_address for share, _, _ in self.shares)
@@ -155,7 +155,7 @@ class Plan:
         self.usual = False
 
     def holds(self, optimizer: Engine, group: Group, scaled: bool) -> bool:
-        """Whether nothing has changed but gradients and hyper-parameters. Collects the gradients for `step`."""
+        """Whether only gradients and hyper-parameters have changed. Collects the gradients for `step`."""
         if self.group is not group or optimizer.state is not self.state or self.options != _options(group):
             return False
         if len(group["params"]) != len(self.params) or not all(map(is_, group["params"], self.params)):
@@ -173,12 +173,12 @@ class Plan:
         try:
             if self._places() != self.places:
                 return False
-        except (TypeError, RuntimeError):  # what was put into the state is no tensor, or has no address
+        except (TypeError, RuntimeError):  # a value in the state is not a tensor, or has no address
             return False
         return self._gather(scaled)
 
     def _has_entries(self) -> bool:
-        """Whether the optimizer's state of these parameters is in the same dicts: `state[p] = {...}` replaces one."""
+        """Whether the state entries are still the same dicts: `state[p] = {...}` replaces one."""
         if self.first is None or len(self.owners) == 1:
             return all(map(is_, map(self.state.get, self.owners), self.entries))
         first, last = self.first, self.first + len(self.owners)
@@ -189,16 +189,19 @@ class Plan:
         )
 
     def _places(self) -> list[int]:
-        """Where parameters and state lie: a step must not go on writing to a tensor that was moved or replaced."""
+        """Addresses of parameters and state: a step must not write to a tensor that was moved or replaced."""
         every = chain(self.owners, chain.from_iterable(self.held))
         if self.plain:
             return list(map(Tensor.data_ptr, every))
-        # a share knows them by views, which would not see them move
+        # shares hold views of these tensors, which do not change when the tensor is moved
         local = (shards.local(t) for t in every if isinstance(t, Tensor))
         return [t.data_ptr() for t in local if t.layout is torch.strided]
 
     def _gather(self, scaled: bool) -> bool:
-        """Collect gradients; False where one belongs into another share. `usual`: none is of a kind to be refused."""
+        """Collect gradients. Returns False if one requires another share.
+
+        Sets `usual` to True if no gradient is of a kind that may raise.
+        """
         self.usual = self.dense
         self.grads = []
         for share, owners, plain in self.shares:
@@ -226,7 +229,7 @@ class Plan:
                     raise _freed(owners[i], "its gradient's storage")
                 rest.append(owners[i])
                 if why is not None and group["fused"]:
-                    _say(optimizer, why)
+                    _warn_fused(optimizer, why)
         if rest and not _overflow(found):
             dispatch.step(optimizer, group, rest, scale)
 
@@ -243,7 +246,7 @@ def _freed(p: Tensor, what: str) -> RuntimeError:
     return RuntimeError(f"a parameter of shape {tuple(p.shape)}: {what} was freed")
 
 
-def _say(optimizer: Engine, why: str) -> None:
+def _warn_fused(optimizer: Engine, why: str) -> None:
     optimizer._warn_once(f"fused=True: a parameter takes the foreach path, because {why}")
 
 

@@ -1,9 +1,8 @@
-"""The foreach form on tensors of any floating dtype: stored in fewer bits than they are computed in, or not.
+"""The foreach form for tensors of any floating-point dtype.
 
-Everything is computed in float32 (float64 where a parameter or its state is); what is stored in 16 bits is read up,
-updated, and rounded down: parameters as `rounding` says, 16-bit state always stochastically, because rounding to
-nearest makes v ratchet upward (3.4x too large by 20k steps under decaying gradients). State in 8 bits is decoded and
-encoded (`codes.py`).
+Everything is computed in float32 (float64 if a parameter or its state is float64). 16-bit tensors are cast up, updated
+and rounded: parameters as `rounding` says, 16-bit state always stochastically, because rounding to nearest biases v
+upward (3.4x too large after 20k steps with decaying gradients). 8-bit state is decoded and encoded (`codes.py`).
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def compute_dtype(*tensors: Tensor) -> torch.dtype:
-    """float64 if any tensor is, else float32."""
+    """float64 if any tensor is float64, else float32."""
     return torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
 
 
 def update(
     optimizer: Engine, group: dict[str, Any], taken: Lists, n: StepCoefficients, wake: Sequence[int]
 ) -> None:
-    """One step of parameters of one device and the same dtypes; `wake` are positions to be guarded."""
+    """One step of parameters of one device and the same dtypes. `wake` lists parameters with inactive coordinates."""
     xs, gs, ms, vs, tops = state.real_lists(taken)
     work = compute_dtype(*(some[0] for some in (xs, ms, vs) if some))
 
@@ -94,7 +93,7 @@ def update(
 
 
 def _shifted(window: Tensor, step: Tensor, g: Tensor) -> Tensor:
-    """The gradient that leaves the window; g takes its place."""
+    """Replace the oldest gradient of the window by g, and return it."""
     slot = ((step - 1) % window.shape[0]).long().reshape(1).to(window.device)
     old = window.index_select(0, slot).squeeze(0)
     window.index_copy_(0, slot, g.to(window.dtype).unsqueeze(0))

@@ -1,7 +1,7 @@
-"""Every private API of torch and Triton that this package uses, each with a public way to the same result.
+"""All private APIs of torch and Triton that this package uses, each with a public fallback.
 
-A release that renames or removes one makes a step slower; nothing breaks. No other module names a private API (a test
-reads the sources), and tests hide each of these and run the fallback.
+If a release renames or removes one, a step becomes slower, but nothing breaks. No other module uses a private API (a
+test checks the sources), and tests hide each API and run its fallback.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 
 def _found(path: str) -> Any:
-    """What torch has under this name, or None."""
+    """The attribute of torch with this dotted name, or None."""
     try:
         return functools.reduce(getattr, path.split("."), torch)
     except (AttributeError, ImportError):
@@ -29,7 +29,7 @@ def _found(path: str) -> Any:
 
 
 def _foreach(name: str) -> Callable[..., Any]:
-    """`torch._foreach_<name>`; otherwise tensor by tensor, where lists among the arguments are parallel."""
+    """`torch._foreach_<name>`, or a loop over tensors in which list arguments are indexed in parallel."""
 
     def one_by_one(tensors: Sequence[Tensor], *given: Any, **options: Any) -> list[Tensor]:
         def one(t: Tensor, i: int) -> Any:
@@ -55,29 +55,30 @@ foreach_pow, foreach_pow_, foreach_sqrt = _foreach("pow"), _foreach("pow_"), _fo
 foreach_sub, foreach_sub_ = _foreach("sub"), _foreach("sub_")
 
 fused_adam_, fused_adamw_ = _found("_fused_adam_"), _found("_fused_adamw_")
-"""torch's CPU kernels, or None: then `fused_cpu` serves nothing."""
+"""torch's fused CPU kernels, or None; `fused_cpu` is not used then."""
 
 _inside = _found("ops.aten.hardtanh_backward")
 _SMALL = 2.0**-1074
 
 
 def where_zero(g: Tensor, v: Tensor) -> Tensor:
-    """g where v (>= 0) is 0, else 0: the derivative of a clamp, vectorised, which no inf or NaN of g passes."""
+    """g where v (>= 0) is 0, else 0, also where g is inf or NaN. Computed as the (vectorised) derivative of a clamp."""
     least = torch.finfo(v.dtype).tiny * torch.finfo(v.dtype).eps
     if _inside is None or not _SMALL > 0:
-        # torch.set_flush_denormal(True), which Python's own numbers obey too
+        # torch.set_flush_denormal(True), which also affects Python floats
         return torch.where(v == 0, g, 0.0)
     found: Tensor = _inside(g, v, -0.5, least)
     return found
 
 
-# -- what a tensor is ----------------------------------------------------------------------------------------------
+# -- properties of tensors -----------------------------------------------------------------------------------------
 
 
 def alike(tensors: Sequence[Tensor]) -> Callable[..., bool]:
-    """A question about others: are they of the same types, devices, shapes and strides as these, one by one?
+    """A function that returns whether other tensors have the same types, devices, shapes and strides as these.
 
-    torch's compiler has it in one call for all. It holds no tensor. It is False where a tensor comes twice.
+    torch's compiler checks all tensors in one call. The function holds no reference to a tensor. It returns False if a
+    tensor is passed twice.
     """
     guards = _found("_C._dynamo.guards.TensorGuards")
     try:
@@ -99,15 +100,15 @@ def _looks(t: Tensor | None) -> tuple[Any, ...]:
 
 
 def versions(tensors: Sequence[Tensor]) -> list[int] | None:
-    """torch's counts of changes in place; None where one counts none, so that no change could be seen."""
+    """torch's version counters, or None if a tensor has none, so that modifications cannot be detected."""
     try:
         return [t._version for t in tensors]
-    except (AttributeError, RuntimeError):  # tensors of inference mode
+    except (AttributeError, RuntimeError):  # inference tensors
         return None
 
 
 def is_fake(t: Tensor) -> bool:
-    """Whether it is a fake tensor; there is none before torch has imported their module."""
+    """Whether `t` is a fake tensor. None exist before torch has imported their module."""
     module = sys.modules.get("torch._subclasses.fake_tensor")
     return module is not None and isinstance(t, getattr(module, "FakeTensor", ()))
 
@@ -120,7 +121,7 @@ def local_part(t: Any) -> Tensor:
 
 
 def first_row(p: Any) -> int:
-    """The first row, in the whole tensor, of this process's part of a DTensor whose parts are consecutive rows."""
+    """The global index of the first row of this process's part, for a DTensor whose parts are consecutive rows."""
     try:
         from torch.distributed.tensor._utils import compute_local_shape_and_global_offset as place
     except ImportError:
@@ -133,7 +134,9 @@ def first_row(p: Any) -> int:
     ):
         if placement.is_shard():
             if type(placement).__name__ != "Shard":
-                raise ValueError(f"{placement}: this torch does not say where such parts lie; use Shard(0)")
+                raise ValueError(
+                    f"{placement}: this torch does not give the offset of such parts; use Shard(0)"
+                )
             part = -(-rows // size)
             begin = min(at * part, rows)
             first, rows = first + begin, min(part, rows - begin)
@@ -141,15 +144,15 @@ def first_row(p: Any) -> int:
 
 
 def stored(g: Tensor) -> tuple[Tensor, Tensor]:
-    """Indices and values of a sparse tensor as they stand; values may be written in place."""
+    """Indices and values of a sparse tensor, without coalescing; values may be modified in place."""
     try:
         return g._indices(), g._values()
     except AttributeError:
-        return g.indices(), g.values()  # of coalesced tensors alone
+        return g.indices(), g.values()  # for coalesced tensors only
 
 
 def is_empty(g: Tensor) -> bool:
-    """Whether a sparse tensor names nothing."""
+    """Whether a sparse tensor has no entries."""
     count = getattr(g, "_nnz", None)
     return (g.coalesce().values().shape[0] if count is None else count()) == 0
 
@@ -161,20 +164,20 @@ disable_dynamo: Callable[..., Any] = _found("_disable_dynamo") or torch.compiler
 
 
 def _untraced() -> None:
-    """A call that is never traced; made when it is needed, because torch.compiler.disable imports the compiler."""
+    """Call a function that is never traced; created here, because torch.compiler.disable imports the compiler."""
     torch.compiler.disable(lambda: None)()
 
 
 def graph_break() -> None:
-    """End the graph that is being compiled."""
+    """Insert a graph break."""
     (_found("_dynamo.graph_break") or _untraced)()
 
 
 def lightly_hooked(step: Callable[..., Any]) -> Any:
-    """torch's wrapper around a step (hooks, a mark for the profiler), entered only where it has something to do.
+    """torch's wrapper around a step (hooks, a profiler range), used only if there are hooks or a profiler is active.
 
-    The mark costs about 10 us: a sixth of a small net's whole step. Where torch does not offer its wrapper, the step is
-    left to it to be wrapped.
+    The profiler range costs about 10 us, a sixth of a small network's step. If this torch has no such wrapper, the step
+    is returned unchanged, and torch wraps it itself.
     """
     wrapper = getattr(Optimizer, "profile_hook_step", None)
     if wrapper is None:
@@ -201,14 +204,14 @@ def lightly_hooked(step: Callable[..., Any]) -> Any:
 
 
 def loading_hooks(optimizer: Optimizer, when: str) -> Iterator[Callable[..., Any]]:
-    """Hooks that were registered for `load_state_dict`, "pre" or "post"."""
+    """The "pre" or "post" hooks registered for `load_state_dict`."""
     return iter(getattr(optimizer, f"_optimizer_load_state_dict_{when}_hooks", {}).values())
 
 
-# -- who called `step` ---------------------------------------------------------------------------------------------
+# -- callers of `step` ---------------------------------------------------------------------------------------------
 
-# Two functions of torch need something else of a step than a training loop does, and pass nothing that says so: they
-# are found on the call stack. One that a release has renamed gets an ordinary step.
+# Two functions of torch call `step` for another purpose than training, and pass no argument that says so. They are
+# recognised on the call stack. If a release renames one, it gets an ordinary step.
 
 CHECKPOINT = "torch.distributed.checkpoint.state_dict"
 ZERO = "torch.distributed.optim.zero_redundancy_optimizer"
@@ -217,15 +220,15 @@ ZERO = "torch.distributed.optim.zero_redundancy_optimizer"
 def asks_for_state_only() -> bool:
     """Whether torch.distributed.checkpoint calls `step` to create the state of an optimizer that has never stepped.
 
-    It sets lr and all gradients to 0 for that call. Neither identifies it: the first step of a warm-up from 0 has lr 0
-    too, and a rank may hold a part of the parameters whose gradients are all zero, or no elements at all. Such a rank
-    must count the step as the others do.
+    It sets lr and all gradients to 0 for that call, but neither identifies it: the first step of a warm-up from 0 also
+    has lr 0, and a rank may hold parameters whose gradients are all zero, or no elements. Such a rank must count the
+    step like the others.
     """
     return any(frame.f_code.co_name == "_init_optim_state" for frame in _frames_of(CHECKPOINT))
 
 
 def whole_param_groups(optimizer: Optimizer) -> list[dict[str, Any]]:
-    """The groups of all parameters: those of the ZeroRedundancyOptimizer that gave this one a part, or its own."""
+    """The param groups of the ZeroRedundancyOptimizer that this optimizer is a part of, or else its own."""
     if not torch.compiler.is_compiling():
         for frame in _frames_of(ZERO):
             owner = frame.f_locals.get("self")
@@ -254,16 +257,17 @@ raw_stream: Callable[[int], int] = _found("_C._cuda_getCurrentRawStream") or (
 def bare_launch(
     kernel: Any, tables: Sequence[Tensor], example: Sequence[Any], named: dict[str, Any], how: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], Any] | None:
-    """(run, what its arguments begin with, the compiled kernel) of a Triton kernel for these tables: `run` takes
-    bare numbers, past what Triton's own call does each time. None where Triton offers it no more, or otherwise.
+    """(run, its first arguments, the compiled kernel) of a Triton kernel for these tables, or None.
 
-    The compiled kernel is to be kept as long as `run` is: new releases unload it when nobody holds it.
+    `run` takes plain integers and avoids the overhead of Triton's launcher. None is returned if this Triton does not
+    offer it, or offers another interface. The compiled kernel must be kept as long as `run`: new releases unload it
+    when it is no longer referenced.
     """
     try:
         compiled = kernel.warmup(*tables, *example, **named, grid=(1,), **how)
         compiled = compiled.result() if hasattr(compiled, "result") else compiled
-        run = compiled.run  # loads the kernel: what follows is there only afterwards
+        run = compiled.run  # loads the kernel; the attributes below exist only afterwards
         bare = (t.data_ptr() for t in tables)
         return run, (compiled.function, compiled.packed_metadata, None, None, None, *bare), compiled
-    except Exception:  # whatever it was: if the kernel itself is at fault, Triton's own call says so
+    except Exception:  # if the kernel itself fails, Triton's own launcher will raise
         return None

@@ -15,7 +15,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Box:
-    """lo <= x_i <= hi. Coordinates do not interact, so the metric plays no part.
+    """lo <= x_i <= hi. Coordinates are independent, so the result does not depend on the metric.
 
     >>> Box(-1, 1)(torch.tensor([3.0, -0.5]), torch.ones(2))
     tensor([ 1.0000, -0.5000])
@@ -34,10 +34,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Ball:
-    """||x||_2 <= radius, for each tensor by itself, centred at 0.
+    """||x||_2 <= radius, for each tensor separately, centred at 0.
 
-    Outside the ball the minimiser is x_i = y_i / (1 + mu/d_i) with the one mu > 0 that gives ||x|| = radius.
-    phi(mu) = 1/||x(mu)|| is concave and increasing, so Newton's method on phi(mu) = 1/radius rises to the root.
+    Outside the ball the minimiser is x_i = y_i / (1 + mu/d_i) with the unique mu > 0 that gives ||x|| = radius.
+    phi(mu) = 1/||x(mu)|| is concave and increasing, so Newton's method on phi(mu) = 1/radius increases to the root.
 
     >>> Ball(1.0)(torch.tensor([3.0, 4.0]), torch.ones(2))
     tensor([0.6000, 0.8000])

@@ -1,4 +1,4 @@
-"""What a step cannot do in a group, said before anything is done in any."""
+"""Checks for unsupported cases, made before any group is stepped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Group = dict[str, Any]
 
 
 def refuse_options(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
-    """What no step can do, a differentiable one either."""
+    """Raise for cases that no kind of step supports, including a differentiable one."""
     options.check_memory(group)
     names = {"step", *state.kept(optimizer.method.rule)}
     for p in among:
@@ -30,7 +30,7 @@ def refuse_options(optimizer: Engine, group: Group, among: list[Tensor]) -> None
 
 
 def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
-    """Say what cannot be done before anything is."""
+    """Raise for cases that an eager step does not support, before anything is changed."""
     refuse_options(optimizer, group, among)
     name, rule, projected = type(optimizer).__name__, optimizer.method.rule, optimizer._project is not None
     _refuse_placement(optimizer.state, group, among)
@@ -41,7 +41,9 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
         if g.is_sparse and (rule.memory is None or rule.mean == "window"):
             raise ValueError(f"{name} does not support sparse gradients: make them dense (sparse=False)")
         if g.is_sparse and projected:
-            raise ValueError("project: a sparse gradient changes rows, a projection needs the whole tensor")
+            raise ValueError(
+                "project: a sparse gradient changes only some rows, and a projection needs the whole tensor"
+            )
         counted = optimizer.state.get(p, {}).get("row_step")
         if g.is_sparse and counted is not None and counted.dim() != g.sparse_dim():
             raise ValueError(
@@ -61,17 +63,19 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
     whole = projected or rule.mean == "window" or group.get("cautious")
     if whole and any(map(shards.is_dtensor, among)):
         what = "project" if projected else "cautious=True" if group.get("cautious") else name
-        raise ValueError(f"{what}: a sharded DTensor holds a part of the tensor, and the whole is needed")
+        raise ValueError(
+            f"{what}: a sharded DTensor holds only a part of the tensor, and the whole is needed"
+        )
     if group["fused"]:
         if rows:
             raise ValueError("fused=True: sparse gradients have their own path; leave fused=None")
         reason = _no_kernel(optimizer, group, among)
         if reason is not None:
-            raise ValueError(f"fused=True: {reason}; leave fused=None to take the fastest path there is")
+            raise ValueError(f"fused=True: {reason}; leave fused=None to use the fastest supported path")
 
 
 def _refuse_placement(states: Mapping[Tensor, Any], group: Group, among: list[Tensor]) -> None:
-    """Raise for a parameter that cannot be stepped as it is placed, before anything has changed."""
+    """Raise for a parameter whose placement is not supported, before anything is changed."""
     for p in among:
         if p.grad is None or not (shards.is_dtensor(p) or shards.is_dtensor(p.grad)):
             continue
@@ -99,7 +103,7 @@ def _coded(optimizer: Engine, group: Group, p: Tensor) -> bool:
 
 
 def _no_kernel(optimizer: Engine, group: Group, among: list[Tensor]) -> str | None:
-    """Why fused=True cannot be had in this group, or None."""
+    """Why fused=True is not supported in this group, or None."""
     for asked in dict.fromkeys(map(backends_of, among)):
         reasons: list[str | None] = [backend.impossible(optimizer, group) for backend in asked]
         if reasons and None not in reasons:

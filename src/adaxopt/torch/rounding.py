@@ -2,26 +2,25 @@
 
 A float32 x between two neighbours lo < x < hi of a 16-bit format becomes hi with probability
 (x - lo)/(hi - lo), so that E[round(x)] = x and a thousand small updates move a parameter as far as their sum.
-The random bits are a pure function of (seed, parameter index, element, step, stream), never torch's generator and
-never a rank: replicas agree, resharding changes nothing, a resumed run repeats itself, and the CUDA kernel
-draws the same bits.
+The random bits are a pure function of (seed, parameter index, element, step, stream). They do not depend on torch's
+generator or on the rank: replicas agree, resharding does not change results, a resumed run gives the same results, and
+the CUDA kernel draws the same bits.
 
     bits(e) = mix(e * weyl + key)
     key     = mix(mix(mix(t ^ a) ^ b) + stream * golden)        (a, b) from (seed, index), on the host
 
-with `mix` a 32-bit finalizer of low bias (C. Wellons' hash-prospector). The key is made once per tensor and
-step, so that an element costs three multiplications: the step is memory-bound and stays so. bfloat16 uses
-the 16 highest bits, float16 the 13 highest (24 among its subnormals). 8-bit state and 24-bit weights draw by
-fours: bits(e) = mix((e // 4) * weyl + key) * odd[e % 4].
+where `mix` is a 32-bit finalizer of low bias (C. Wellons' hash-prospector). The key is computed once per tensor and
+step, so an element costs three multiplications, and the step stays memory-bound. bfloat16 uses the 16 highest bits,
+float16 the 13 highest (24 for subnormal results). 8-bit state and 24-bit weights draw by fours:
+bits(e) = mix((e // 4) * weyl + key) * odd[e % 4].
 
-24 bits are a bfloat16 number and 8 correction bits: the highest 24 of float32. The bfloat16 number is the nearest one,
-so that it serves the model as it stands; the correction is the third byte, read as a signed number.
+A 24-bit weight is a bfloat16 number and 8 correction bits: the highest 24 bits of a float32. The bfloat16 number is the
+nearest one, so the model can use it directly. The correction is the third byte, read as a signed integer.
 
     bits of x = (bfloat16's << 16) + (correction << 8)
 
-The element e is `offset` plus the position *in memory* of a dense tensor, whatever its strides
-(channels_last, a transposed weight), because the kernel sees flat memory; a tensor with gaps is counted in
-its logical order.
+The element index e is `offset` plus the position *in memory* of a dense tensor, whatever its strides (channels_last, a
+transposed weight), because the kernel works on flat memory. For a tensor with gaps, e counts in logical order.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from adaxopt.counter_rng import MASK, WEYL, four, mix, seeds
 __all__ = ["PIECE", "joined", "key", "mix", "seeds", "split_", "stochastic_"]
 
 PIECE = 1 << 22
-"""Elements that an eager call works on at a time: two int64 temporaries of that size (64 MB), no more."""
+"""Number of elements that an eager call processes at a time, with two int64 temporaries of that size (64 MB)."""
 
 
 def key(seed: int, index: int, step: int | float | Tensor, stream: int) -> int | Tensor:
@@ -48,7 +47,7 @@ def key(seed: int, index: int, step: int | float | Tensor, stream: int) -> int |
 
 
 def _flat(x: Tensor) -> tuple[Tensor | None, list[int]]:
-    """A dense tensor's memory as one dimension, and the order of dimensions that gives it; None with gaps."""
+    """A 1-D view of a dense tensor in memory order (None if it has gaps), and the permutation that gives it."""
     order = sorted(range(x.dim()), key=x.stride, reverse=True)
     straight = x.permute(order)
     return (straight.view(-1) if straight.is_contiguous() else None), order
@@ -60,7 +59,7 @@ def _bfloat16(source: Tensor, bits: Tensor) -> Tensor:
 
 
 def _float16(source: Tensor, bits: Tensor) -> Tensor:
-    """Above 2^-14 as bfloat16 with 13 bits; below, where spacing is constant, by counting units of 2^-24."""
+    """Above 2^-14 as for bfloat16, with 13 bits. Below, where the spacing is constant, round in units of 2^-24."""
     raised = source.view(torch.int32) + (bits >> 19).to(torch.int32)
     normal = (raised & -0x2000).view(torch.float32)
     count = source.abs() * 2.0**24
@@ -83,14 +82,14 @@ def stochastic_(
     stream: int,
     offset: int = 0,
 ) -> Tensor:
-    """Write `source` into bfloat16 or float16 `dest`, up with probability equal to the distance.
+    """Round `source` stochastically into bfloat16 or float16 `dest`.
 
-    `source` is float32; a float64 one is first rounded to float32, whose spacing is 2^13 times finer at least.
+    `source` is float32. A float64 source is first rounded to float32, whose spacing is at least 2^13 times finer.
 
-    `step` is an int, or a 0-d tensor on any device (read there: no synchronisation, traceable). `stream`
-    keeps the parameter (0), exp_avg (1) and exp_avg_sq (2) apart; `offset` is the global index of a shard's
-    first element. inf and nan pass; a finite number above the format's largest may become inf, as with
-    nearest.
+    `step` is an int or a 0-d tensor on any device, which is not read on the host (no synchronisation; traceable).
+    `stream` gives the parameter (0), exp_avg (1) and exp_avg_sq (2) different bits. `offset` is the global index of a
+    shard's first element. inf and nan are unchanged. A finite number above the format's maximum may become inf, as with
+    rounding to nearest.
 
     >>> x = torch.full((10_000,), 1 + 2**-9)                      # a quarter of the way from 1 to 1 + 2^-7
     >>> y = torch.empty(10_000, dtype=torch.bfloat16)
@@ -116,7 +115,7 @@ def stochastic_(
 
 
 def joined(x: Tensor, rest: Tensor) -> Tensor:
-    """bfloat16 numbers and their correction bits as float32.
+    """The float32 values of bfloat16 numbers and their correction bits.
 
     >>> joined(torch.tensor([1.0], dtype=torch.bfloat16), torch.tensor([1], dtype=torch.int8)) == 1 + 2**-15
     tensor([True])
@@ -134,9 +133,9 @@ def split_(
     step: int | float | Tensor,
     offset: int = 0,
 ) -> None:
-    """Write float32 numbers into bfloat16 `x` and int8 `rest`, rounded stochastically to 24 bits.
+    """Round float32 values stochastically to 24 bits, stored as bfloat16 `x` and int8 `rest`.
 
-    The draw is the third byte of stream 1, by fours, which no other number's rounding depends on noticeably.
+    The random bits are the third byte of stream 1, drawn by fours. Other roundings of that stream hardly depend on it.
     """
 
     def piece(at: slice, bits: Tensor, high: Tensor, low: Tensor, source: Tensor) -> None:
@@ -156,7 +155,7 @@ def _in_memory_order(
     draw: Callable[[Tensor], Tensor],
     offset: int,
 ) -> None:
-    """Call `piece` with slices, their random bits, and tensors as lines in the memory order of the first of `dests`."""
+    """Call `piece` with slices, their random bits, and 1-D tensors in the memory order of the first of `dests`."""
     flat, order = _flat(dests[0])
     source = source.float()
     straight = source.permute(order).reshape(-1) if flat is not None else source.reshape(-1)

@@ -1,4 +1,4 @@
-"""DTensors: this process's part, where it stands in the whole tensor, norms over all parts."""
+"""DTensors: this process's part, its position in the whole tensor, norms over all parts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from adaxopt.torch import private
 
 
 def is_dtensor(t: Any) -> bool:
-    """Whether it is a DTensor; there is none before this process has imported their module."""
+    """Whether `t` is a DTensor. None exist before their module has been imported."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(t, module.DTensor)
 
 
 def local(t: Tensor) -> Tensor:
-    """This process's part of a DTensor; any other tensor itself. The rule is element-wise, so parts suffice."""
+    """This process's part of a DTensor; any other tensor unchanged. The rule is element-wise, so parts suffice."""
     return private.local_part(t) if is_dtensor(t) else t
 
 
@@ -30,7 +30,7 @@ def local_gradient(p: Tensor, g: Tensor) -> Tensor:
 
 
 def distributed_as(p: Tensor, value: Tensor) -> Tensor:
-    """A whole tensor, as one process saves it, placed as its DTensor parameter is; any other as it stands."""
+    """Distribute a whole tensor, as saved by a single process, like its DTensor parameter. Otherwise return `value`."""
     if not is_dtensor(p) or is_dtensor(value):
         return value
     from torch.distributed.tensor import distribute_tensor
@@ -39,16 +39,16 @@ def distributed_as(p: Tensor, value: Tensor) -> Tensor:
 
 
 def first_element(p: Tensor) -> int:
-    """The global index of this part's first element, which stochastic rounding draws from; see `not_in_rows`."""
+    """The global index of this part's first element, an input of stochastic rounding; see `not_in_rows`."""
     if not (is_dtensor(p) and p.dim()):
         return 0
     return private.first_row(p) * int(p.shape[1:].numel())
 
 
 def not_in_rows(p: Tensor) -> str | None:
-    """The placements of a DTensor whose parts are not consecutive rows of it, or None.
+    """The placements of a DTensor, as text, if its parts are not consecutive rows; else None.
 
-    The answer is the same on every rank: a rank that refused a step alone would leave the others waiting for it.
+    The result is the same on every rank: if only one rank raised, the others would wait for it.
     """
     if not is_dtensor(p):
         return None
@@ -60,7 +60,7 @@ def not_in_rows(p: Tensor) -> str | None:
 
 
 def with_norm_of(g: Tensor, norm_type: float) -> Tensor:
-    """A plain, dense, non-empty tensor with the norm of this gradient, whatever its kind; the same on every process."""
+    """A plain, dense, non-empty tensor with the norm of a gradient of any kind; the same on every process."""
     if g.is_sparse:
         return _not_empty(g.values())
     if not is_dtensor(g):
@@ -75,7 +75,7 @@ def with_norm_of(g: Tensor, norm_type: float) -> Tensor:
 
 
 def on_mesh(value: Tensor, mesh: Any) -> Tensor:
-    """A number that every process of a mesh has, as a DTensor; without a mesh the number itself."""
+    """A replicated value as a DTensor on the mesh; without a mesh, the value unchanged."""
     if mesh is None:
         return value
     from torch.distributed.tensor import DTensor, Replicate
@@ -84,4 +84,4 @@ def on_mesh(value: Tensor, mesh: Any) -> Tensor:
 
 
 def _not_empty(t: Tensor) -> Tensor:
-    return t if t.numel() else t.new_zeros(1)  # the inf norm of nothing is an error in torch
+    return t if t.numel() else t.new_zeros(1)  # torch raises for the inf norm of an empty tensor

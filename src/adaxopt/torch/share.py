@@ -1,4 +1,4 @@
-"""Parameters that a backend steps together: what `plan.py` gives a backend, and what it asks of it at every step."""
+"""The interface between `plan.py` and a backend: `Part` is its input, `Share` the step of these parameters."""
 
 from __future__ import annotations
 
@@ -17,41 +17,42 @@ if TYPE_CHECKING:
 
 @dataclass
 class Part:
-    """Parameters that a backend steps together, as reals of this process."""
+    """Parameters that a backend steps together, as local real tensors."""
 
     method: Method
     group: Mapping[str, Any]
     owners: list[Tensor]
-    """What the optimizer knows them as."""
+    """The parameters as they are in the param group."""
     entries: list[dict[str, Any]]
-    """Their state, as the optimizer holds it."""
+    """Their entries in `optimizer.state`."""
     xs: list[Tensor]
     states: list[dict[str, Tensor]]
     dtype: torch.dtype
-    """Of gradients."""
+    """The dtype of gradients."""
     indices: Sequence[int]
-    """Places in the optimizer, and of the first element in the whole tensor: random bits are drawn from them."""
+    """Indices of the parameters in the optimizer. These and `offsets`, the global indices of their first elements,
+    determine the random bits."""
     offsets: Sequence[int]
     inactive: dict[Tensor, Inactive]
-    """What is known of late-activated coordinates."""
+    """What is known about coordinates that have received no gradient yet (see `wake_guard`)."""
 
 
 class Share:
-    """The parameters of one part, ready to be stepped. A backend's own is a subclass."""
+    """The parameters of one part and their step. Each backend defines a subclass."""
 
     on_host = False
     """Whether the host reads GradScaler's `found_inf` before the step; otherwise the device does."""
     by_address = False
-    """Whether `Plan.holds` compares addresses of parameters and state alone; otherwise also which tensors they are,
-    their dtypes, shapes and strides."""
+    """Whether `Plan.holds` compares only the addresses of parameters and state, or also their identity, dtypes, shapes
+    and strides."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
         self.alike: Callable[..., bool] = lambda *grads: False
-        """Whether gradients look as those that were last found to be servable: asked at every step."""
+        """Whether gradients have the same metadata as the last supported ones; called at every step."""
 
     def moved(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:
-        """Whether a gradient belongs into another share."""
+        """Whether a gradient now requires another share."""
         return False
 
     def step(
@@ -62,8 +63,9 @@ class Share:
         found: Tensor | None,
         known: bool,
     ) -> dict[int, str | None]:
-        """Step every parameter that has a gradient; return positions that were left alone because of theirs, and why.
+        """Step every parameter that has a gradient.
 
-        `known`: the gradients are `alike`.
+        Returns the indices of parameters that were skipped because of their gradient, with the reason. `known` says
+        that the gradients are `alike`.
         """
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What the optimizer remembers of a parameter, under torch's names."""
+"""The state of a parameter, under torch's names."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 LOW = (torch.bfloat16, torch.float16)
 STATE = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "compensation")
-"""What may be kept beside a parameter, element by element."""
+"""State tensors of the parameter's shape."""
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 class Lists(NamedTuple):
-    """Parallel lists, one entry per parameter; empty where a method keeps no such thing."""
+    """Parallel lists, one entry per parameter. A list is empty if the method has no such state."""
 
     params: list[Tensor]
     grads: list[Tensor]
@@ -45,22 +45,22 @@ class Lists(NamedTuple):
         return Lists(*([items[i] for i in some] if items else items for items in self))
 
     def moment(self, i: int) -> Tensor:
-        """The tensor whose dtype is the state's."""
+        """A tensor with the dtype of the moments: v, else m, else the parameter."""
         return self.vs[i] if self.vs else self.ms[i] if self.ms else self.params[i]
 
 
 def kept(rule: Rule) -> list[str]:
-    """The moments that a method keeps."""
+    """The names of the moments that a method uses."""
     return list(compress(STATE, (rule.mean != "none", rule.memory is not None, rule.maximum)))
 
 
 def may_fuse(group: Mapping[str, Any]) -> bool:
-    """Asked for, or nothing asked: `foreach` either way is a request for the other path, unless fused is too."""
+    """Whether fused kernels may be used: `fused` is True, or neither `fused` nor `foreach` is set."""
     return bool(group["fused"]) or (group["fused"] is None and group["foreach"] is None)
 
 
 def kernel_may_serve(p: Tensor) -> bool:
-    """CUDA tensors; in a process that interprets Triton kernels, as the tests without a GPU do, CPU tensors too."""
+    """Whether `p` is on CUDA, or on the CPU if Triton kernels are interpreted, as in tests without a GPU."""
     return (p.is_cuda or (INTERPRETED and p.is_cpu)) and not _fake(p)
 
 
@@ -74,7 +74,7 @@ def _fake(t: Tensor) -> bool:
 
 
 def on_device(p: Tensor, group: Mapping[str, Any]) -> bool:
-    """Whether this parameter's time lives beside it (a captured step, the CUDA kernel) or on the host."""
+    """Whether the step count is stored on the parameter's device (a captured step, the CUDA kernel) or on the host."""
     if group["capturable"] or not (kernel_may_serve(p) and may_fuse(group)):
         return bool(group["capturable"])
     from adaxopt.torch import fused_cuda  # here, because Triton takes a while to import
@@ -87,7 +87,7 @@ def step_device(p: Tensor, group: Mapping[str, Any]) -> torch.device:
 
 
 def moment_dtype(p: Tensor, group: Mapping[str, Any]) -> torch.dtype:
-    """float32 for 16-bit parameters unless the user asks otherwise; complex state for complex parameters."""
+    """`state_dtype` if given, else float32 for 16-bit parameters; complex state for complex parameters."""
     asked: torch.dtype | None = group["state_dtype"]
     if p.is_complex():
         if asked is torch.float64:
@@ -99,13 +99,16 @@ def moment_dtype(p: Tensor, group: Mapping[str, Any]) -> torch.dtype:
 
 
 def cuts_groups(p: Tensor) -> bool:
-    """Whether parts of a DTensor may end inside a group of 8-bit codes: then its state has the default dtype."""
+    """Whether shards of a DTensor may split a group of 8-bit codes. Its state then has the default dtype."""
     return shards.is_dtensor(p) and (p.dim() < 2 or p.shape[1:].numel() % codes.GROUP != 0)
 
 
 def coded_zeros(p: Tensor, name: str) -> dict[str, Tensor]:
-    """Codes and exponents of zeros. Those of a DTensor are placed as it is, exponents in rows of their own, so that
-    parts hold whole groups and any other number of processes can load them."""
+    """Codes and exponents of zeros.
+
+    For a DTensor both have its placements. Exponents have one row per row of the parameter, so that shards hold whole
+    groups and a checkpoint can be loaded with another number of processes.
+    """
     if not shards.is_dtensor(p):
         return codes.create(p, name)
     from torch.distributed.tensor import zeros
@@ -120,7 +123,7 @@ def coded_zeros(p: Tensor, name: str) -> dict[str, Tensor]:
 
 
 def expanded(entry: Mapping[str, Any], name: str) -> Tensor:
-    """A moment in floating point, whatever it is stored in; of a DTensor as one."""
+    """A moment in floating point, decoded if it is 8-bit state. DTensors stay DTensors."""
     t: Tensor = entry[name]
     if not (shards.is_dtensor(t) and codes.is_coded(t)):
         return codes.expanded(entry, name)
@@ -132,9 +135,9 @@ def expanded(entry: Mapping[str, Any], name: str) -> Tensor:
 
 
 def create(p: Tensor, group: Mapping[str, Any], rule: Rule) -> dict[str, Tensor]:
-    """A parameter's state before its first step.
+    """The initial state of a parameter.
 
-    `step` is float64, because a float32 counter stops at 16,777,216; `exp_avg_sq` holds the normalised v.
+    `step` is float64, because a float32 counter stops at 16,777,216. `exp_avg_sq` holds the normalised v.
     """
     dtype = moment_dtype(p, group)
 
@@ -153,7 +156,7 @@ def create(p: Tensor, group: Mapping[str, Any], rule: Rule) -> dict[str, Tensor]
 
 
 def ready(optimizer: Engine, group: Mapping[str, Any], p: Tensor) -> dict[str, Any]:
-    """A parameter's state, created where there is none yet, with what the group's options need now."""
+    """A parameter's state, created if missing, with the compensation that the group's `rounding` needs."""
     entry: dict[str, Any] = optimizer.state[p]
     if len(entry) == 0:
         entry.update(create(p, group, optimizer.method.rule))
@@ -162,14 +165,14 @@ def ready(optimizer: Engine, group: Mapping[str, Any], p: Tensor) -> dict[str, A
 
 
 def rest_dtype(p: Tensor, rounding: str) -> torch.dtype | None:
-    """What holds the rest of a 16-bit parameter: a number of its own kind, or 8 correction bits; None where nothing."""
+    """The dtype of the rounding compensation of a 16-bit parameter: its own dtype or int8; None if there is none."""
     if rounding == "kahan" and p.dtype in LOW:
         return p.dtype
     return torch.int8 if rounding == "24bit" and p.dtype == torch.bfloat16 else None
 
 
 def full_value(p: Tensor, entry: Mapping[str, Any]) -> Tensor:
-    """A parameter in float32 (float64 if it is), with what its state holds of it beyond 16 bits."""
+    """A parameter in float32 (float64 if the parameter is float64), including its rounding compensation."""
     x, rest = real(p.detach()), entry.get("compensation")
     if rest is None or p.dtype not in LOW:
         return x if x.dtype == torch.float64 else x.float()
@@ -177,12 +180,12 @@ def full_value(p: Tensor, entry: Mapping[str, Any]) -> Tensor:
 
 
 def with_rest(x: Tensor, rest: Tensor, dtype: torch.dtype) -> Tensor:
-    """16-bit numbers with what is held of them beyond 16 bits."""
+    """16-bit values plus their rounding compensation."""
     return joined(x, rest).to(dtype) if rest.dtype == torch.int8 else x.to(dtype) + rest.to(dtype)
 
 
 def _keep_compensation(p: Tensor, group: Mapping[str, Any], entry: dict[str, Tensor]) -> None:
-    """Keep a compensation exactly where `rounding` needs one, in the dtype that it needs."""
+    """Create, cast or delete the compensation, as `rounding` requires."""
     rest, needed = entry.get("compensation"), rest_dtype(p, group["rounding"])
     if needed is None:
         if rest is not None:
@@ -194,7 +197,7 @@ def _keep_compensation(p: Tensor, group: Mapping[str, Any], entry: dict[str, Ten
 
 
 def draws(p: Tensor, group: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
-    """Whether a step of this parameter rounds anything stochastically: the parameter, or 16-bit moments."""
+    """Whether a step of this parameter rounds stochastically: the parameter itself, or 16-bit or 8-bit moments."""
     if rounds_parameter(p, group):
         return True
     kept = [entry[name].dtype for name in STATE[:3] if isinstance(entry.get(name), Tensor)]
@@ -206,34 +209,36 @@ def rounds_parameter(p: Tensor, group: Mapping[str, Any]) -> bool:
 
 
 def in_rows(optimizer: Engine, p: Tensor) -> bool:
-    """Whether this parameter's rows live in their own time: its gradient is sparse now, or was before."""
+    """Whether each row of this parameter has its own step count: its gradient is sparse, or was in an earlier step."""
     g = p.grad
     return g is not None and (g.is_sparse or "row_step" in optimizer.state.get(p, ()))
 
 
 def resolved(g: Tensor) -> Tensor:
-    """Autograd may leave a conjugation or a sign to be applied later; a step reads the numbers themselves."""
-    if torch.compiler.is_compiling():  # the compiler resolves them itself, and cannot ask
+    """Resolve lazy conjugation and negation of a gradient."""
+    if torch.compiler.is_compiling():  # the compiler resolves them itself, and cannot trace is_conj or is_neg
         return g
     return g.resolve_conj().resolve_neg() if g.is_conj() or g.is_neg() else g
 
 
 def pairs(t: Tensor) -> Tensor:
-    """Complex numbers as pairs of reals; any other tensor itself."""
+    """A complex tensor as pairs of real numbers; any other tensor unchanged."""
     if not t.is_complex() or t.layout is not torch.strided:
         return t
     return torch.view_as_real(t if torch.compiler.is_compiling() else t.resolve_conj())
 
 
 def real(t: Tensor) -> Tensor:
-    """This process's part, as reals: the same memory. torch refuses what is still to be conjugated; a copy would be
-    stepped in its place."""
+    """The local part of a tensor as a real view of the same memory.
+
+    torch raises for a lazily conjugated tensor. Resolving it here would make a copy, and the copy would be stepped.
+    """
     t = shards.local(t)
     return torch.view_as_real(t) if t.is_complex() and t.layout is torch.strided else t
 
 
 def real_state(entry: Mapping[str, Any]) -> dict[str, Tensor]:
-    return {k: real(v) for k, v in entry.items() if isinstance(v, Tensor)}  # others may keep their own there
+    return {k: real(v) for k, v in entry.items() if isinstance(v, Tensor)}  # others may store non-tensors
 
 
 def real_gradient(p: Tensor) -> Tensor | None:
@@ -241,12 +246,12 @@ def real_gradient(p: Tensor) -> Tensor | None:
 
 
 def is_plain(p: Tensor) -> bool:
-    """Whether a parameter is its own real, local form."""
+    """Whether a parameter is real and not a DTensor, so that `real` returns it unchanged."""
     return not p.is_complex() and (type(p) is Parameter or not shards.is_dtensor(p))
 
 
 def real_lists(taken: Lists) -> tuple[list[Tensor], ...]:
-    """Parameters, gradients, m, v and maxima in that form; most are, and then the lists stand."""
+    """Parameters, gradients, m, v and maxima as local real tensors. If all are plain, the lists are returned as is."""
     params, grads = taken.params, taken.grads
     if all(map(is_plain, params)) and (torch.compiler.is_compiling() or not any(map(Tensor.is_neg, grads))):
         return params, grads, taken.ms, taken.vs, taken.tops
@@ -255,20 +260,22 @@ def real_lists(taken: Lists) -> tuple[list[Tensor], ...]:
 
 
 def unscaled(g: Tensor, scale: Tensor) -> Tensor:
-    """The gradient without GradScaler's factor, in the arithmetic of the step: float16 would lose what it saved."""
+    """The gradient divided by GradScaler's scale, in the dtype of the step: in float16 it would underflow again."""
     return (g.float() if g.dtype in LOW else g) / scale.to(g.device)
 
 
 def refuse_broken(names: AbstractSet[str], p: Tensor, entry: Mapping[str, Any]) -> None:
-    """Raise where a state that others have written to is not whole; `names` are what it must have."""
+    """Raise ValueError if a state entry is incomplete or inconsistent. `names` are the required keys."""
     missing = [] if names <= entry.keys() else sorted(names - entry.keys())
     wrong = f"no {missing[0]} in its state: must have all or nothing" if missing else wrong_codes(entry)
     if wrong is not None:
-        raise ValueError(f"a parameter of shape {tuple(p.shape)} has {wrong}; empty the entry to begin anew")
+        raise ValueError(
+            f"a parameter of shape {tuple(p.shape)} has {wrong}; clear the entry to reset its state"
+        )
 
 
 def wrong_codes(entry: Mapping[str, Any]) -> str | None:
-    """What is wrong with moments in 8 bits, in words, or None."""
+    """An error text for invalid 8-bit moments, or None if they are valid."""
     coded = [name for name in codes.CODED if name in entry and codes.is_coded(entry[name])]
     if coded and coded != [name for name in codes.CODED if name in entry]:
         return f"only {coded} in 8 bits: must be all moments or none"

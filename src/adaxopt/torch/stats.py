@@ -59,7 +59,7 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
     stride = max(1, elements // SAMPLE)
     gain = None
     for entry in entries:
-        time = entry["row_step"].max() if "row_step" in entry else entry["step"]  # the busiest row's
+        time = entry["row_step"].max() if "row_step" in entry else entry["step"]  # the most frequent row
         t = max(float(time), 1.0)
         n = method.numbers(t, group)
         m, v, top = (_moment(entry, name) for name in codes.CODED)
@@ -78,7 +78,7 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
             total += float((update**2).sum())
             count += m.numel()
     if gain is not None:
-        gain = gain if gain > TINY["float32"] else 0.0  # the least gain that a step is given
+        gain = gain if gain > TINY["float32"] else 0.0  # steps use a gain of at least TINY
         result["gain"], result["horizon"] = gain, 1 / gain if gain else float("inf")
         values = torch.cat([s.to(samples[0].device) for s in samples])
         values = values[(values > 0) & values.isfinite()]

@@ -1,10 +1,10 @@
-"""The wake guard: coordinates whose v is still exactly 0, and an ordinary first step for those activated late.
+"""The wake guard: an ordinary first step for coordinates whose first gradient comes late.
 
     v <- g^2 where v = 0, before v <- v + k*(g^2 - v)
 
-An ordinary net has no such coordinate after its first steps, and pays for one look at each v. Where a v has some, a
-step guards the pieces that hold one. Masks are the slow part on a CPU (torch compares into bytes one by one), so the
-mask is made of floats there.
+A coordinate with v exactly 0 is called inactive. Most networks have none after the first steps; the cost is then one
+check of each v. If a v has inactive coordinates, a step guards only the pieces that contain one. Boolean masks are slow
+on a CPU (torch compares into bytes one by one), so the CPU path uses a floating-point mask.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from adaxopt.torch import private, state
 from adaxopt.torch.layout import beside
 
 PIECE = 2**18
-"""Elements that are guarded at a time: the temporaries stay small, and a piece without a 0 is read once."""
+"""Number of elements guarded at a time. Temporaries stay small, and a piece without a 0 is read only once."""
 FADES = 0.49999
-"""From a gain of one half on, the smallest number that v can hold is rounded to 0, and an active coordinate may become
-inactive again; a little less, because a gain is rounded too."""
+"""A step with a gain of 1/2 or more can round the smallest positive v to 0, so that an active coordinate becomes
+inactive again. The value is slightly below 1/2, because the gain is rounded too."""
 
 
 class Inactive:
-    """Whether one v has inactive coordinates (`awake`: none).
+    """Whether one v has inactive coordinates (`awake` is True if it has none).
 
-    It is believed while nobody else has written to v, and looked up anew then. v does not return to 0 by steps whose
-    gain is below `FADES`. Writes are seen by torch's count of changes in place, which `v.data[...] = 0` and numpy's
-    view of v pass by. Zeros that come so, or by `torch.set_flush_denormal(True)` from a v below the smallest normal
-    number, are found at the next look, if there is one: a tensor that is awake has none. Tensors that count no changes
-    (sharded, of inference mode) are believed too, and so is a v of 16 bits, which is rounded stochastically, also to 0.
+    The result is cached until a modification of v by other code is detected. Steps with a gain below `FADES` do not set
+    v to 0. Modifications are detected by torch's version counter, which `v.data[...] = 0` and writes through a numpy
+    view do not change. Zeros written in these ways, or produced by `torch.set_flush_denormal(True)` from a subnormal v,
+    are found only by the next check, if there is one; a tensor that is awake has none. The cached result is also used
+    for tensors without a version counter (sharded tensors, inference mode) and for 16-bit v, which stochastic rounding
+    may set to 0.
     """
 
     __slots__ = ("_place", "_v", "_version", "awake")
@@ -48,16 +49,16 @@ class Inactive:
             self._v, self._place, self._version = weakref.ref(v), v.data_ptr(), counted[0]
 
     def holds(self, v: Tensor) -> bool:
-        """Whether v is as we left it."""
+        """Whether v has not been modified since the last step."""
         return self._version is None or (
             [self._version] == private.versions([v]) and self._place == v.data_ptr() and self._v() is v
         )
 
     def settle(self, v: Tensor, k: float) -> None:
-        """What is in v now is our own writing, by a step of gain k."""
+        """Record that v was written by a step of gain k."""
         if self._version is not None:
             (now,) = private.versions([v]) or (-1,)
-            self._version = now if k < FADES else -1  # -1: to be looked up anew
+            self._version = now if k < FADES else -1  # -1: check again
 
 
 def look(
@@ -67,18 +68,18 @@ def look(
     times: Sequence[float],
     rule: Rule,
 ) -> list[Inactive | None]:
-    """What is known of each v; `kept` remembers it between steps.
+    """Whether each v has inactive coordinates; `kept` is the cache between steps.
 
-    None in the first step of a normalised memory, whose k_1 = 1 takes every square whole.
+    An entry is None in the first step of a normalised memory, where k_1 = 1 makes the guard unnecessary.
 
-    Looked up after the first step, after foreign writes, and at powers of two where some were still inactive: v does
-    not return to 0 while time goes on, so an ordinary net pays for one look.
+    v is checked after the first step, after modifications by other code, and, while some coordinates are inactive, at
+    powers of two. v does not return to 0 during training, so most networks need one check.
     """
     found: list[Inactive | None] = []
     normalised = rule.memory is not None and rule.memory.kind != "unnormalised"
     for p, v, time in zip(params, vs, times, strict=True):
         known = kept.get(p)
-        if (time <= 1 and normalised) or v.is_meta:  # a tensor on the meta device has no values to look at
+        if (time <= 1 and normalised) or v.is_meta:  # a tensor on the meta device has no values
             known = None
             kept.pop(p, None)
         elif known is None or not known.holds(v) or (not known.awake and _power_of_two(int(time) - 1)):
@@ -88,7 +89,7 @@ def look(
 
 
 def forget(kept: dict[Tensor, Inactive], groups: Sequence[Mapping[str, Any]]) -> None:
-    """Let go of parameters that are in no group any more, once there are more than the groups have."""
+    """Drop cached entries of parameters that are no longer in a group, if there are more entries than parameters."""
     if len(kept) > sum(len(group["params"]) for group in groups):
         there = {p for group in groups for p in group["params"]}
         for p in [p for p in kept if p not in there]:
@@ -96,12 +97,12 @@ def forget(kept: dict[Tensor, Inactive], groups: Sequence[Mapping[str, Any]]) ->
 
 
 def guarded(known: Sequence[Inactive | None]) -> list[int]:
-    """The positions that have to be guarded."""
+    """The indices of tensors that have inactive coordinates."""
     return [at for at, one in enumerate(known) if one is not None and not one.awake]
 
 
 def wake(v: Tensor, g: Tensor, *, x: Tensor | None = None, l2: float = 0.0, read: bool = True) -> None:
-    """v <- g^2 where v is 0, in place; the gradient is g + l2*x. `read=False` reads no number to the host."""
+    """v <- g^2 where v is 0, in place; the gradient is g + l2*x. `read=False` avoids reading a value on the host."""
     if x is not None and not l2:
         x = None
     if torch.compiler.is_compiling():
