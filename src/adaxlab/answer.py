@@ -1,6 +1,7 @@
-"""The answer of a comparison, in words: what to use, what is indistinguishable from it, what would settle it.
+"""The answer of a comparison as text: which optimizer to use, which others are not significantly different, and how
+many more seeds would decide.
 
-A pure function of a result: the command line, the page and JSON show the same sentences.
+It is a pure function of a result, so the command line, the page and JSON show the same sentences.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from adaxlab.summary import UNTUNED, Comparison, RowResult
 from adaxopt.torch.optimizers import CLASSES
 
 MANY = 100
-"""More further seeds than this are not proposed."""
+"""The largest number of additional seeds that is proposed."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`use` is the row to use, "" where there is no verdict; `code` is the line that makes its optimizer."""
+    """`use` is the row to use, "" if there is no verdict; `code` is the line that constructs its optimizer."""
 
     text: str
     use: str = ""
@@ -33,7 +34,7 @@ class Answer:
 
 
 def answer(result: Comparison) -> Answer:
-    """The answer. The baseline is used unless something is better: a tie is no reason to change."""
+    """The answer. The baseline is recommended unless another row is significantly better."""
     judged = [row for row in result.rows if row.verdict and row.verdict.outcome != "none"]
     base = next((row for row in result.rows if row.name == result.study.baseline), None)
     if base is None or (len(result.rows) > 1 and not judged):
@@ -59,7 +60,7 @@ def answer(result: Comparison) -> Answer:
 
 
 def _code(result: Comparison, row: RowResult) -> str:
-    """The line that makes the row's optimizer; where b2 follows from the length of the run, with that length."""
+    """The line that constructs the row's optimizer, with the length of the run if b2 is set from it."""
     if not row.options:
         return ""
     code = constructor(result.study.row(row.name).method, row.options)
@@ -83,7 +84,7 @@ def _use(best: RowResult, base: RowResult, judged: int) -> str:
 
 
 def _other(row: RowResult, best: RowResult, base: RowResult, judged: int) -> str:
-    """What is known of a row that is not used; of rows that are better than the baseline, more is said elsewhere."""
+    """A sentence about a row that is not recommended. Rows that are better than the baseline get theirs elsewhere."""
     found = row.verdict
     if row.error:
         return f"{row.name} failed and has no verdict."
@@ -117,7 +118,7 @@ def _difference(row: RowResult) -> str:
 
 
 def signed(value: float, seen: Estimate) -> str:
-    """A difference with as many digits as its interval is worth: two of its width.
+    """A difference, rounded to two significant digits of its interval's width.
 
     >>> signed(0.1264, Estimate(5, 0.1264, 0.2, -0.1, 0.4))
     '+0.13'
@@ -128,7 +129,7 @@ def signed(value: float, seen: Estimate) -> str:
 
 
 def _extension(result: Comparison, judged: list[RowResult], best: RowResult) -> list[str]:
-    """What would separate the row that needs the fewest further seeds from the baseline, and what that costs."""
+    """The number and cost of more seeds to separate a row from the baseline, for the row that needs the fewest."""
     seeds = result.study.seeds
     verdicts = [(row.verdict, row) for row in judged if row.verdict]
     open_ = [(found.needed or math.inf, row) for found, row in verdicts if found.outcome == "inconclusive"]
@@ -149,7 +150,7 @@ def _extension(result: Comparison, judged: list[RowResult], best: RowResult) -> 
 
 
 def _terms(result: Comparison, judged: list[RowResult]) -> list[str]:
-    """What the verdicts are worth."""
+    """Limitations of the verdicts."""
     said = []
     if judged and result.study.terms == "given":
         said.append("The verdicts hold at the given settings: learning rates were not tuned.")
@@ -160,7 +161,7 @@ def _terms(result: Comparison, judged: list[RowResult]) -> list[str]:
 
 
 def _no_verdict(result: Comparison) -> list[str]:
-    """Why nothing is recommended, and what to do about it."""
+    """Why nothing is recommended, and what to do."""
     base = result.study.baseline
     failed = [row.name for row in result.rows if row.error]
     if base in failed:
@@ -176,7 +177,7 @@ def _no_verdict(result: Comparison) -> list[str]:
 
 
 def constructor(name: str, options: Mapping[str, Any]) -> str:
-    """The line of Python that makes an optimizer as a run had it, where `model` is known.
+    """The line of Python that constructs a run's optimizer for a `model`.
 
     >>> constructor("adaxw@slow", {"lr": 5e-3, "betas": [0.9, 0.0068], "weight_decay": 0.05})
     'import adaxopt; optimizer = adaxopt.AdaXW(model.parameters(), lr=0.005, betas=(0.9, 0.0068), weight_decay=0.05)'

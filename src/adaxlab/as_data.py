@@ -68,7 +68,7 @@ def _trials(result: Comparison, name: str) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Data that JSON can hold: NaN and infinity are null."""
+    """Convert data for JSON: NaN and infinity become null."""
     if is_dataclass(value) and not isinstance(value, type):
         return _plain(asdict(value))
     if isinstance(value, Mapping):

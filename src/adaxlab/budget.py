@@ -22,11 +22,11 @@ from adaxlab.study import Study
 
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 FLOORS = (("trials", 4), ("seeds", 3), ("trials", 2))
-"""What is cut, in this order, and how far."""
+"""The quantities that are cut, in this order, and their lower limits."""
 
 
 def seconds(text: str) -> float:
-    """The time that a text says.
+    """The time in a text, in seconds.
 
     >>> seconds("2h"), seconds("1h30m"), seconds("90s"), seconds("0.5d")
     (7200.0, 5400.0, 90.0, 43200.0)
@@ -118,7 +118,7 @@ def _words(study: Study) -> str:
 
 
 def _cut(plan: dict[str, object], settled: Study) -> str:
-    """What was cut, in words."""
+    """The cuts, as text."""
     now = {"trials": settled.tuning.trials if settled.tuning else 0, "seeds": settled.seeds}
     said = [f"{what} cut from {plan[what]} to {n}" for what, n in now.items() if n != plan[what]]
     return ", ".join(said) or "nothing was cut"

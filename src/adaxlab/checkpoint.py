@@ -1,4 +1,4 @@
-"""Checkpoints of all executors: torch's format, written whole or not at all, and read without running code."""
+"""Checkpoints of all executors: torch's format, written atomically, and read without executing code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from adaxlab.spec import SCHEMA
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace the checkpoint at once."""
+    """Replace the checkpoint atomically."""
     buffer = io.BytesIO()
     torch.save({"schema": SCHEMA, **content}, buffer)
     files.write(path, buffer.getvalue())
@@ -24,8 +24,8 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
 
 @contextmanager
 def opened(path: Path, what: str = "this run", mmap: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the content of a checkpoint. Whatever goes wrong inside the block is an error about the file, which is left
-    where it is; `what` is started again without it."""
+    """Yield the content of a checkpoint. Any error inside the block is reported as an error of the file, which is not
+    deleted; `what` can be restarted without it."""
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
         if saved["schema"] != SCHEMA:

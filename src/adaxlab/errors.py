@@ -1,4 +1,4 @@
-"""What can go wrong in the lab, and the exit code of the command line for each.
+"""The errors of the lab, and the exit code of the command line for each.
 
 Every message is one line that says what was given, what is allowed and what to do. Nothing that a run has
 already written is removed when one of these is raised.
@@ -23,17 +23,17 @@ class RunError(LabError):
 
 
 class StoreError(LabError):
-    """A run folder could not be read or written; its path is in the message and it is left as it was."""
+    """A run folder could not be read or written. The message has its path; the folder is not changed."""
 
     exit_code = 1
 
 
 class Busy(StoreError):
-    """Another process writes this run."""
+    """Another process has locked this run."""
 
 
 class Interrupted(LabError):
-    """A signal asked the run to stop; its state is on disk and the same command resumes."""
+    """A signal stopped the run; its state is on disk, and the same command resumes it."""
 
     def __init__(self, message: str, signum: int) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class Interrupted(LabError):
 
 
 def unknown(kind: str, given: object, known: Iterable[str], more: str = "") -> LabError:
-    """The error for a name that is not known, with those that are, and the nearest of them.
+    """The error for an unknown name. It lists the known names and suggests the closest.
 
     >>> str(unknown("optimizer", "AdamX", ["adam", "adamw", "sgdm"]))
     "unknown optimizer 'AdamX'; known are adam, adamw, sgdm; did you mean adam?"
@@ -53,7 +53,7 @@ def unknown(kind: str, given: object, known: Iterable[str], more: str = "") -> L
 
 
 def check_known(kind: str, known: Iterable[str], *given: object) -> None:
-    """Raise the error above for the first of the names that is not known."""
+    """Raise the error above for the first unknown name."""
     names = list(known)
     for each in given:
         if each not in names:

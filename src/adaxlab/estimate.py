@@ -1,4 +1,4 @@
-"""What a comparison will cost, before it starts: its runs, and their time from a few steps of the task itself."""
+"""Estimates the cost of a comparison before it starts: its runs, and their time from a few timed steps of the task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEPS, SECONDS = 20, 2.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """`runs` of the study, `made` of them already in the store; seconds of one run, None where it was not measured."""
+    """`runs` of the study, of which `made` are in the store; seconds of one run, None if it was not measured."""
 
     runs: int
     made: int
@@ -44,7 +44,7 @@ class Estimate:
 
 
 def made(study: Study, root: Path | str) -> int:
-    """Runs in the study's folder that have ended, at most as many as the study asks for."""
+    """The number of runs in the study's folder that have ended, at most the number of runs of the study."""
     folder = Path(root) / spec.folder(study.name)
     return min(study.runs(), sum(1 for _ in folder.glob("*/done.json")))
 
@@ -65,7 +65,7 @@ def measure(study: Study, root: Path | str, settings: Settings) -> Estimate:
 
 
 def _run_seconds(study: Study, settings: Settings) -> float:
-    """Seconds of a final run: steps and evaluations, each as long as the few that are timed."""
+    """Seconds of a final run: its steps and evaluations, extrapolated from the few that are timed."""
     device, row = choose_device(settings.device), study.rows[0]
     made = task.load(study.task, study.options_of(row))
     asked = study.spec(row, row.lr(), seed=study.first_seed, purpose="final")
@@ -95,7 +95,7 @@ def _steps(made: Any, model: Any, optimizer: Any, source: Any) -> Any:
 
 
 def _each(work: Any, device: torch.device) -> float:
-    """Mean seconds of a piece of work, the first left out, which warms up."""
+    """Mean seconds of a piece of work, without the first call, which warms up."""
     next(work, None)
     _wait(device)
     began, count = time.perf_counter(), 0

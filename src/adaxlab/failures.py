@@ -61,7 +61,7 @@ def text(error: BaseException) -> str:
 
 @contextmanager
 def guarded(what: str, kind: type[LabError] = LabError) -> Iterator[None]:
-    """Turn whatever the user's code inside the block raises into an error of one line that begins with `what`.
+    """Convert any exception of the user's code inside the block to a one-line error that begins with `what`.
 
     Errors of the lab and Ctrl-C pass through.
     """
@@ -74,7 +74,7 @@ def guarded(what: str, kind: type[LabError] = LabError) -> Iterator[None]:
 
 
 class Folder(Protocol):
-    """What keeps the reason of a failure (`adaxlab.store.RunFolder`)."""
+    """An object that stores the reason of a failure (`adaxlab.store.RunFolder`)."""
 
     path: Path
 

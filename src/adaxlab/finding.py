@@ -1,4 +1,4 @@
-"""What the runs of a claim show: a number of each run, seed by seed, and its test against the claim's rule."""
+"""The results of a claim's runs: a number per run, seed by seed, and its test against the claim's rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from adaxlab.store import RunRecord
 
 LEAST = 3
-"""Fewer seeds decide nothing."""
+"""The smallest number of seeds for a verdict."""
 Runs = Mapping[int, "RunRecord"]
 
 
@@ -34,7 +34,7 @@ def by_seed(runs: Iterable[RunRecord]) -> dict[int, RunRecord]:
 
 
 def edges(rule: str, margin: float) -> tuple[float, ...]:
-    """Where a rule's statement begins or ends to be true of a mean."""
+    """The values of the mean at which a rule's statement changes between true and false."""
     return {
         "better": (margin,),
         "larger": (1.0,),
@@ -46,7 +46,7 @@ def edges(rule: str, margin: float) -> tuple[float, ...]:
 
 
 def outcome(rule: str, margin: float, low: float, high: float) -> bool | None:
-    """What a rule says of an interval: True where it holds, False where it does not, None where that is open.
+    """The outcome of a rule for an interval: True if it holds, False if it does not, None if it is undecided.
 
     >>> outcome("better", 0, 0.1, 2.0), outcome("not_worse", 0.5, -0.6, 0.2), outcome("similar", 1, 1.5, 2.0)
     (True, None, False)
@@ -63,20 +63,20 @@ def outcome(rule: str, margin: float, low: float, high: float) -> bool | None:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one measure shows: a text, of how many seeds, what the plain interval says, and the test behind it."""
+    """The result of one measure: a text, the number of seeds, the outcome by the plain interval, and the test."""
 
     text: str
     n: int
     holds: bool | None = None
     p: float | None = None
-    """Of the test; None where nothing was tested."""
+    """The p value of the test; None if nothing was tested."""
     side: bool = True
     """Whether the mean lies on the statement's side."""
     gap: float = math.nan
-    """From the mean to the nearest edge of the statement."""
+    """The distance from the mean to the nearest edge of the statement."""
     sd: float = math.nan
     seen: stats.Estimate | None = None
-    """The mean with its plain 95% interval; None where nothing was tested."""
+    """The mean with its plain 95% interval; None if nothing was tested."""
 
 
 def _tested(
@@ -150,7 +150,7 @@ def _shown(seen: stats.Estimate, style: str) -> str:
 
 
 def _unpaired(claim: Claim, holds: bool | None, a: Sequence[float], b: Sequence[float], style: str) -> str:
-    """What to put beside a verdict on pairs where Welch's interval (`stats.unpaired`) would give another."""
+    """A note for a paired verdict if Welch's interval (`stats.unpaired`) would give another one."""
     low, high = stats.unpaired(a, b)
     other = outcome(claim.rule, claim.margin, low, high)
     if other == holds:
@@ -159,7 +159,7 @@ def _unpaired(claim: Claim, holds: bool | None, a: Sequence[float], b: Sequence[
 
 
 def _counted(shared: Shared | None, seeds: Sequence[int], a: Runs, b: Runs) -> list[int]:
-    """The seeds whose values are their own: of runs that share one value, the first counts."""
+    """The seeds with independent values: of runs that share one value, only the first counts."""
     if shared is None:
         return list(seeds)
     kept: list[int] = []
@@ -199,7 +199,7 @@ def paper_ratio(claim: Claim, study: str, records: Sequence[RunRecord]) -> Findi
 
 
 def _best(measure: Measure, runs: Sequence[RunRecord]) -> dict[int, tuple[float, str]]:
-    """Of each tuning seed, the best setting, and how far behind the second best was."""
+    """For each tuning seed, the best setting, and the gap to the second best."""
     found: dict[int, list[tuple[float, float]]] = {}
     percents = all(run.done and run.done["higher_is_better"] for run in runs)
     for run in runs:

@@ -1,5 +1,5 @@
-"""What the parts of a stored run must look like. Files can be edited, cut off or written by other programs; a part of
-another form is named here, before anything computes with it."""
+"""Validation of the parts of a stored run. Files can be edited, truncated or written by other programs; an invalid part
+is reported here, before it is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPEC: dict[str, type] = {
 
 
 def number(value: Any) -> bool:
-    """Whether it is a finite number."""
+    """Whether the value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

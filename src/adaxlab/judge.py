@@ -1,14 +1,15 @@
-"""The one judge: claims and run records in, rows with verdicts out.
+"""Judges claims: takes claims and run records, and returns rows with verdicts.
 
 A rule is a statement about a mean over seeds. Runs of one seed share weights and data order, so two rows are compared
-seed by seed, and the statement is tested by Student's paired t (two-sided). The p values of the claims of one study are
-adjusted together by Holm's method, and the adjusted p decides: below 0.05 the claim is supported or contradicted, by
-the side on which the mean lies; else it is inconclusive. Claims written before the runs are adjusted among themselves,
-so that no later one weakens them; post hoc claims among all of the study. The interval shown is the plain 95% one.
-Where Welch's interval, without pairs, would give another verdict, it is shown.
+seed by seed, and the statement is tested by Student's paired t test (two-sided). The p values of the claims of one
+study are adjusted together by Holm's method, and the adjusted p decides: if it is below 0.05 the claim is supported or
+contradicted, depending on the side on which the mean lies; else it is inconclusive. Claims written before the runs are
+adjusted among themselves, so that later claims do not weaken them; post hoc claims are adjusted among all claims of the
+study. The interval shown is the plain 95% interval. If Welch's interval, without pairing, would give another verdict,
+it is shown too.
 
-Fewer than 3 seeds decide nothing, fewer than 5 give a provisional verdict. A claim cannot hold if a run of its row `a`
-diverged; whether that also decides against it where fewer than 3 pairs are left is fixed with the measure
+Fewer than 3 seeds give no verdict, fewer than 5 a provisional one. A claim cannot hold if a run of its row `a`
+diverged. Whether that also decides against the claim if fewer than 3 pairs are left is a property of the measure
 (`lost_decide`).
 """
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 ALPHA = 0.05
 """An adjusted p below this decides."""
 MOST = 1000
-"""The most seeds that a reason speaks of."""
+"""The largest number of seeds that a reason names."""
 
 
 # -- one claim ------------------------------------------------------------------------------------------------------
@@ -38,7 +39,7 @@ MOST = 1000
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with all that its runs show; `p` is the claim's own, before it is adjusted."""
+    """A claim with the results of its runs; `p` is not adjusted."""
 
     claim: Claim
     study: str
@@ -52,11 +53,11 @@ class Judged:
 
     @property
     def post_hoc(self) -> bool:
-        """Whether the rule was written after the runs that are judged here."""
+        """Whether the rule was written after the runs that judge it."""
         return self.claim.post_hoc and self.study == self.claim.study
 
     def verdict(self, adjusted: float | None) -> bool | None:
-        """What the adjusted p says; it never turns a claim that the plain interval leaves open."""
+        """The verdict by the adjusted p. A claim that is inconclusive by the plain interval stays inconclusive."""
         if adjusted is None or adjusted < ALPHA or (self.claim.rule == "equals_paper" and self.holds):
             return self.holds
         return None
@@ -93,8 +94,8 @@ def _examine(claim: Claim, records: Sequence[RunRecord]) -> Judged:
 
 
 def _together(found: Sequence[Finding]) -> tuple[bool | None, float | None]:
-    """All measures of a claim as one: it holds where each does (the largest p), and is contradicted where one is (the
-    smallest p against it, times their number)."""
+    """The combined result of all measures of a claim: it holds if every measure does (the largest p), and is
+    contradicted if one is (the smallest p against it, times their number)."""
     verdicts = [each.holds for each in found]
     holds = False if False in verdicts else None if None in verdicts else True
     tests = [(each.p, each.side) for each in found if each.p is not None]
@@ -109,13 +110,13 @@ def _together(found: Sequence[Finding]) -> tuple[bool | None, float | None]:
 
 
 def judge(claims: Iterable[Claim], records: Iterable[RunRecord]) -> list[dict[str, Any]]:
-    """The claims as rows of records/claims/*.json. The claims of one study are given together: they share Holm's
-    adjustment."""
+    """The claims as rows of records/claims/*.json. The claims of one study must be passed together, because they share
+    Holm's adjustment."""
     return [row for _, row in examined(claims, records)]
 
 
 def examined(claims: Iterable[Claim], records: Iterable[RunRecord]) -> list[tuple[Judged, dict[str, Any]]]:
-    """The same rows, each after what its runs show."""
+    """As `judge`, with the unadjusted result of each claim before its row."""
     records = list(records)
     found = [_examine(claim, records) for claim in claims]
     studies: dict[str, list[Judged]] = {}
@@ -157,7 +158,7 @@ def _row(judged: Judged, p: float | None, family: int) -> dict[str, Any]:
 
 
 def provenance(runs: Iterable[RunRecord]) -> str:
-    """How well the code behind the runs is known; empty where there are none.
+    """A note on the recorded commits of the runs; empty without runs.
 
     >>> provenance([])
     ''
@@ -173,8 +174,10 @@ def provenance(runs: Iterable[RunRecord]) -> str:
 
 
 def _open(judged: Judged, holds: bool | None, family: int) -> dict[str, Any]:
-    """Why a claim is not decided, and how many new seeds would decide it, were mean and standard deviation to stay: at
-    Holm's strictest level, because the other claims of the study may come to be weaker or stronger."""
+    """Why a claim is not decided, and how many new seeds would decide it at the same mean and standard deviation.
+
+    Holm's strictest level is used, because the p values of the study's other claims may change.
+    """
     if holds is not None or not judged.run:
         return {}
     if judged.n < LEAST:

@@ -1,8 +1,7 @@
-"""Measures: what is taken from a run to judge a claim, and how it is shown.
+"""Measures: the number that is taken from a run to judge a claim, and how it is shown.
 
-`of` gives a number from a run record, or None for a run that diverged. A share of 1 is shown in percent. The other
-fields are words: `rules` has the sentence of each rule that the measure is judged by, the rest says how numbers are
-written.
+`of` returns a number for a run record, or None for a diverged run. Fractions of 1 are shown in percent. The other
+fields are texts: `rules` has the sentence of each rule by which the measure is judged, the rest are number formats.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from adaxlab.store import RunRecord
 
 FLOORS = {"cifar10": 15.0, "imagenet": 2.0}
-"""A final accuracy in percent that is no more than this is a run that failed: little more than chance."""
+"""A run whose final accuracy in percent is at most this value counts as failed: it is little better than chance."""
 
 Of = Callable[["RunRecord"], float | None]
 Shared = Callable[["RunRecord"], Hashable | None]
@@ -28,27 +27,28 @@ Shared = Callable[["RunRecord"], Hashable | None]
 class Measure:
     of: Of
     rules: Mapping[str, str]
-    """The sentence of a rule; `{margin}` stands for the claim's."""
+    """The sentence of a rule; `{margin}` is replaced by the claim's margin."""
     higher_is_better: bool = True
     level: str = ".2f"
     """The format of a value."""
     ratio: str = ".3g"
     """The format of a ratio."""
     head: str = "{a} - {b} = "
-    """Before a comparison; also has {rows}."""
+    """Text before a comparison; may also contain {rows}."""
     tail: str = ""
-    """After the interval."""
+    """Text after the interval."""
     beside: Callable[[float, float], str] | None = None
-    """Said after the interval, from the two means, where the claim has no other measure."""
+    """Text after the interval, computed from the two means, if the claim has no other measure."""
     few: str = "; fewer than 3 seeds decide nothing"
     lost_decide: int | None = None
-    """With fewer than 3 pairs: so many runs of `a` without a value decide against the claim (None: they do not)."""
+    """With fewer than 3 pairs: the number of runs of `a` without a value that decides against the claim (None: no
+    number does)."""
     shared: Shared | None = None
-    """A key of runs that have one value together, which counts once."""
+    """A key of runs that share one value, which counts once."""
 
 
 def percent(share: float) -> float:
-    """A share in percent, without the digits that the binary fraction adds.
+    """A fraction in percent, without floating-point artefacts.
 
     >>> 100 * 0.57, percent(0.57)
     (56.99999999999999, 57.0)
@@ -57,12 +57,12 @@ def percent(share: float) -> float:
 
 
 def ended(of: Callable[[RunRecord], float]) -> Of:
-    """The measure of a run that ended well; None of one that diverged."""
+    """The measure of a run that finished; None for a diverged run."""
     return lambda run: None if failed(run) else of(run)
 
 
 def failed(run: RunRecord) -> bool:
-    """Whether a run diverged, or ended with an accuracy that is little more than chance."""
+    """Whether a run diverged, or ended with an accuracy little better than chance."""
     floor = FLOORS.get(run.spec["study"].partition("/")[0], -math.inf)
     return run.status != "finished" or percent(final(run)) <= floor
 
@@ -98,7 +98,7 @@ def trained_last(run: RunRecord) -> float:
 
 
 def late_gain(share: float) -> Callable[[RunRecord], float]:
-    """The final metric less the one when a share of the epochs is over, in percent."""
+    """The final metric minus its value after a fraction of the epochs, in percent."""
 
     def of(run: RunRecord) -> float:
         before = run.metrics[max(1, round(share * run.spec["epochs"])) - 1]["metric"]
@@ -133,13 +133,13 @@ def trace_at(iteration: int) -> Of:
 
 
 def epoch_seconds(run: RunRecord) -> float:
-    """Seconds an epoch: the median without the first, or, in records that have none, the mean with it."""
+    """Seconds per epoch: the median without the first epoch, or, if a record has no such value, the mean with it."""
     assert run.done is not None
     return run.done.get("epoch_seconds") or run.done["seconds"] / run.spec["epochs"]
 
 
 def stack(run: RunRecord) -> Hashable | None:
-    """The stack that the run trained in; None if it trained alone."""
+    """The stack in which the run was trained; None if it was trained alone."""
     assert run.done is not None
     together = run.done.get("together", 1)
     return (together, run.done["seconds"]) if together > 1 else None
@@ -182,7 +182,7 @@ BETTER_BY = "{a} and {b}; better by "
 
 
 def _nats(name: str, words: str, of: Callable[[RunRecord], float], **more: Any) -> Measure:
-    """A loss in nats per word, to five decimals, as the tables of the study have it."""
+    """A loss in nats per word, to five decimals, as in the tables of the study."""
     rules = {"better": f"{words}, is above {{margin:g}}", "not_worse": f"{words}, is above -{{margin:g}}"}
     return Measure(ended(lambda run: round(of(run), 5)), rules, level=".4f", head=f"{name} ", **more)
 
@@ -255,4 +255,4 @@ MEASURES: dict[str, Measure] = {
     ),
     "slow start": _nats("early", "a - b, training loss of the first epoch", train_loss(0)),
 }
-"""By the name that claims have for them."""
+"""The measures by the names that claims use."""

@@ -29,8 +29,8 @@ from adaxopt.zoo import METHODS
 
 RECORDED = ("lr", "betas", "eps", "weight_decay")  # written into every specification, with what the user sets
 MUON = ("muon", "torch:Muon", "torch.optim:Muon")
-"""Muon takes matrices only: alone it stands for a split with adamw. Its update is scaled to the size of AdamW's, so
-that one lr serves both (Liu et al. 2025)."""
+"""Muon accepts only matrices, so `muon` alone means a split with adamw. Its update is scaled to the size of AdamW's, so
+that both can use one lr (Liu et al. 2025)."""
 SIDES = ("first", "second")
 
 
@@ -40,7 +40,7 @@ def names() -> tuple[str, ...]:
 
 
 def base(name: str) -> str:
-    """The optimizer behind a name: `adaxw@slow` is adaxw under a second name, for other options beside the first.
+    """The optimizer of a name: `adaxw@slow` is adaxw under a second name, with other options.
 
     A folder may have an @ in its name; the second name has neither `:` nor `/`.
 
@@ -55,7 +55,7 @@ def base(name: str) -> str:
 
 
 def grows(name: str) -> bool:
-    """Whether its b2 is a rate of growth, as AdaX's is: then b2*T matters, not b2. Of a split, the last part's.
+    """Whether b2 is a growth rate, as in AdaX, so that b2*T matters. For a split, that of the last part.
 
     >>> grows("adaxw@slow"), grows("muon+adaxw"), grows("adamw")
     (True, True, False)
@@ -65,7 +65,7 @@ def grows(name: str) -> bool:
 
 
 def betas_of(name: str) -> str:
-    """The option that holds the betas of an optimizer; of a split, those of its second part.
+    """The option that holds the betas of an optimizer; for a split, those of its second part.
 
     >>> betas_of("adaxw"), betas_of("muon+adaxw"), betas_of("adamw+adaxw")
     ('betas', 'betas', 'second.betas')
@@ -85,7 +85,7 @@ def in_graph(name: str) -> dict[str, Any]:
 
 
 def remembers(name: str) -> bool:
-    """Whether b2 is a setting of the optimizer: SGDM and AdaGrad have betas for the sake of b1 alone."""
+    """Whether the optimizer uses b2: SGDM and AdaGrad have `betas` only for b1."""
     known = METHODS.get(parts(name)[-1])
     return known is None or (
         known.rule.memory is not None and known.rule.memory.kind in ("growing", "fading")
@@ -117,7 +117,7 @@ def _named(kind: str) -> bool:
 
 
 def check_name(name: str) -> str:
-    """The name itself, or an error that lists the known ones."""
+    """Return the name, or raise an error that lists the known ones."""
     if name.endswith("@"):
         raise LabError(f"optimizer {name!r}: a second name follows the @, such as adaxw@slow")
     kind = base(name)
@@ -171,12 +171,12 @@ def _is_optimizer(value: Any) -> bool:
 
 
 def is_factory(kind: str) -> bool:
-    """Whether it is a function that makes an optimizer for a model, not a class."""
+    """Whether the name refers to a function that creates an optimizer for a model, not to a class."""
     return ":" in kind and not inspect.isclass(_maker(kind))
 
 
 def _parameters(kind: str) -> dict[str, inspect.Parameter]:
-    """The options of a class or factory: what follows the parameters, or the model."""
+    """The options of a class or factory: its arguments after the parameters or the model."""
     return dict(list(inspect.signature(_maker(kind)).parameters.items())[1:])
 
 
@@ -188,7 +188,7 @@ def _accepts(kind: str, option: str) -> bool:
 
 
 def accepts(name: str, option: str) -> bool:
-    """Whether the optimizer has such an option; of a split, whether one of its parts has it.
+    """Whether the optimizer has such an option; for a split, whether one of its parts has it.
 
     >>> accepts("torch:SGD", "momentum"), accepts("muon+adamw", "second.eps"), accepts("adamw", "momentum")
     (True, True, False)
@@ -201,7 +201,7 @@ def accepts(name: str, option: str) -> bool:
 
 
 def default(name: str, option: str) -> Any:
-    """The documented default of any option, of a split that of the first part that has one; None where there is none.
+    """The documented default of an option (for a split, that of the first part that has one), or None.
 
     >>> default("torch:SGD", "momentum"), default("muon+adamw", "second.eps"), default("adamw", "clip_update")
     (0, 1e-08, None)
@@ -217,7 +217,7 @@ def default(name: str, option: str) -> Any:
 
 
 def _defaults(kind: str) -> dict[str, Any]:
-    """The documented defaults that a specification writes out."""
+    """The documented defaults that a specification includes."""
     if kind in METHODS:
         return {key: METHODS[kind].defaults[key] for key in RECORDED}
     found = {key: p.default for key, p in _parameters(kind).items() if key in RECORDED}
@@ -226,7 +226,7 @@ def _defaults(kind: str) -> dict[str, Any]:
 
 
 def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The options a run of `name` is specified by: its documented defaults under what the user sets.
+    """The options in the specification of a run of `name`: its documented defaults, overridden by the user's options.
 
     >>> options("adaxw", {"weight_decay": 0.1})
     {'lr': 0.005, 'betas': [0.9, 0.0001], 'eps': 1e-12, 'weight_decay': 0.1}
@@ -256,7 +256,7 @@ def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]
 
 
 def _knows_better(kind: str) -> bool:
-    """Whether it takes any keyword and says itself what was meant, as the methods without a public class do."""
+    """Whether the optimizer accepts any keyword and validates it itself, like the methods without a public class."""
     return kind in METHODS and any(p.kind is p.VAR_KEYWORD for p in _parameters(kind).values())
 
 
@@ -268,8 +268,8 @@ def _known(name: str) -> list[str]:
 
 
 def _all_defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of all parts. One lr serves both parts of a split; other defaults carry the part's name where they
-    differ."""
+    """The defaults of all parts. Both parts of a split share one lr; other defaults that differ are prefixed with the
+    part's name."""
     found = parts(name)
     if len(found) == 1:
         return _defaults(found[0])
@@ -287,7 +287,7 @@ def _all_defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_data(key: str, value: Any) -> Any:
-    """An option as the optimizer takes it: a list of JSON is a tuple, the name of a dtype the dtype.
+    """An option in the form that the optimizer expects: a JSON list becomes a tuple, the name of a dtype the dtype.
 
     >>> from_data("betas", [0.9, 0.95]), from_data("state_dtype", "bfloat16")
     ((0.9, 0.95), torch.bfloat16)
@@ -301,9 +301,9 @@ def from_data(key: str, value: Any) -> Any:
 def build(
     name: str, params: Iterable[Any], given: Mapping[str, Any], model: torch.nn.Module | None = None
 ) -> torch.optim.Optimizer:
-    """The optimizer over `params`, parameters or groups of `model`; a factory takes the model itself.
+    """Build the optimizer for `params`, the parameters or groups of `model`; a factory receives the model itself.
 
-    An option that it does not know or allow is an error of one line.
+    An unknown or invalid option raises a one-line error.
     """
     check_name(name)
     found = parts(name)
@@ -371,15 +371,15 @@ def _from_factory(name: str, chosen: Mapping[str, Any], model: torch.nn.Module |
 
 
 def source_digest(name: str) -> str | None:
-    """A digest of the files that hold a user's optimizer, so that an edited one is another run; None for those of
-    torch and of this package."""
+    """A digest of the files of a user's optimizer, so that an edited one gives new runs; None for optimizers of torch
+    and of this package."""
     found = [task.file_digest(_maker(part)) for part in parts(name) if ":" in part]
     return "+".join(digest for digest in found if digest) or None
 
 
 @functools.cache
 def warm_up() -> None:
-    """One step of one number: what torch imports at a process's first step is not charged to the first run."""
+    """Make one step of a single number, so that torch's imports at the first step are not timed with the first run."""
     p = torch.nn.Parameter(torch.zeros(1))
     p.grad = torch.zeros(1)
     for name in ("torch:SGD", "adaxw"):
@@ -387,8 +387,8 @@ def warm_up() -> None:
 
 
 def check_options(name: str, given: Mapping[str, Any]) -> None:
-    """Build an optimizer of the zoo or of torch once over a single number, so that a wrong option is found before any
-    run starts; all others may need certain shapes or groups, and are built over the task's model
+    """Build an optimizer of this package or of torch once for a single number, so that an invalid option is found
+    before any run starts. Other optimizers may need certain shapes or groups; they are built for the task's model
     (adaxlab.compare.check)."""
     given = options(name, given)
     kinds = parts(name)

@@ -1,13 +1,13 @@
 """Tuning with equal budgets: every optimizer may try the same number of settings.
 
-`walk` tunes the learning rate alone, on a log grid that starts at the documented default and follows what it finds.
-`sampled` tunes several settings with a sampler of optuna. Both are functions of the scores they are sent, so a study
+`walk` tunes only the learning rate, on a log grid that starts at the documented default and adapts to the scores.
+`sampled` tunes several settings with a sampler of optuna. Both are functions of the scores they receive, so a study
 that was killed is replayed from the scores of its finished runs and continues with the same trials.
 
-A fixed grid favours the methods whose default happens to suit the task. So the grid is walked: first a decade to
-either side of the best so far, until it is bracketed; then half a decade, a quarter, an eighth; a budget
-that is left widens the search again. SGDM can walk from torch's 1e-3 to 0.1 with the same budget with which
-AdamW refines around its own.
+A fixed grid favours methods whose default happens to suit the task. The grid is therefore searched step by step: first
+a decade to either side of the best so far, until it is bracketed; then half a decade, a quarter, an eighth; a remaining
+budget widens the search again. SGDM can move from torch's 1e-3 to 0.1 with the same budget with which AdamW refines
+around its default.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WORST: Score = (-math.inf, -math.inf)
 
 
 def walk(start: float, trials: int) -> Generator[float, Score, float]:
-    """Yield the learning rates to try, one by one, take the score of each (higher is better), return the best.
+    """Yield the learning rates to try, one by one; receive the score of each (higher is better); return the best.
 
     >>> search = walk(1e-3, 5)
     >>> lr, tried = next(search), []
@@ -77,8 +77,8 @@ def _neighbour(scores: Mapping[float, Score], best: float, side: int) -> Score:
 
 
 def score(done: Iterable[Mapping[str, Any]]) -> Score:
-    """How good a trial was: the mean validation metric, then (for ties) the validation loss, where it was measured;
-    diverged is worst."""
+    """The score of a trial: the mean validation metric, then (for ties) the validation loss, if it was measured. A
+    diverged trial has the lowest score."""
     ends = list(done)
     if any(end["status"] != "finished" for end in ends):
         return WORST
@@ -89,7 +89,7 @@ def score(done: Iterable[Mapping[str, Any]]) -> Score:
 
 
 def best(rates: Iterable[float], scores: Iterable[Score]) -> float:
-    """The learning rate with the highest score; of equals the first.
+    """The learning rate with the highest score; the first one of equal scores.
 
     >>> best([1e-3, 1e-2], [(0.8, 0.0), (0.9, 0.0)])
     0.01
@@ -104,10 +104,10 @@ def sampled(
     seed: int,
     sampler: str = "qmc",
 ) -> Generator[list[Point], list[Score], None]:
-    """Yield the points to try, take their scores: all at once, or one by one where the sampler learns from the scores.
+    """Yield the points to try and receive their scores: all at once, or one by one if the sampler uses the scores.
 
-    `ranges` are (low, high, logarithmic). The first point is `first`, the optimizer's own settings. The points follow
-    from the arguments and the scores alone; every optimizer gets the same ones, each in its own ranges.
+    `ranges` are (low, high, logarithmic). The first point is `first`, the optimizer's own settings. The points depend
+    only on the arguments and the scores. Every optimizer gets the same points, scaled to its own ranges.
     """
     check_known("sampler", SAMPLERS, sampler)
     optuna = _optuna()

@@ -1,4 +1,4 @@
-"""How runs are carried out, as opposed to what they are."""
+"""Execution settings of runs, which are not part of their identity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from adaxlab.errors import LabError, check_known
 
 @dataclass(frozen=True)
 class ExecutionConfig:
-    """How the executor `torchrun` uses a machine; None leaves the choice to it."""
+    """How the executor `torchrun` uses a machine; with None, the executor chooses."""
 
     channels_last: bool | None = None
     """Memory layout of the network (None: on a GPU)."""

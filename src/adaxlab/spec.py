@@ -1,4 +1,4 @@
-"""What a run is: a specification as plain data, and the hash that names it.
+"""Specifications: a run as plain data, and the hash that names it.
 
 The hash leaves out what does not change the run: the study that asked for it, the row's label (`adaxw@slow` is adaxw)
 and, where the data's own digest is known, the folders that hold the data on this machine. So a run that was made for
@@ -20,9 +20,9 @@ from adaxlab.form import PURPOSES
 
 SCHEMA = 2
 LABELS = ("study", "row", "trial")
-"""What a run is called by a study; the hash leaves it out."""
+"""The labels that a study gives a run; they are not part of the hash."""
 PLACES = ("data", "weights", "cache")
-"""Options of a task that say where things lie on a machine."""
+"""Options of a task that are paths on a machine."""
 
 
 def make(
@@ -100,7 +100,7 @@ def folder(study: str) -> str:
 
 
 def canonical(value: Any) -> str:
-    """One text for equal data: keys sorted, no spaces. What JSON cannot hold (NaN, infinity, a set) is wrong input."""
+    """A canonical JSON text: sorted keys, no spaces. Values that JSON cannot hold (NaN, infinity, a set) raise."""
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -126,12 +126,12 @@ def _strange(value: Any, name: str = "setting") -> str:
 
 
 def without_places(options: Mapping[str, Any]) -> dict[str, Any]:
-    """A task's options without those that name places on this machine."""
+    """A task's options without paths on this machine."""
     return {key: value for key, value in options.items() if key not in PLACES}
 
 
 def identity(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a specification that makes two runs the same."""
+    """The part of a specification that identifies a run."""
     kept = {key: value for key, value in spec.items() if key not in LABELS}
     kept["optimizer"] = optimizers.base(spec["optimizer"])
     if "data" in spec:

@@ -145,7 +145,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its interval; `low` and `high` are NaN when n < 2, and such a mean decides nothing."""
+    """A mean with its interval. `low` and `high` are NaN if n < 2; such a mean gives no verdict."""
 
     n: int
     mean: float
@@ -157,7 +157,7 @@ class Estimate:
 
 
 def t_interval(values: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """mean +- t * sd/sqrt(n): for a sample from something near a normal distribution.
+    """mean +- t * sd/sqrt(n), for a sample from an approximately normal distribution.
 
     >>> e = t_interval([1.0, 2.0, 3.0])
     >>> round(e.low, 4), round(e.high, 4)
@@ -179,18 +179,18 @@ def _check_confidence(confidence: float) -> None:
 
 @dataclass(frozen=True)
 class DecisionRule:
-    """What decides a comparison, fixed before the run and stored with the study (see adaxlab.verdict).
+    """The decision rule of a comparison, fixed before the runs and stored with the study (see adaxlab.verdict).
 
-    An optimizer is better than the baseline when the difference per seed is significantly above `margin`, worse when
-    it is significantly below -`margin`, at the `confidence` that all comparisons of the study share. Fewer than `least`
-    seeds decide nothing.
+    An optimizer is better than the baseline if the difference per seed is significantly above `margin`, worse if it is
+    significantly below -`margin`, at the `confidence` of all comparisons of the study together. Fewer than `least`
+    seeds give no verdict.
     """
 
     confidence: float = 0.95
     margin: float = 0.0
     least: int = 3
     correction: Literal["holm", "none"] = "holm"
-    """For the number of optimizers that are compared with the baseline."""
+    """The correction for the number of optimizers that are compared with the baseline."""
 
     def __post_init__(self) -> None:
         _check_confidence(self.confidence)
@@ -205,7 +205,7 @@ class DecisionRule:
 def paired(
     a: Mapping[int, float | None], b: Mapping[int, float | None], higher_is_better: bool = True
 ) -> dict[int, float]:
-    """Per seed, how much better A did than B, for the seeds where both gave a number.
+    """Per seed, how much better A is than B, for the seeds on which both have a number.
 
     >>> paired({0: 0.9, 1: 0.8, 2: None}, {0: 0.5, 1: 0.9, 2: 0.7})
     {0: 0.4, 1: -0.09999999999999998}
@@ -216,10 +216,11 @@ def paired(
 
 
 def unpaired(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """Welch's 95% interval of mean(a) - mean(b): what is left when nothing is made of the common seeds.
+    """Welch's 95% interval of mean(a) - mean(b), which ignores that runs share seeds.
 
-    It decides nothing; it is shown where it would decide otherwise. A seed gives its runs the same start, order and
-    crops, but training is chaotic, so a narrow paired interval of few seeds may be luck.
+    It does not affect the verdict; it is shown if it would give another one. Runs of one seed have the same initial
+    weights, data order and crops, but training is chaotic, so a narrow paired interval of few seeds may be due to
+    chance.
 
     >>> low, high = unpaired([1.0, 2.0, 3.0], [0.0, 1.0, 2.0])
     >>> round(low, 3), round(high, 3)

@@ -1,4 +1,4 @@
-"""What the runs of a study came to: one result per row, from the records alone."""
+"""The results of a study: one result per row, computed from the records alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RowResult:
 
     name: str
     options: Mapping[str, Any] | None
-    """As in the final runs; None before any has ended."""
+    """The options of the final runs; None before any has ended."""
     lr: float
     trials: Mapping[float, float | None]
     """The score of every learning rate tried, smallest first; None where the run diverged."""
@@ -37,13 +37,13 @@ class RowResult:
     """For each seed, the step at which the target was reached; None where it was not."""
     seconds_to: tuple[float | None, ...] = ()
     scores: tuple[float | None, ...] = ()
-    """The validation score of every trial, in their order; None where it diverged."""
+    """The validation score of every trial, in order; None if it diverged."""
     others: Mapping[str, stats.Estimate] = field(default_factory=dict)
     """Further metrics of the task's `evaluate`, over the seeds that finished."""
     tuned: Mapping[str, Any] = field(default_factory=dict)
-    """What tuning chose beside lr."""
+    """The tuned settings except lr."""
     b2_steps: float | None = None
-    """b2*T in the final runs, where b2 is a rate of growth."""
+    """b2*T in the final runs, if b2 is a growth rate."""
     runs: tuple[RunRecord, ...] = field(default=(), repr=False)
     error: str = ""
     """Why a run of this row failed; there is then no verdict."""
@@ -51,12 +51,12 @@ class RowResult:
     """The file with the traceback."""
 
     def failure(self) -> str:
-        """The failure in a line, with the file of the traceback."""
+        """The failure in one line, with the file of the traceback."""
         return f"{self.name}: {self.error} (traceback: {self.error_file})" if self.error else ""
 
     @property
     def n(self) -> int:
-        """Runs that ended, diverged ones included."""
+        """The number of runs that ended, including diverged ones."""
         return len(self.values)
 
     @property
@@ -65,7 +65,7 @@ class RowResult:
 
     @property
     def edge(self) -> bool:
-        """Whether the best lr is the smallest or the largest that was tried: tuning did not enclose the best."""
+        """Whether the best lr is the smallest or the largest that was tried, so that it is not bracketed."""
         tried = list(self.trials)
         return (
             not self.tuned
@@ -77,7 +77,7 @@ class RowResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a study came to; `records` are its runs, tuning included."""
+    """The results of a study; `records` are its runs, including tuning runs."""
 
     study: Study
     records: list[RunRecord]
@@ -85,9 +85,9 @@ class Comparison:
     metric_name: str
     higher_is_better: bool
     target: float | None = None
-    """What times are counted to: the study's own target, else the baseline's median final result."""
+    """The target of `steps to`: the study's own target, else the baseline's median final result."""
     history: tuple[str, ...] = ()
-    """What was changed after results had been seen, in sentences."""
+    """Changes made after results had been seen, as sentences."""
 
     def row(self, name: str) -> RowResult:
         return next(row for row in self.rows if row.name == name)
@@ -106,7 +106,7 @@ def largest_lr(trials: Mapping[float, float | None], broken: float) -> float | N
 
 
 def summarise(study: Study, records: Iterable[RunRecord], history: Iterable[str] = ()) -> Comparison:
-    """The results of a study from its records; those of rows or seeds that it does not ask for are left out."""
+    """The results of a study from its records. Records of rows or seeds that are not part of the study are ignored."""
     records = list(records)
     ended = [r for r in records if r.done]
     name = ended[0].done["metric_name"] if ended else ""  # type: ignore[index]
@@ -185,7 +185,7 @@ class _Made:
         )
 
     def others(self, done: list[dict[str, Any]]) -> dict[str, stats.Estimate]:
-        """The metrics that are shown beside the judged one."""
+        """The metrics that are shown in addition to the judged one."""
         found = [d["metrics"] for d in done if d["status"] == "finished" and "metrics" in d]
         names = [name for name in found[0] if name != done[0]["metric_name"]] if found else []
         confidence = self.study.rule.confidence
@@ -200,7 +200,7 @@ class _Made:
 
 
 def _scores(trials: Iterable[RunRecord]) -> tuple[float | None, ...]:
-    """The mean score of every trial, in their order."""
+    """The mean score of every trial, in order."""
     numbered: dict[int, list[float | None]] = {}
     for r in trials:
         numbered.setdefault(r.spec.get("trial") or 0, []).append(_metric(r))
@@ -208,7 +208,7 @@ def _scores(trials: Iterable[RunRecord]) -> tuple[float | None, ...]:
 
 
 def _tuned(study: Study, row: Row, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What tuning chose beside lr, by the names of the settings."""
+    """The tuned settings except lr, by name."""
     if not study.tuning or study.tuning.walks or not options:
         return {}
     return {

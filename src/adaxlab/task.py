@@ -1,4 +1,4 @@
-"""A task: data, model, loss, metric. One small object, small enough to write from memory.
+"""A task: data, model, loss, metric.
 
     class MyTask:
         metric = "accuracy"
@@ -66,13 +66,13 @@ BUILT_IN = {
     "imagenet": "adaxlab.tasks.imagenet:ImageNet",
 }
 VERSIONED = {"torch", "adaxopt", "adaxlab", *sys.stdlib_module_names}
-"""Packages whose version a run's environment names."""
+"""Packages whose versions are recorded in a run's environment."""
 PROTOCOL = ("metric", "higher_is_better", "data", "model", "loss")
 
 
 @runtime_checkable
 class Task(Protocol):
-    """What the runner asks of a task (see the module's text for the whole of it)."""
+    """The interface of a task (see the module's docstring for all optional parts)."""
 
     metric: str
     higher_is_better: bool
@@ -85,7 +85,7 @@ class Task(Protocol):
 
 
 def load(name: str, options: Mapping[str, Any] | None = None) -> Task:
-    """The task called `name`: a built-in one, `path/to/file.py:Class` or `module:Class`, made with `options`.
+    """Create the task `name`: a built-in one, `path/to/file.py:Class` or `module:Class`, with `options`.
 
     >>> load("digits").metric
     'accuracy'
@@ -105,7 +105,7 @@ def load(name: str, options: Mapping[str, Any] | None = None) -> Task:
 
 
 def find(name: str) -> Any:
-    """The class (or function) that makes the task called `name`."""
+    """The class (or function) that creates the task `name`."""
     if name in BUILT_IN:
         name = BUILT_IN[name]
     place, _, attribute = name.rpartition(":")
@@ -128,16 +128,15 @@ def find(name: str) -> Any:
 
 
 def source_digest(name: str) -> str | None:
-    """A digest of the file that holds a user's task, so that an edited task is another run; None for a
-    built-in one."""
+    """A digest of the file of a user's task, so that an edited task gives new runs; None for a built-in task."""
     if name in BUILT_IN:
         return None
     return file_digest(find(name))
 
 
 def file_digest(what: Any) -> str | None:
-    """A digest of the files in which a class (and the classes it inherits from) or a function is defined; None where
-    all of them belong to torch, the standard library or this package. Files that they import are not looked at."""
+    """A digest of the files in which a class (and its base classes) or a function is defined; None if all of them
+    belong to torch, the standard library or this package. Files that they import are not included."""
     contents = b"".join(Path(file).read_bytes() for file in _files(what))
     return hashlib.sha256(contents).hexdigest()[:16] if contents else None
 
@@ -168,7 +167,7 @@ def offer(place: str, kind: str, fits: Callable[[Any], bool]) -> None:
 
 
 def _own(module: Any, fits: Callable[[Any], bool]) -> list[str]:
-    """Names of what a module defines itself and that fits."""
+    """Names of the objects that a module defines itself and that satisfy `fits`."""
     return [
         key
         for key, value in vars(module).items()
@@ -207,7 +206,7 @@ def _from_file(path: Path, kind: str) -> Any:
 
 
 def import_module(place: str, kind: str) -> Any:
-    """Import `place`, looking in the current folder too, as `python -m` does."""
+    """Import `place`, also from the current folder, as `python -m` does."""
     added = "" not in sys.path
     if added:
         sys.path.insert(0, "")
@@ -221,7 +220,7 @@ def import_module(place: str, kind: str) -> Any:
 
 
 def check(task: Any, name: str) -> Task:
-    """The task, or an error that names everything it lacks."""
+    """Return the task, or raise an error that names everything that is missing."""
     missing = [key for key in PROTOCOL if not hasattr(task, key)]
     if missing:
         raise LabError(
@@ -238,7 +237,7 @@ def check(task: Any, name: str) -> Task:
 
 
 def check_data(data: Any, name: str) -> Mapping[str, Any]:
-    """What `data()` returned, or an error that says what it should be."""
+    """Return the result of `data()`, or raise an error that describes the expected form."""
     if not isinstance(data, Mapping) or not {"train", "test"} <= set(data):
         given = f"the keys {', '.join(map(str, data))}" if isinstance(data, Mapping) else type(data).__name__
         raise LabError(
@@ -249,7 +248,7 @@ def check_data(data: Any, name: str) -> Mapping[str, Any]:
 
 
 def check_model(model: Any, name: str) -> torch.nn.Module:
-    """What `model()` returned, or an error."""
+    """Return the result of `model()`, or raise an error."""
     if not isinstance(model, torch.nn.Module):
         raise LabError(f"task {name}: model() gave {type(model).__name__}; it must be a torch.nn.Module")
     if not any(p.requires_grad for p in model.parameters()):
@@ -260,7 +259,7 @@ def check_model(model: Any, name: str) -> torch.nn.Module:
 
 
 def check_loss(result: Any, task: Task, name: str) -> None:
-    """What `loss()` returned for the first batch, or an error; later batches are trusted to be alike."""
+    """Check the result of `loss()` for the first batch; later batches are assumed to have the same form."""
     alone = task.metric == "loss" or hasattr(task, "evaluate")
     shape = "loss" if alone else "(loss, metric)"
     pair = isinstance(result, tuple)
@@ -278,7 +277,7 @@ def check_loss(result: Any, task: Task, name: str) -> None:
 
 
 def check_metrics(given: Any, task: Task, name: str) -> dict[str, float]:
-    """What `evaluate()` returned, as numbers; an error that says what it should be."""
+    """Return the result of `evaluate()` as numbers, or raise an error that describes the expected form."""
     if not isinstance(given, Mapping) or not given or not all(isinstance(key, str) for key in given):
         kind = "an empty dict" if isinstance(given, Mapping) and not given else type(given).__name__
         raise RunError(f"task {name}: evaluate() gave {kind}; it must return a dict of named numbers")

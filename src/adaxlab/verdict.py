@@ -1,11 +1,11 @@
 """The verdict of a comparison: which optimizers are better or worse than the baseline, by a rule fixed before the runs.
 
 Runs of one seed share weights and data order, so an optimizer is compared with the baseline seed by seed: Student's
-paired t test, two-sided. Its p values are corrected for the number of optimizers compared (Holm); the corrected one
-decides, the plain interval is shown. A run that diverged counts as infinitely bad: the test is then its own limit for
-differences without bound, and the interval is that of the seeds on which both runs finished.
+paired t test, two-sided. The p values are corrected for the number of optimizers compared (Holm). The corrected p value
+decides; the interval shown is not corrected. A diverged run counts as infinitely bad: the test is then the limit of the
+t test for unbounded differences, and the interval is that of the seeds on which both runs finished.
 
-Pure functions of numbers.
+All functions are pure.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from adaxlab.claim import ENOUGH
 from adaxlab.stats import DecisionRule, Estimate
 
 EQUAL = 1e-9
-"""A spread below this share of the mean is that of rounding."""
+"""A spread below this fraction of the mean is attributed to rounding."""
 Values = Mapping[int, float | None]
-"""Seed -> final metric; None where the run diverged."""
+"""Seed -> final metric; None if the run diverged."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`outcome` is better, worse, inconclusive, or none: there is nothing to judge by, `why` says what is missing."""
+    """`outcome` is better, worse, inconclusive or none. For none, `why` says what is missing for a verdict."""
 
     outcome: str
     n: int
-    """Seeds on which both ran to an end, diverged runs included."""
+    """The number of seeds on which both runs ended, including diverged runs."""
     difference: Estimate | None
-    """How much better than the baseline, over the seeds on which both finished."""
+    """The improvement over the baseline, over the seeds on which both runs finished."""
     p: float = math.nan
     """Corrected for the number of comparisons."""
     needed: int | None = None
-    """The number of seeds at which an inconclusive comparison would be decided, were mean and sd to stay."""
+    """The number of seeds that would decide an inconclusive comparison if mean and sd stayed the same."""
     better: bool = False
-    """Whether the mean difference is in the baseline's disfavour."""
+    """Whether the mean difference favours this row over the baseline."""
     diverged: int = 0
-    """Runs that diverged, on these seeds."""
+    """The number of diverged runs on these seeds."""
     why: str = ""
 
     @property
@@ -49,7 +49,7 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """For a table.
+        """The verdict as shown in a table.
 
         >>> Verdict("better", 3, None).word, Verdict("none", 2, None).word
         ('better (provisional)', 'no verdict')
@@ -66,7 +66,7 @@ def verdicts(
     higher_is_better: bool = True,
     without: Mapping[str, str] | None = None,
 ) -> dict[str, Verdict]:
-    """The verdict on each row but the baseline; `without` names rows that get none, and why.
+    """The verdict on each row except the baseline; `without` maps rows without a verdict to the reason.
 
     >>> seen = {"adamw": {0: 0.5, 1: 0.6, 2: 0.4}, "adaxw": {0: 0.7, 1: 0.8, 2: 0.61}, "sgdm": {0: 0.5, 1: 0.3, 2: 0.5}}
     >>> {name: (found.outcome, round(found.p, 4)) for name, found in verdicts(seen, "adamw").items()}
@@ -88,7 +88,7 @@ def verdicts(
 
 
 def _seen(a: Values, b: Values, higher_is_better: bool, rule: DecisionRule) -> Verdict:
-    """The comparison of two rows before the correction: `p` is its own, `outcome` is open or none."""
+    """The comparison of two rows before the correction: `p` is uncorrected, `outcome` is open or none."""
     seeds = sorted(set(a) & set(b))
     pairs = list(stats.paired(a, b, higher_is_better).values())
     seen = stats.t_interval(pairs, rule.confidence) if len(pairs) > 1 else None
@@ -107,7 +107,7 @@ def _seen(a: Values, b: Values, higher_is_better: bool, rule: DecisionRule) -> V
 
 
 def _p(values: Sequence[float], margin: float) -> float:
-    """The two-sided p of a t test of "the mean is within the margin"; 1 where there is no spread to judge by."""
+    """The two-sided p of a t test of "the mean is within the margin"; 1 if there is no spread to judge by."""
     if len(values) < 2:
         return 1.0
     mean = stats.mean(values)
@@ -117,9 +117,10 @@ def _p(values: Sequence[float], margin: float) -> float:
 
 
 def _p_diverged(signs: Sequence[float]) -> float:
-    """The p of the t test in the limit: -1 where only our run diverged, 1 where only the baseline's did, else 0.
+    """The p of the limiting t test. A sign is -1 if only our run diverged, 1 if only the baseline's did, else 0.
 
-    All the same: were both to diverge with the same probability q, this has probability (q(1-q))^n, at most 4^-n.
+    For equal signs: if both runs diverge with the same probability q, n equal signs have probability (q(1-q))^n <=
+    4^-n.
 
     >>> _p_diverged([-1.0, -1.0, -1.0]), round(_p_diverged([-1.0, -1.0, -1.0, -1.0, 0.0]), 3)
     (0.03125, 0.016)
@@ -130,7 +131,7 @@ def _p_diverged(signs: Sequence[float]) -> float:
 
 
 def _decided(found: Verdict, p: float, comparisons: int, rule: DecisionRule) -> Verdict:
-    """The outcome by the corrected p; `comparisons` is Holm's factor for this row."""
+    """The outcome according to the corrected p; `comparisons` is Holm's factor for this row."""
     if p <= 1 - rule.confidence:
         return replace(found, outcome="better" if found.better else "worse", p=p)
     more = None
@@ -140,6 +141,6 @@ def _decided(found: Verdict, p: float, comparisons: int, rule: DecisionRule) -> 
 
 
 def needed(seen: Estimate, rule: DecisionRule, level: float) -> int | None:
-    """The number of seeds above the present one that would decide, were mean and sd to stay; None where none would."""
+    """The smallest larger number of seeds that would decide if mean and sd stayed the same; None if none would."""
     n = stats.sample_size(abs(seen.mean) - rule.margin, seen.sd, level, rule.least)
     return None if n is None else max(n, seen.n + 1)

@@ -74,7 +74,7 @@ def helpers(
 
 
 def main() -> int:
-    """A worker: the work comes as JSON on standard input."""
+    """The main function of a worker, which reads its work as JSON from standard input."""
     from adaxlab.driver import carry_out
 
     work = json.load(sys.stdin)

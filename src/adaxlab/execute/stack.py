@@ -40,14 +40,15 @@ SHARED = ("task", "task_options", "schedule", "epochs", "batch_size", "purpose",
 
 
 class Executor:
-    """Trains runs in stacks. A stack that fails is trained again optimizer by optimizer, so that the runs of the others
-    are made; the runs of one that fails by itself are failed, and not tried again by this executor."""
+    """Trains runs in stacks. A stack that fails is trained again optimizer by optimizer, so that the other optimizers'
+    runs are completed. Runs of an optimizer that also fails alone are recorded as failed, and not tried again by this
+    executor."""
 
     def __init__(self) -> None:
         self.failed: set[str] = set()
         """Names of the runs that failed."""
         self.divided: set[Path] = set()
-        """Checkpoints of the stacks that failed; they serve the next command, whose device may be a sound one."""
+        """Checkpoints of the stacks that failed; the next command resumes from them, perhaps on another device."""
 
     def __call__(
         self, specs: Sequence[Spec], root: Path, settings: Settings, watcher: Any, stop: signals.Stop

@@ -31,7 +31,7 @@ def impossible(optimizer: Engine, group: Mapping[str, Any]) -> str | None:
 def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str | None:
     """Why this parameter and its state (as real tensors) are not supported, or None."""
     why = host_share.unsuitable(p, entry, g)
-    return why or _unlike(p, entry.get("max_exp_avg_sq", p), entry["exp_avg"], entry["exp_avg_sq"])
+    return why or _mismatch(p, entry.get("max_exp_avg_sq", p), entry["exp_avg"], entry["exp_avg_sq"])
 
 
 def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:
@@ -39,7 +39,7 @@ def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) 
     return p.dtype, p.device, type(p)
 
 
-def _unlike(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
+def _mismatch(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
     if not x.shape == g.shape == m.shape == v.shape:
         return "its gradient or state has another shape"
     if not x.device == g.device == m.device == v.device:
@@ -50,5 +50,5 @@ def _unlike(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
 
 
 class Share(host_share.HostShare):
-    unfit = staticmethod(_unlike)
+    unfit = staticmethod(_mismatch)
     update = staticmethod(foreach.update)

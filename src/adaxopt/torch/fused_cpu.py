@@ -59,7 +59,7 @@ def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str 
         return f"it is on {p.device}, its state on {m.device}"
     if top is not None and (top.stride(), top.dtype) != (v.stride(), v.dtype):
         return "its running maximum has another memory layout or dtype than v"
-    return _apart(p, m, m, v)
+    return _mismatch(p, m, m, v)
 
 
 def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:
@@ -67,7 +67,7 @@ def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) 
     return (p.dtype,)
 
 
-def _apart(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
+def _mismatch(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
     """Why these four tensors do not have one shape, a supported dtype and one dense memory order, or None."""
     if not x.shape == g.shape == m.shape == v.shape:
         # the parameter was resized: the kernel does not check shapes, and would write past the end of the state
@@ -129,5 +129,5 @@ class Share(host_share.HostShare):
     """Parameters of one dtype that the kernel supports."""
 
     least_gain = LEAST_GAIN
-    unfit = staticmethod(_apart)
+    unfit = staticmethod(_mismatch)
     update = staticmethod(update)

@@ -268,7 +268,7 @@ class Share(_Share):
     def _tell(self, hyper: Mapping[str, Any], addresses: list[int]) -> bool:
         """Send changed hyper-parameters and addresses to the device. Returns whether any tensor has a gradient."""
         slots, capturing = self.slots, self.capturable and _capturing(self.device)
-        raw = self.look(hyper) if self.raw and self.steady else ()
+        raw = self.get_hyper(hyper) if self.raw and self.steady else ()
         known = bool(raw) and all(map(is_, raw, self.raw))
         if not known or addresses != slots.addresses:
             if not any(addresses):
@@ -305,8 +305,8 @@ class Share(_Share):
                 f"{tensors[0]} as a tensor under CUDA graph capture: the host passes its value to the kernel; give a "
                 "float"
             )
-        self.look = itemgetter(*(name for name in HYPER if name in hyper))
-        self.raw, self.scalars = self.look(hyper), scalars
+        self.get_hyper = itemgetter(*(name for name in HYPER if name in hyper))
+        self.raw, self.scalars = self.get_hyper(hyper), scalars
         self.usual: tuple[Launch, Launch, list[Tensor | None], tuple[int, ...]] | None = None
         """The launches of a step in which all values come from the host and GradScaler is not used."""
         # tensors and lists may change in place: values that the device does not read are read here at every step

@@ -59,7 +59,7 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
     stride = max(1, elements // SAMPLE)
     gain = None
     for entry in entries:
-        time = entry["row_step"].max() if "row_step" in entry else entry["step"]  # the most frequent row
+        time = entry["row_step"].max() if "row_step" in entry else entry["step"]  # the largest of the rows
         t = max(float(time), 1.0)
         n = method.numbers(t, group)
         m, v, top = (_moment(entry, name) for name in codes.CODED)
