@@ -15,10 +15,10 @@ import triton
 from torch import Tensor
 
 from adaxlab.models.resnet import ResNet
-from adaxlab.stacked import backward, forward
+from adaxlab.stacked import backward, forward, rows
 from adaxlab.stacked.layout import Conv, layout
 from adaxlab.stacked.loader import Images, StackLoader
-from adaxlab.stacked.tiles import KINDS, KINDS_FLOAT32, SLOTS, Tiles
+from adaxlab.stacked.tiles import KINDS, KINDS_FLOAT32, SLOTS, Rows, Tiles
 
 SLACK = 256
 """Number of elements after the last pixel that a window may read; they are multiplied by zero."""
@@ -120,7 +120,16 @@ class FusedNetwork:
                 block = x
 
     def _conv(self, x: Tensor, conv: Conv, y: Tensor, count: int, cap: int, *, stats: bool) -> int:
-        block, warps, steps, stages = self._tiles(conv).forward
+        tiles = self._tiles(conv).forward
+        if isinstance(tiles, Rows):
+            programs = _bands(tiles, conv, count, whole=stats)
+            rows.conv_rows[(programs, self.models, tiles.split)](
+                x, self._weights[:, conv.offset :], y, self._part, count, cap, self.layout.size,
+                SIDE=conv.side, CI=conv.ci, CO=conv.co, STATS=stats, PRECISION=self.precision,
+                SPLIT=tiles.split, **tiles.shape(), **tiles.options(),
+            )  # fmt: skip
+            return programs
+        block, warps, steps, stages = tiles
         programs = _whole(count * conv.side**2, block * steps)
         forward.conv_forward[(programs, self.models)](
             x, self._weights[:, conv.offset :], y, self._part, count, cap, self.layout.size,
@@ -132,10 +141,10 @@ class FusedNetwork:
     def _activate(self, i: int, y: Tensor, block: Tensor, out: Tensor, count: int, cap: int) -> None:
         """Apply the i-th normalisation and ReLU; every second layer from the third on adds the block's input first."""
         conv = self.layout.convs[i]
-        rows = self._tiles(conv).rows
-        forward.activate[(_whole(count * conv.side**2, rows), self.models)](
+        block_rows = self._tiles(conv).rows
+        forward.activate[(_whole(count * conv.side**2, block_rows), self.models)](
             y, block, out, self._stats, cap, self.layout.channels, conv.channel,
-            SIDE=conv.side, C=conv.co, SHORTCUT=self._shortcut(i), BLOCK=rows,
+            SIDE=conv.side, C=conv.co, SHORTCUT=self._shortcut(i), BLOCK=block_rows,
         )  # fmt: skip
 
     def _shortcut(self, i: int) -> int:
@@ -201,9 +210,20 @@ class FusedNetwork:
         """Compute the weight gradient of layer i, and write the gradient of its output."""
         conv = self.layout.convs[i]
         first, end, part = self._segments[conv.stage]
+        tiles = self._tiles(conv).weight
+        if isinstance(tiles, Rows):
+            _bands(tiles, conv, count)
+            columns = 3 if tiles.group == 1 else 1
+            rows.weight_rows[(self.slots[conv.stage] // tiles.group, columns, self.models)](
+                x, dz, self._y[i], self._dy[conv.stage], self._coefficients, part, count, self._batch,
+                end - first, conv.offset - first, self.layout.channels, conv.channel,
+                SIDE=conv.side, CI=conv.ci, CO=conv.co, WRITE=i > 0, PRECISION=self.precision,
+                **tiles.shape(), **tiles.options(),
+            )  # fmt: skip
+            return
         group = self._group(conv)
         shares = self.slots[conv.stage] // max(group, 1)
-        block, warps, stages = self._tiles(conv).weight
+        block, warps, stages = tiles
         _whole(count * conv.side**2, shares * block)
         backward.weight_gradient[(shares, 1 if group else 3, self.models)](
             x, dz, self._y[i], self._dy[conv.stage], self._coefficients, part, count, self._batch,
@@ -215,7 +235,18 @@ class FusedNetwork:
     def _input(self, i: int, above: Tensor, dz: Tensor, count: int, *, shortcut: int) -> None:
         """Compute the input gradient of layer i through the ReLU, and the sums for the normalisation of layer i-1."""
         conv, below = self.layout.convs[i], self.layout.convs[i - 1]
-        block, warps, steps, stages = self._tiles(conv).input
+        tiles = self._tiles(conv).input
+        if isinstance(tiles, Rows):
+            programs = _bands(tiles, conv, count)
+            rows.input_rows[(programs, self.models, tiles.split)](
+                self._dy[conv.stage], self._weights[:, conv.offset :], above, self._h[i - 1], self._y[i - 1], dz,
+                self._stats, self._part, count, self._batch, self.layout.size, self.layout.channels, below.channel,
+                SIDE=conv.side, CI=conv.ci, CO=conv.co, SHORTCUT=shortcut, PRECISION=self.precision,
+                SPLIT=tiles.split, **tiles.shape(), **tiles.options(),
+            )  # fmt: skip
+            self._finish(i - 1, count, programs)
+            return
+        block, warps, steps, stages = tiles
         parities = conv.stride**2
         programs = _whole(count * conv.side**2, block * steps)
         backward.input_gradient[(programs, self.models, parities)](
@@ -258,3 +289,12 @@ def _whole(pixels: int, tile: int) -> int:
             f"{pixels} pixels of a batch are not a multiple of the tile size {tile}: choose another batch size"
         )
     return pixels // tile
+
+
+def _bands(tiles: Rows, conv: Conv, count: int, *, whole: bool = True) -> int:
+    """Return the number of programs that go down the rows; raise ValueError if a whole batch cannot be cut so."""
+    if (whole and count % tiles.images) or count < tiles.images or conv.stride != 1:
+        raise ValueError(
+            f"{count} images, stride {conv.stride}: cannot be cut into {tiles.images} images per program"
+        )
+    return triton.cdiv(count, tiles.images) * (conv.side // tiles.span)

@@ -5,29 +5,55 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Tiles(NamedTuple):
-    """Tile sizes of one kind of layer."""
+class Rows(NamedTuple):
+    """The tile of a kernel that goes down the rows of images (`rows.py`): stride 1 only."""
 
-    forward: tuple[int, int, int, int]
+    images: int
+    """Images per program. They divide the batch."""
+    span: int
+    """Rows of the output per program."""
+    group: int
+    """Neighbouring pixels in one row of the product: 1 or 2."""
+    warps: int
+    stages: int
+    registers: int | None = None
+    """The most registers per thread; None: no limit."""
+    split: int = 1
+    """Programs that share the channels of the output (not of a weight gradient), with group = 1."""
+
+    def shape(self) -> dict[str, int]:
+        """Return the constants of the kernel, but for the split."""
+        return {"IMAGES": self.images, "SPAN": self.span, "G": self.group}
+
+    def options(self) -> dict[str, int]:
+        """Return the options of the compiler."""
+        limit = {} if self.registers is None else {"maxnreg": self.registers}
+        return {"num_warps": self.warps, "num_stages": self.stages, **limit}
+
+
+class Tiles(NamedTuple):
+    """Tile sizes of one kind of layer. Each kernel is the one that goes down rows, or else the general one."""
+
+    forward: Rows | tuple[int, int, int, int]
     """Convolution: pixels per step, warps, steps per program, pipeline stages."""
-    input: tuple[int, int, int, int]
+    input: Rows | tuple[int, int, int, int]
     """Input gradient: the same."""
-    weight: tuple[int, int, int]
+    weight: Rows | tuple[int, int, int]
     """Weight gradient: pixels per step, warps, pipeline stages."""
     rows: int = 128
     """Pixels per program of the element-wise kernels."""
 
 
-SLOTS = (128, 32, 16)
+SLOTS = (32, 32, 16)
 """Number of partial sums of a weight gradient, by stage of the network."""
 
 KINDS: dict[tuple[int, int], Tiles] = {
-    (4, 16): Tiles((256, 4, 4, 1), (256, 4, 4, 1), (128, 4, 2)),
-    (16, 16): Tiles((128, 4, 8, 1), (128, 4, 8, 2), (64, 4, 4)),
+    (4, 16): Tiles(Rows(4, 32, 2, 4, 3), (256, 4, 4, 1), (128, 4, 2)),
+    (16, 16): Tiles(Rows(4, 32, 2, 4, 3), Rows(4, 32, 2, 4, 3), Rows(4, 32, 2, 4, 3, 168)),
     (16, 32): Tiles((128, 4, 4, 2), (128, 4, 4, 1), (64, 4, 2)),
-    (32, 32): Tiles((128, 4, 8, 1), (128, 4, 4, 1), (128, 8, 3)),
+    (32, 32): Tiles(Rows(8, 8, 2, 8, 2), Rows(8, 8, 2, 8, 2), Rows(8, 16, 2, 8, 2)),
     (32, 64): Tiles((64, 4, 2, 1), (64, 4, 2, 2), (32, 8, 2)),
-    (64, 64): Tiles((128, 4, 1, 3), (128, 4, 1, 3), (64, 4, 3)),
+    (64, 64): Tiles(Rows(8, 8, 1, 8, 2), Rows(8, 8, 1, 8, 2), Rows(8, 8, 1, 4, 2)),
 }
 """By (input channels as stored, output channels)."""
 
