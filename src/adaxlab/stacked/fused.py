@@ -237,14 +237,7 @@ class FusedNetwork:
         conv, below = self.layout.convs[i], self.layout.convs[i - 1]
         tiles = self._tiles(conv).input
         if isinstance(tiles, Rows):
-            programs = _bands(tiles, conv, count)
-            rows.input_rows[(programs, self.models, tiles.split)](
-                self._dy[conv.stage], self._weights[:, conv.offset :], above, self._h[i - 1], self._y[i - 1], dz,
-                self._stats, self._part, count, self._batch, self.layout.size, self.layout.channels, below.channel,
-                SIDE=conv.side, CI=conv.ci, CO=conv.co, SHORTCUT=shortcut, PRECISION=self.precision,
-                SPLIT=tiles.split, **tiles.shape(), **tiles.options(),
-            )  # fmt: skip
-            self._finish(i - 1, count, programs)
+            self._finish(i - 1, count, self._input_rows(i, tiles, above, dz, count, shortcut))
             return
         block, warps, steps, stages = tiles
         parities = conv.stride**2
@@ -257,6 +250,26 @@ class FusedNetwork:
             BLOCK=block, STEPS=steps, PRECISION=self.precision, num_warps=warps, num_stages=stages,
         )  # fmt: skip
         self._finish(i - 1, count, programs * parities)
+
+    def _input_rows(
+        self, i: int, tiles: Rows, above: Tensor, dz: Tensor, count: int, shortcut: int
+    ) -> int:
+        """Do the same by the kernels that go down rows; return the number of programs."""
+        conv, below = self.layout.convs[i], self.layout.convs[i - 1]
+        programs = _bands(tiles, conv, count)
+        given = (
+            self._dy[conv.stage], self._weights[:, conv.offset :], above, self._h[i - 1], self._y[i - 1], dz,
+            self._stats, self._part, count, self._batch, self.layout.size, self.layout.channels, below.channel,
+        )  # fmt: skip
+        shape = dict(SIDE=conv.side, CI=conv.ci, CO=conv.co, PRECISION=self.precision)
+        cut = dict(IMAGES=tiles.images, SPAN=tiles.span)
+        if conv.stride == 2:
+            rows.input_strided[(programs, self.models)](*given, **shape, **cut, **tiles.options())
+            return programs
+        rows.input_rows[(programs, self.models, tiles.split)](
+            *given, **shape, **cut, G=tiles.group, SHORTCUT=shortcut, SPLIT=tiles.split, **tiles.options()
+        )
+        return programs
 
     @torch.no_grad()
     def count_correct(self, data: Images, loader: StackLoader, start: int, count: int) -> Tensor:
@@ -293,8 +306,8 @@ def _whole(pixels: int, tile: int) -> int:
 
 def _bands(tiles: Rows, conv: Conv, count: int, *, whole: bool = True) -> int:
     """Return the number of programs that go down the rows; raise ValueError if a whole batch cannot be cut so."""
-    if (whole and count % tiles.images) or count < tiles.images or conv.stride != 1:
+    if (whole and count % tiles.images) or count < tiles.images:
         raise ValueError(
-            f"{count} images, stride {conv.stride}: cannot be cut into {tiles.images} images per program"
+            f"{count} images of a batch are not a multiple of {tiles.images} per program: choose another batch size"
         )
     return triton.cdiv(count, tiles.images) * (conv.side // tiles.span)

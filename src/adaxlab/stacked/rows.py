@@ -1,4 +1,4 @@
-"""Triton kernels of the convolutions with stride 1, row by row: see `forward.py` for layouts and names.
+"""Triton kernels that go down the rows of images: see `forward.py` for layouts and names.
 
 A program goes down SPAN rows of IMAGES images. Each row of the input is loaded once, multiplied by the three rows of
 taps, and added to three rows of the output, of which the first is then complete:
@@ -25,9 +25,12 @@ def _taps(w, ky, shift, j, o, CI: tl.constexpr, CO: tl.constexpr):
 
 
 @triton.jit
-def _mirrored(w, ky, shift, j, o, CI: tl.constexpr, CO: tl.constexpr):
-    """Return the same for the input gradient: window pixel j // CO of dy to pixel o // CI of the input."""
-    kx = 2 - shift - (j // CO)[:, None] + (o // CI)[None, :]
+def _mirrored(w, ky, last, j, o, CI: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr):
+    """Return the same for the input gradient: window pixel j // CO of dy to pixel o // CI of the input.
+
+    `last` is the tap between the first two pixels.
+    """
+    kx = last - (j // CO * STRIDE)[:, None] + (o // CI)[None, :]
     at = w + ((ky * 3 + kx) * CI + (o % CI)[None, :]) * CO + (j % CO)[:, None]
     return tl.load(at, mask=(kx >= 0) & (kx < 3), other=0.0)
 
@@ -189,16 +192,16 @@ def input_rows(
     o = lowest + tl.arange(0, N)
     r = tl.arange(0, ROWS)
     w += model * wstride
-    b0 = _mirrored(w, 2, 0, j, o, CI, CO)
-    b1 = _mirrored(w, 1, 0, j, o, CI, CO)
-    b2 = _mirrored(w, 0, 0, j, o, CI, CO)
+    b0 = _mirrored(w, 2, 2, j, o, CI, CO, 1)
+    b1 = _mirrored(w, 1, 2, j, o, CI, CO, 1)
+    b2 = _mirrored(w, 0, 2, j, o, CI, CO, 1)
     if G == 1:
-        c0 = _mirrored(w, 2, 1, j, o, CI, CO)
-        c1 = _mirrored(w, 1, 1, j, o, CI, CO)
-        c2 = _mirrored(w, 0, 1, j, o, CI, CO)
-        d0 = _mirrored(w, 2, 2, j, o, CI, CO)
-        d1 = _mirrored(w, 1, 2, j, o, CI, CO)
-        d2 = _mirrored(w, 0, 2, j, o, CI, CO)
+        c0 = _mirrored(w, 2, 1, j, o, CI, CO, 1)
+        c1 = _mirrored(w, 1, 1, j, o, CI, CO, 1)
+        c2 = _mirrored(w, 0, 1, j, o, CI, CO, 1)
+        d0 = _mirrored(w, 2, 0, j, o, CI, CO, 1)
+        d1 = _mirrored(w, 1, 0, j, o, CI, CO, 1)
+        d2 = _mirrored(w, 0, 0, j, o, CI, CO, 1)
     table = stats + model * channels + offset + o % CI
     scale = tl.load(table + 2 * plane)[None, :]
     shift = tl.load(table + 3 * plane)[None, :]
@@ -269,6 +272,94 @@ def input_rows(
     table = stats + model * channels + offset + ci
     s = _sum(total, G, EACH)
     q = _sum(scaled, G, EACH)
+    programs = tl.num_programs(0)
+    place = part + (model * 2 * CI + ci) * programs + tile
+    tl.store(place, s)
+    tl.store(place + CI * programs, (q - s * tl.load(table)) * tl.load(table + plane))
+
+
+@triton.jit
+def input_strided(
+    dy,
+    w,
+    above,
+    h,
+    y,
+    dz,
+    stats,
+    part,  # [model, 2, CI, programs]
+    count,
+    cap,
+    wstride,
+    channels,
+    offset,
+    SIDE: tl.constexpr,  # rows of dy; the input has twice as many
+    CI: tl.constexpr,
+    CO: tl.constexpr,
+    IMAGES: tl.constexpr,
+    SPAN: tl.constexpr,  # rows of dy
+    PRECISION: tl.constexpr,
+):
+    """Compute the same as `input_rows` with stride 2 and the subsampled shortcut.
+
+    A window of two pixels of dy gives two neighbouring pixels of the input; a row of dy and the next one give two rows.
+    """
+    tile = tl.program_id(0)
+    model = tl.program_id(1).to(tl.int64)
+    plane = tl.num_programs(1) * channels
+    PITCH: tl.constexpr = SIDE + 2
+    LONG: tl.constexpr = 2 * SIDE
+    LONG_PITCH: tl.constexpr = 2 * SIDE + 2
+    ROWS: tl.constexpr = IMAGES * SIDE
+    N: tl.constexpr = 2 * CI
+    j = tl.arange(0, 2 * CO)
+    o = tl.arange(0, N)
+    r = tl.arange(0, ROWS)
+    w += model * wstride
+    even = _mirrored(w, 1, 1, j, o, CI, CO, 2)
+    odd = _mirrored(w, 2, 1, j, o, CI, CO, 2)
+    odd_below = _mirrored(w, 0, 1, j, o, CI, CO, 2)
+    image = tile // (SIDE // SPAN) * IMAGES + r // SIDE
+    top = tile % (SIDE // SPAN) * SPAN
+    column = r % SIDE
+    dy += model * cap * (PITCH * PITCH * CO)
+    y += model * cap * (LONG * LONG * CI)
+    dz += model * cap * (LONG * LONG * CI)
+    h += model * cap * (LONG_PITCH * LONG_PITCH * CI)
+    above += model * cap * (SIDE * SIDE * CO) + CI // 2
+    at = dy + (((image * PITCH + top + 1) * PITCH + column + 1) * CO)[:, None] + j[None, :]
+    flat = (((image * LONG + 2 * top) * LONG + 2 * column) * CI)[:, None] + o[None, :]
+    bordered = (((image * LONG_PITCH + 2 * top + 1) * LONG_PITCH + 2 * column + 1) * CI)[:, None] + o[None, :]
+    there = (((image * SIDE + top) * SIDE + column) * CO)[:, None] + o[None, :]
+    first = (o < CI)[None, :]
+    zero = tl.zeros([ROWS, N], tl.float32)
+    total = tl.zeros([ROWS // 16, 8, N], tl.float32)
+    scaled = tl.zeros([ROWS // 16, 8, N], tl.float32)
+    for step in range(SPAN):
+        here = flat + step * (2 * LONG * CI)
+        mask = bordered + step * (2 * LONG_PITCH * CI)
+        y0 = tl.load(y + here)
+        y1 = tl.load(y + here + LONG * CI)
+        shortcut = tl.load(above + there + step * (SIDE * CO), mask=first, other=0.0)
+        a = tl.load(at + step * (PITCH * CO))
+        below = tl.load(at + (step + 1) * (PITCH * CO))
+        live0 = tl.load(h + mask).to(tl.float32) > 0
+        live1 = tl.load(h + mask + LONG_PITCH * CI).to(tl.float32) > 0
+        out = tl.dot(a, even, zero, input_precision=PRECISION) + shortcut.to(tl.float32)
+        first_row = tl.where(live0, out, 0.0).to(dz.dtype.element_ty)
+        tl.store(dz + here, first_row)
+        out = tl.dot(a, odd, zero, input_precision=PRECISION)
+        out = tl.dot(below, odd_below, out, input_precision=PRECISION)
+        second_row = tl.where(live1, out, 0.0).to(dz.dtype.element_ty)
+        tl.store(dz + here + LONG * CI, second_row)
+        g0 = first_row.to(tl.float32)
+        g1 = second_row.to(tl.float32)
+        total += _fold(g0 + g1)
+        scaled += _fold(g0 * y0.to(tl.float32) + g1 * y1.to(tl.float32))
+    ci = tl.arange(0, CI)
+    table = stats + model * channels + offset + ci
+    s = _sum(total, 2, CI)
+    q = _sum(scaled, 2, CI)
     programs = tl.num_programs(0)
     place = part + (model * 2 * CI + ci) * programs + tile
     tl.store(place, s)
