@@ -14,11 +14,11 @@ import torch
 import triton
 from torch import Tensor
 
-from adaxlab.models.resnet import ResNet
 from _old_stacked import backward, forward
+from _old_stacked.tiles import KINDS, KINDS_FLOAT32, SLOTS, Tiles
+from adaxlab.models.resnet import ResNet
 from adaxlab.stacked.layout import Conv, layout
 from adaxlab.stacked.loader import Images, StackLoader
-from _old_stacked.tiles import KINDS, KINDS_FLOAT32, SLOTS, Tiles
 
 SLACK = 256
 """Number of elements after the last pixel that a window may read; they are multiplied by zero."""

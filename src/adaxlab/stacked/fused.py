@@ -251,9 +251,7 @@ class FusedNetwork:
         )  # fmt: skip
         self._finish(i - 1, count, programs * parities)
 
-    def _input_rows(
-        self, i: int, tiles: Rows, above: Tensor, dz: Tensor, count: int, shortcut: int
-    ) -> int:
+    def _input_rows(self, i: int, tiles: Rows, above: Tensor, dz: Tensor, count: int, shortcut: int) -> int:
         """Do the same by the kernels that go down rows; return the number of programs."""
         conv, below = self.layout.convs[i], self.layout.convs[i - 1]
         programs = _bands(tiles, conv, count)

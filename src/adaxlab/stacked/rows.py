@@ -430,25 +430,22 @@ def weight_rows(
         here = dy + (((image * PITCH + top + 1) * PITCH + column + 1) * CO)[:, None] + o[None, :]
         g1 = zero
         g2 = zero
-        for row in range(SPAN):
-            below = flat + row * (SIDE * CO)
+        for row in range(SPAN + 2):
+            inside = (row + 0 * o < SPAN)[None, :]
+            below = flat + tl.minimum(row, SPAN - 1) * (SIDE * CO)
             f = ca * tl.load(dz + below).to(tl.float32) + cb * tl.load(y + below).to(tl.float32) + cc
-            g = f.to(dy.dtype.element_ty)
+            g = tl.where(inside, f, 0.0).to(dy.dtype.element_ty)
             if WRITE:
                 if G == 1:
-                    tl.store(here + row * (PITCH * CO), g, mask=mine)
+                    tl.store(here + row * (PITCH * CO), g, mask=mine & inside)
                 else:
-                    tl.store(here + row * (PITCH * CO), g)
+                    tl.store(here + row * (PITCH * CO), g, mask=inside)
             a = tl.trans(tl.load(at + row * (PITCH * CI)))
             w0 = tl.dot(a, g, w0, input_precision=PRECISION)
             w1 = tl.dot(a, g1, w1, input_precision=PRECISION)
             w2 = tl.dot(a, g2, w2, input_precision=PRECISION)
             g2 = g1 + zero
             g1 = g
-        a = tl.trans(tl.load(at + SPAN * PITCH * CI))
-        w1 = tl.dot(a, g1, w1, input_precision=PRECISION)
-        w2 = tl.dot(a, g2, w2, input_precision=PRECISION)
-        w2 = tl.dot(tl.trans(tl.load(at + (SPAN + 1) * PITCH * CI)), g1, w2, input_precision=PRECISION)
     kx = (j // CI)[:, None] + kx - (o // CO)[None, :]
     slot = (share * G + o // CO)[None, :] * models + model
     at = part + slot * segment + woffset + (kx * CI + (j % CI)[:, None]) * CO + (o % CO)[None, :]
