@@ -116,6 +116,11 @@ def images(count: int, device: torch.device) -> Images:
     )
 
 
+def short(batch: int) -> int:
+    """The last batch of an epoch: 80 of 128."""
+    return batch * 5 // 8 if batch % 128 == 0 else batch // 2
+
+
 def choices(kernel: str, kind: Kind) -> list[Any]:
     """The old tile, the default of `tiles.py`, then the candidates, each once."""
     given = [getattr(old_tiles.KINDS[kind], kernel), getattr(KINDS[kind], kernel)]
@@ -140,6 +145,7 @@ class Bench:
             networks(models), device, batch=batch, test_batch=8, kinds=old_tiles_as_new(), slots=most
         )
         self.batch = batch
+        self._programs = 0
 
     def prepare(self) -> None:
         self.net.slots = old_tiles.SLOTS
@@ -154,7 +160,7 @@ class Bench:
             net.slots = tuple(slots if s == conv.stage else n for s, n in enumerate(net.slots))
         x = net._h[layer - 1] if layer else net._x
         if kernel == "forward":
-            net._conv(x, conv, net._y[layer], self.batch, net._batch, stats=True)
+            self._programs = net._conv(x, conv, net._y[layer], self.batch, net._batch, stats=True)
         elif kernel == "weight":
             net._weight(layer, x, net._dz[0], self.batch)
         else:
@@ -168,18 +174,16 @@ class Bench:
         """What the kernel has written."""
         net, conv = self.net, self.net.layout.convs[layer]
         if kernel == "forward":
-            return [net._y[layer].clone(), *self._sums(conv.channel, conv.co, net._stats)]
+            part = net._part[: net.models * 2 * conv.co * self._programs]
+            return [net._y[layer].clone(), part.view(net.models, 2, conv.co, -1)[:, 0].sum(-1)]
         if kernel == "weight":
             first, _, part = net._segments[conv.stage]
             inside = part[: net.slots[conv.stage], :, conv.offset - first :][:, :, : conv.size]
             return [inside.sum(0), net._dy[conv.stage].clone()]
         below = net.layout.convs[layer - 1]
         used = net.models * self.batch * below.side**2 * below.co
-        return [net._dz[1][:used].clone(), *self._sums(below.channel, below.co, net._coefficients)]
-
-    def _sums(self, channel: int, width: int, table: Tensor) -> list[Tensor]:
-        """The table of a layer; a convolution's statistics are finished here."""
-        return [table[:, :, channel : channel + width].clone()]
+        table = net._coefficients[:, :, below.channel : below.channel + below.co]
+        return [net._dz[1][:used].clone(), table.clone()]
 
 
 def old_tiles_as_new() -> dict[Kind, Tiles]:
@@ -202,7 +206,7 @@ def correctness(device: torch.device, counts: tuple[int, ...], models: int) -> l
     """Relative differences of loss and gradient to the plain loop in float32, of the old kernels and of the new."""
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
-    data = images(256, device)
+    data = images(1000, device)
     rows = []
     for count in counts:
         loader = StackLoader(data, list(range(models)))
@@ -211,7 +215,7 @@ def correctness(device: torch.device, counts: tuple[int, ...], models: int) -> l
         loss, _ = plain.gradients(loader, count)
         row: dict[str, Any] = {"count": count}
         for name, module in (("old", old_fused), ("new", fused)):
-            net = module.FusedNetwork(networks(models), device, batch=max(counts), test_batch=250)
+            net = module.FusedNetwork(networks(models), device, batch=max(counts), test_batch=1000)
             net.gradients(loader, max(counts))  # a small batch comes after a whole one
             net.running.zero_()
             net.running[1] = 1.0
@@ -224,7 +228,7 @@ def correctness(device: torch.device, counts: tuple[int, ...], models: int) -> l
             }
             net.gradients(loader, count)
             row[name]["deterministic"] = torch.equal(once, net.gradient)
-            row[name]["correct"] = net.count_correct(data, loader, 0, 250).tolist()
+            row[name]["correct"] = net.count_correct(data, loader, 0, 1000).tolist()
             row[f"{name}_gradient"] = once
         row["new_to_old"] = difference([row.pop("new_gradient")], [row.pop("old_gradient")])
         row["ok"] = row["new"]["deterministic"] and all(
@@ -257,17 +261,18 @@ def timed(graph: torch.cuda.CUDAGraph) -> float:
 
 
 class Cold:
-    """Times of small pieces of work, each after a write that fills the L2 cache."""
+    """Times of small pieces of work, each after a read that fills the L2 cache."""
 
     def __init__(self, device: torch.device, times: int = 4) -> None:
         self.times = times
-        self._fill = torch.empty(128 * 2**20, dtype=torch.uint8, device=device)
+        self._fill = torch.zeros(32, 2**20, device=device)
+        self._sink = torch.zeros(2**20, device=device)
         self._alone = self._graph(lambda: None)
 
     def _graph(self, work: Callable[[], object]) -> torch.cuda.CUDAGraph:
         def repeated() -> None:
             for _ in range(self.times):
-                self._fill.zero_()
+                torch.sum(self._fill, 0, out=self._sink)
                 work()
 
         return graph_of(repeated)
@@ -292,26 +297,51 @@ def measure(
 ) -> dict[tuple[str, Kind, int | None], dict[Any, float]]:
     """Times of all candidates by (kernel, kind, slots)."""
     out: dict[tuple[str, Kind, int | None], dict[Any, float]] = {}
+    done = {row["key"]: row for row in record.content.get("candidates", [])}
     for kernel, kind in pairs(only):
         stage = next(s for s, kinds in enumerate(STAGES) if kind in kinds)
         for slots in SLOT_CHOICES[stage] if kernel == "weight" else (None,):
             times = out.setdefault((kernel, kind, slots), {})
             wanted: dict[int, list[Tensor]] = {}
             for tile in choices(kernel, kind):
-                row: dict[str, Any] = {"kernel": kernel, "kind": kind, "slots": slots, "tile": repr(tile)}
-                if time.monotonic() > deadline:
-                    record.add("candidates", {**row, "error": "no time left"})
-                    continue
-                try:
-                    row |= candidate(bench, clock, kernel, kind, tile, slots, wanted)
-                    if row["difference"] < 2e-2:
-                        times[tile] = row["us"]
-                except Exception as e:
-                    row["error"] = f"{type(e).__name__}: {str(e)[:200]}"
-                    if "illegal" in row["error"] or "CUDA error" in row["error"]:
-                        raise  # the context is lost
-                record.add("candidates", row)
+                key = f"{kernel} {kind} slots {slots} {tile}"
+                row = done.get(key) or {"key": key}
+                if len(row) == 1:
+                    if time.monotonic() > deadline:
+                        row["error"] = "no time left"
+                    else:
+                        row |= attempt(bench, clock, kernel, kind, tile, slots, wanted)
+                    record.add("candidates", row)
+                if row.get("fatal"):
+                    record.write()
+                    again(record)
+                if row.get("difference", 1.0) < 2e-2:
+                    times[tile] = row["us"]
     return out
+
+
+def attempt(bench: Bench, clock: Callable[..., float], *given: Any) -> dict[str, Any]:
+    """`candidate`, or the error; `fatal` if the GPU cannot be used by this process any more."""
+    try:
+        return candidate(bench, clock, *given)
+    except Exception as e:
+        row: dict[str, Any] = {"error": f"{type(e).__name__}: {str(e)[:200]}"}
+    try:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    except Exception:
+        row["fatal"] = True
+    return row
+
+
+def again(record: Record) -> None:
+    """Replace this process by one that goes on after the candidates in the record."""
+    for row in record.content["candidates"]:
+        row.pop("fatal", None)
+    record.write()
+    sys.stdout.flush()
+    rest = [word for word in sys.argv[1:] if word != "--resume"]
+    os.execv(sys.executable, [sys.executable, __file__, *rest, "--resume"])
 
 
 def candidate(
@@ -323,16 +353,20 @@ def candidate(
     slots: int | None,
     wanted: dict[int, list[Tensor]],
 ) -> dict[str, Any]:
-    """Check one tile against the first one (the old kernel) and time it; the mean over layers of the kind."""
+    """Check one tile against the old kernel and time it; the mean over layers of the kind."""
     us, worst = [], 0.0
     for layer in bench.layers(kernel, kind):
         whole = bench.batch
-        bench.batch = whole * 5 // 8  # the last batch of an epoch: 80 of 128
+        bench.batch = short(whole)
         bench.call(kernel, kind, tile, layer, slots)
         bench.batch = whole
         bench.call(kernel, kind, tile, layer, slots)
         found = bench.outcome(kernel, layer)
-        worst = max(worst, difference(found, wanted.setdefault(layer, found)))
+        if layer not in wanted:
+            old = getattr(old_tiles.KINDS[kind], kernel)
+            bench.call(kernel, kind, old, layer, slots)
+            wanted[layer] = bench.outcome(kernel, layer)
+        worst = max(worst, difference(found, wanted[layer]))
         del found
         us.append(clock(lambda layer=layer: bench.call(kernel, kind, tile, layer, slots)))
     return {"us": statistics.mean(us), "each": us, "difference": worst}
@@ -427,8 +461,9 @@ def steps(
 class Record:
     """A JSON file that is written again after each addition that matters."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.content = path, {}
+    def __init__(self, path: Path, resume: bool) -> None:
+        self.path = path
+        self.content: dict[str, Any] = json.loads(path.read_text()) if resume else {}
         self._written = 0.0
 
     def add(self, name: str, row: Any) -> None:
@@ -478,22 +513,27 @@ def main() -> None:
     parser.add_argument(
         "--dry", action="store_true", help="on the CPU, by Triton's interpreter, without times"
     )
+    parser.add_argument("--resume", action="store_true", help="(internal) go on with the record in --out")
     parser.add_argument("--only", nargs="*", default=list(KERNELS), choices=KERNELS)
     args = parser.parse_args()
     device = torch.device("cpu" if args.dry else "cuda")
     if args.share is not None:
         compile_share(args.share, args.workers, device)
         return
-    begin = time.monotonic()
-    record = Record(args.out)
+    record = Record(args.out, args.resume)
+    begin = record.content.setdefault("begin", time.monotonic())
     workers = []
-    if not args.dry:
+    if not args.dry and not args.resume:
         command = [sys.executable, __file__, "--workers", str(args.workers), "--share"]
         env = {**os.environ, "OMP_NUM_THREADS": "1"}
         workers = [subprocess.Popen([*command, str(i)], env=env) for i in range(args.workers)]
-    counts = (args.batch, args.batch * 5 // 8)
-    if not args.dry:
-        record.put("correctness", correctness(device, counts, 2))
+    counts = (args.batch, short(args.batch))
+    if not args.dry and not args.resume:
+        try:
+            record.put("correctness", correctness(device, counts, 2))
+        except Exception as e:
+            record.put("correctness", f"{type(e).__name__}: {e}")
+            say("correctness failed:", record.content["correctness"][:1000])
         say(f"{time.monotonic() - begin:.0f} s: correctness done")
     for worker in workers:
         try:
