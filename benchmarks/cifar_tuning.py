@@ -215,7 +215,8 @@ def correctness(device: torch.device, counts: tuple[int, ...], models: int) -> l
         loss, _ = plain.gradients(loader, count)
         row: dict[str, Any] = {"count": count}
         for name, module in (("old", old_fused), ("new", fused)):
-            net = module.FusedNetwork(networks(models), device, batch=max(counts), test_batch=1000)
+            given = {} if name == "old" else {"kinds": KINDS, "slots": SLOTS}
+            net = module.FusedNetwork(networks(models), device, batch=max(counts), test_batch=1000, **given)
             net.gradients(loader, max(counts))  # a small batch comes after a whole one
             net.running.zero_()
             net.running[1] = 1.0
@@ -433,9 +434,9 @@ def steps(
     loader = StackLoader(data, list(range(models)))
     loader.start(0)
     graphs, kept = {}, []
-    for name, module, given in (
-        ("old", old_fused, {}), ("default", fused, {}), ("chosen", fused, {"kinds": kinds, "slots": slots}),
-    ):  # fmt: skip
+    new = {"default": {"kinds": KINDS, "slots": SLOTS}, "chosen": {"kinds": kinds, "slots": slots}}
+    for name, given in ({"old": {}} | new).items():
+        module = old_fused if name == "old" else fused
         net = module.FusedNetwork(networks(models), device, batch=batch, test_batch=8, **given)
         for _ in range(2):
             net.gradients(loader, batch)

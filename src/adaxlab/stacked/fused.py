@@ -18,7 +18,7 @@ from adaxlab.models.resnet import ResNet
 from adaxlab.stacked import backward, forward, rows
 from adaxlab.stacked.layout import Conv, layout
 from adaxlab.stacked.loader import Images, StackLoader
-from adaxlab.stacked.tiles import KINDS, KINDS_FLOAT32, SLOTS, Rows, Tiles
+from adaxlab.stacked.tiles import Rows, Tiles, default
 
 SLACK = 256
 """Number of elements after the last pixel that a window may read; they are multiplied by zero."""
@@ -37,16 +37,16 @@ class FusedNetwork:
         dtype: torch.dtype = torch.bfloat16,
         precision: str = "tf32",
         kinds: Mapping[tuple[int, int], Tiles] | None = None,
-        slots: tuple[int, ...] = SLOTS,
+        slots: tuple[int, ...] | None = None,
     ) -> None:
         self.layout = layout(nets[0])
         packed = [self.layout.pack(net) for net in nets]
         self.parameters = torch.stack([row for row, _ in packed]).to(device)
         self.running = torch.stack([running for _, running in packed], dim=1).contiguous().to(device)
         self.gradient = torch.zeros_like(self.parameters)
-        if kinds is None:
-            kinds = KINDS_FLOAT32 if dtype == torch.float32 else KINDS
-        self.models, self.kinds, self.slots, self.precision = len(nets), dict(kinds), slots, precision
+        usual, usual_slots = default(len(nets), dtype == torch.float32)
+        self.models, self.precision = len(nets), precision
+        self.kinds, self.slots = dict(kinds or usual), slots or usual_slots
         self._batch, self._test_batch, self._dtype, self._device = batch, test_batch, dtype, device
         channels, convs = self.layout.channels, self.layout.convs
         self._weights = torch.zeros(self.models, self.layout.size, dtype=dtype, device=device)

@@ -57,6 +57,21 @@ KINDS: dict[tuple[int, int], Tiles] = {
 }
 """By (input channels as stored, output channels)."""
 
+FEW = 8
+"""Fewer models than this do not fill a GPU with programs that go down rows."""
+
+KINDS_FEW: dict[tuple[int, int], Tiles] = {
+    (4, 16): Tiles((256, 4, 4, 1), (256, 4, 4, 1), (128, 4, 2)),
+    (16, 16): Tiles((128, 4, 8, 1), (128, 4, 8, 2), (64, 4, 4)),
+    (16, 32): Tiles((128, 4, 4, 2), (128, 4, 4, 1), (64, 4, 2)),
+    (32, 32): Tiles((128, 4, 8, 1), (128, 4, 4, 1), (128, 8, 3)),
+    (32, 64): Tiles((64, 4, 2, 1), (64, 4, 2, 2), (32, 8, 2)),
+    (64, 64): Tiles((128, 4, 1, 3), (128, 4, 1, 3), (64, 4, 3)),
+}
+
+SLOTS_FEW = (128, 32, 16)
+"""Of few models, and of float32."""
+
 KINDS_FLOAT32: dict[tuple[int, int], Tiles] = {
     (4, 16): Tiles((256, 4, 4, 1), (256, 4, 4, 1), (128, 4, 1)),
     (16, 16): Tiles((128, 4, 4, 1), (128, 4, 4, 1), (64, 4, 1)),
@@ -66,3 +81,10 @@ KINDS_FLOAT32: dict[tuple[int, int], Tiles] = {
     (64, 64): Tiles((64, 4, 1, 1), (64, 4, 1, 1), (32, 4, 1)),
 }
 """Smaller tiles for float32. They compile for compute capability 9.0; they are not tuned."""
+
+
+def default(models: int, float32: bool) -> tuple[dict[tuple[int, int], Tiles], tuple[int, ...]]:
+    """Return the tiles and the slots of a stack."""
+    if float32:
+        return KINDS_FLOAT32, SLOTS_FEW
+    return (KINDS_FEW, SLOTS_FEW) if models < FEW else (KINDS, SLOTS)
