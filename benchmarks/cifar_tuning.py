@@ -151,8 +151,11 @@ class Bench:
         self.net.slots = old_tiles.SLOTS
         self.net.gradients(self.loader, self.batch)
 
-    def call(self, kernel: str, kind: Kind, tile: Any, layer: int, slots: int | None = None) -> None:
+    def call(
+        self, kernel: str, kind: Kind, tile: Any, layer: int, slots: int | None = None, count: int = 0
+    ) -> None:
         """Launch one kernel for a layer (and the small one that finishes an input gradient's sums)."""
+        count = count or self.batch
         net = self.net
         conv = net.layout.convs[layer]
         net.kinds[kind] = net.kinds[kind]._replace(**{kernel: tile})
@@ -160,12 +163,12 @@ class Bench:
             net.slots = tuple(slots if s == conv.stage else n for s, n in enumerate(net.slots))
         x = net._h[layer - 1] if layer else net._x
         if kernel == "forward":
-            self._programs = net._conv(x, conv, net._y[layer], self.batch, net._batch, stats=True)
+            self._programs = net._conv(x, conv, net._y[layer], count, net._batch, stats=True)
         elif kernel == "weight":
-            net._weight(layer, x, net._dz[0], self.batch)
+            net._weight(layer, x, net._dz[0], count)
         else:
             shortcut = 0 if layer % 2 == 0 else net._shortcut(layer + 1)
-            net._input(layer, net._dz[0], net._dz[1], self.batch, shortcut=shortcut)
+            net._input(layer, net._dz[0], net._dz[1], count, shortcut=shortcut)
 
     def layers(self, kernel: str, kind: Kind) -> tuple[int, ...]:
         return FIRST[kind] if kernel == "input" else FIRST[kind][:1]
@@ -357,10 +360,7 @@ def candidate(
     """Check one tile against the old kernel and time it; the mean over layers of the kind."""
     us, worst = [], 0.0
     for layer in bench.layers(kernel, kind):
-        whole = bench.batch
-        bench.batch = short(whole)
-        bench.call(kernel, kind, tile, layer, slots)
-        bench.batch = whole
+        bench.call(kernel, kind, tile, layer, slots, short(bench.batch))
         bench.call(kernel, kind, tile, layer, slots)
         found = bench.outcome(kernel, layer)
         if layer not in wanted:
