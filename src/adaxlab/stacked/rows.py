@@ -6,10 +6,12 @@ taps, and added to three rows of the output, of which the first is then complete
     out, first, second = first + row @ taps[2], second + row @ taps[1], row @ taps[0]
 
 so two unfinished rows of the output stay in registers, and the next rows of the input are on their way to shared memory
-(Triton's pipeline of loads). Two additions of zero are for the compiler: `first + 0` and `second + 0` wait for their
-products, which ptxas would otherwise do one by one (registers in flight cannot change their names), and `g1 + 0` is
-because Triton does not pipeline a loop that hands on a value unchanged for two rounds. One row of a product is G neighbouring pixels of one image: with G = 2 a window of 4
+(Triton's pipeline of loads). One row of a product is G neighbouring pixels of one image: with G = 2 a window of 4
 pixels, contiguous in memory; with G = 1 one pixel, and the three columns of taps are three products.
+
+Zeros are added for the compiler. `first + 0` and `second + 0` make products end within a round of the loop: ptxas would
+otherwise do each instruction of them by itself, because registers in flight cannot change places. `g1 + 0` is there
+because Triton does not pipeline a loop that hands on a value unchanged for two rounds.
 """
 
 from __future__ import annotations
