@@ -15,10 +15,10 @@ import triton
 from torch import Tensor
 
 from adaxlab.models.resnet import ResNet
-from adaxlab.stacked import backward, forward
+from adaxlab.stacked import backward, forward, rows
 from adaxlab.stacked.layout import Conv, layout
 from adaxlab.stacked.loader import Images, StackLoader
-from adaxlab.stacked.tiles import KINDS, KINDS_FLOAT32, SLOTS, Tiles
+from adaxlab.stacked.tiles import Rows, Tiles, default
 
 SLACK = 256
 """Number of elements after the last pixel that a window may read; they are multiplied by zero."""
@@ -37,16 +37,16 @@ class FusedNetwork:
         dtype: torch.dtype = torch.bfloat16,
         precision: str = "tf32",
         kinds: Mapping[tuple[int, int], Tiles] | None = None,
-        slots: tuple[int, ...] = SLOTS,
+        slots: tuple[int, ...] | None = None,
     ) -> None:
         self.layout = layout(nets[0])
         packed = [self.layout.pack(net) for net in nets]
         self.parameters = torch.stack([row for row, _ in packed]).to(device)
         self.running = torch.stack([running for _, running in packed], dim=1).contiguous().to(device)
         self.gradient = torch.zeros_like(self.parameters)
-        if kinds is None:
-            kinds = KINDS_FLOAT32 if dtype == torch.float32 else KINDS
-        self.models, self.kinds, self.slots, self.precision = len(nets), dict(kinds), slots, precision
+        usual, usual_slots = default(len(nets), dtype == torch.float32)
+        self.models, self.precision = len(nets), precision
+        self.kinds, self.slots = dict(kinds or usual), slots or usual_slots
         self._batch, self._test_batch, self._dtype, self._device = batch, test_batch, dtype, device
         channels, convs = self.layout.channels, self.layout.convs
         self._weights = torch.zeros(self.models, self.layout.size, dtype=dtype, device=device)
@@ -120,7 +120,16 @@ class FusedNetwork:
                 block = x
 
     def _conv(self, x: Tensor, conv: Conv, y: Tensor, count: int, cap: int, *, stats: bool) -> int:
-        block, warps, steps, stages = self._tiles(conv).forward
+        tiles = self._tiles(conv).forward
+        if isinstance(tiles, Rows):
+            programs = _bands(tiles, conv, count, whole=stats)
+            rows.conv_rows[(programs, self.models, tiles.split)](
+                x, self._weights[:, conv.offset :], y, self._part, count, cap, self.layout.size,
+                SIDE=conv.side, CI=conv.ci, CO=conv.co, STATS=stats, PRECISION=self.precision,
+                SPLIT=tiles.split, **tiles.shape(), **tiles.options(),
+            )  # fmt: skip
+            return programs
+        block, warps, steps, stages = tiles
         programs = _whole(count * conv.side**2, block * steps)
         forward.conv_forward[(programs, self.models)](
             x, self._weights[:, conv.offset :], y, self._part, count, cap, self.layout.size,
@@ -132,10 +141,10 @@ class FusedNetwork:
     def _activate(self, i: int, y: Tensor, block: Tensor, out: Tensor, count: int, cap: int) -> None:
         """Apply the i-th normalisation and ReLU; every second layer from the third on adds the block's input first."""
         conv = self.layout.convs[i]
-        rows = self._tiles(conv).rows
-        forward.activate[(_whole(count * conv.side**2, rows), self.models)](
+        block_rows = self._tiles(conv).rows
+        forward.activate[(_whole(count * conv.side**2, block_rows), self.models)](
             y, block, out, self._stats, cap, self.layout.channels, conv.channel,
-            SIDE=conv.side, C=conv.co, SHORTCUT=self._shortcut(i), BLOCK=rows,
+            SIDE=conv.side, C=conv.co, SHORTCUT=self._shortcut(i), BLOCK=block_rows,
         )  # fmt: skip
 
     def _shortcut(self, i: int) -> int:
@@ -201,9 +210,20 @@ class FusedNetwork:
         """Compute the weight gradient of layer i, and write the gradient of its output."""
         conv = self.layout.convs[i]
         first, end, part = self._segments[conv.stage]
+        tiles = self._tiles(conv).weight
+        if isinstance(tiles, Rows):
+            _bands(tiles, conv, count)
+            columns = 3 if tiles.group == 1 else 1
+            rows.weight_rows[(self.slots[conv.stage] // tiles.group, columns, self.models)](
+                x, dz, self._y[i], self._dy[conv.stage], self._coefficients, part, count, self._batch,
+                end - first, conv.offset - first, self.layout.channels, conv.channel,
+                SIDE=conv.side, CI=conv.ci, CO=conv.co, WRITE=i > 0, PRECISION=self.precision,
+                **tiles.shape(), **tiles.options(),
+            )  # fmt: skip
+            return
         group = self._group(conv)
         shares = self.slots[conv.stage] // max(group, 1)
-        block, warps, stages = self._tiles(conv).weight
+        block, warps, stages = tiles
         _whole(count * conv.side**2, shares * block)
         backward.weight_gradient[(shares, 1 if group else 3, self.models)](
             x, dz, self._y[i], self._dy[conv.stage], self._coefficients, part, count, self._batch,
@@ -215,7 +235,11 @@ class FusedNetwork:
     def _input(self, i: int, above: Tensor, dz: Tensor, count: int, *, shortcut: int) -> None:
         """Compute the input gradient of layer i through the ReLU, and the sums for the normalisation of layer i-1."""
         conv, below = self.layout.convs[i], self.layout.convs[i - 1]
-        block, warps, steps, stages = self._tiles(conv).input
+        tiles = self._tiles(conv).input
+        if isinstance(tiles, Rows):
+            self._finish(i - 1, count, self._input_rows(i, tiles, above, dz, count, shortcut))
+            return
+        block, warps, steps, stages = tiles
         parities = conv.stride**2
         programs = _whole(count * conv.side**2, block * steps)
         backward.input_gradient[(programs, self.models, parities)](
@@ -226,6 +250,24 @@ class FusedNetwork:
             BLOCK=block, STEPS=steps, PRECISION=self.precision, num_warps=warps, num_stages=stages,
         )  # fmt: skip
         self._finish(i - 1, count, programs * parities)
+
+    def _input_rows(self, i: int, tiles: Rows, above: Tensor, dz: Tensor, count: int, shortcut: int) -> int:
+        """Do the same by the kernels that go down rows; return the number of programs."""
+        conv, below = self.layout.convs[i], self.layout.convs[i - 1]
+        programs = _bands(tiles, conv, count)
+        given = (
+            self._dy[conv.stage], self._weights[:, conv.offset :], above, self._h[i - 1], self._y[i - 1], dz,
+            self._stats, self._part, count, self._batch, self.layout.size, self.layout.channels, below.channel,
+        )  # fmt: skip
+        shape = dict(SIDE=conv.side, CI=conv.ci, CO=conv.co, PRECISION=self.precision)
+        cut = dict(IMAGES=tiles.images, SPAN=tiles.span)
+        if conv.stride == 2:
+            rows.input_strided[(programs, self.models)](*given, **shape, **cut, **tiles.options())
+            return programs
+        rows.input_rows[(programs, self.models, tiles.split)](
+            *given, **shape, **cut, G=tiles.group, SHORTCUT=shortcut, SPLIT=tiles.split, **tiles.options()
+        )
+        return programs
 
     @torch.no_grad()
     def count_correct(self, data: Images, loader: StackLoader, start: int, count: int) -> Tensor:
@@ -258,3 +300,12 @@ def _whole(pixels: int, tile: int) -> int:
             f"{pixels} pixels of a batch are not a multiple of the tile size {tile}: choose another batch size"
         )
     return pixels // tile
+
+
+def _bands(tiles: Rows, conv: Conv, count: int, *, whole: bool = True) -> int:
+    """Return the number of programs that go down the rows; raise ValueError if a whole batch cannot be cut so."""
+    if (whole and count % tiles.images) or count < tiles.images:
+        raise ValueError(
+            f"{count} images of a batch are not a multiple of {tiles.images} per program: choose another batch size"
+        )
+    return triton.cdiv(count, tiles.images) * (conv.side // tiles.span)

@@ -5,23 +5,62 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Tiles(NamedTuple):
-    """Tile sizes of one kind of layer."""
+class Rows(NamedTuple):
+    """The tile of a kernel that goes down the rows of images (`rows.py`): stride 1 only."""
 
-    forward: tuple[int, int, int, int]
+    images: int
+    """Images per program. They divide the batch."""
+    span: int
+    """Rows of the output per program."""
+    group: int
+    """Neighbouring pixels in one row of the product: 1 or 2."""
+    warps: int
+    stages: int
+    registers: int | None = None
+    """The most registers per thread; None: no limit."""
+    split: int = 1
+    """Programs that share the channels of the output (not of a weight gradient), with group = 1."""
+
+    def shape(self) -> dict[str, int]:
+        """Return the constants of the kernel, but for the split."""
+        return {"IMAGES": self.images, "SPAN": self.span, "G": self.group}
+
+    def options(self) -> dict[str, int]:
+        """Return the options of the compiler."""
+        limit = {} if self.registers is None else {"maxnreg": self.registers}
+        return {"num_warps": self.warps, "num_stages": self.stages, **limit}
+
+
+class Tiles(NamedTuple):
+    """Tile sizes of one kind of layer. Each kernel is the one that goes down rows, or else the general one."""
+
+    forward: Rows | tuple[int, int, int, int]
     """Convolution: pixels per step, warps, steps per program, pipeline stages."""
-    input: tuple[int, int, int, int]
+    input: Rows | tuple[int, int, int, int]
     """Input gradient: the same."""
-    weight: tuple[int, int, int]
+    weight: Rows | tuple[int, int, int]
     """Weight gradient: pixels per step, warps, pipeline stages."""
     rows: int = 128
     """Pixels per program of the element-wise kernels."""
 
 
-SLOTS = (128, 32, 16)
+SLOTS = (32, 32, 16)
 """Number of partial sums of a weight gradient, by stage of the network."""
 
 KINDS: dict[tuple[int, int], Tiles] = {
+    (4, 16): Tiles(Rows(4, 32, 2, 4, 3), (256, 4, 4, 1), (128, 4, 2)),
+    (16, 16): Tiles(Rows(4, 32, 2, 4, 2), Rows(4, 32, 2, 4, 2), Rows(4, 32, 2, 4, 3)),
+    (16, 32): Tiles((128, 4, 4, 2), Rows(4, 16, 2, 4, 2, 128), (64, 4, 2)),
+    (32, 32): Tiles(Rows(8, 8, 2, 8, 2), Rows(4, 16, 1, 4, 2), Rows(8, 16, 2, 8, 2)),
+    (32, 64): Tiles((64, 4, 2, 1), Rows(8, 8, 2, 8, 2), (32, 8, 2)),
+    (64, 64): Tiles(Rows(8, 8, 1, 4, 2, None, 2), Rows(8, 8, 1, 4, 2, None, 2), Rows(8, 8, 1, 4, 2)),
+}
+"""By (input channels as stored, output channels)."""
+
+FEW = 8
+"""Fewer models than this do not fill a GPU with programs that go down rows."""
+
+KINDS_FEW: dict[tuple[int, int], Tiles] = {
     (4, 16): Tiles((256, 4, 4, 1), (256, 4, 4, 1), (128, 4, 2)),
     (16, 16): Tiles((128, 4, 8, 1), (128, 4, 8, 2), (64, 4, 4)),
     (16, 32): Tiles((128, 4, 4, 2), (128, 4, 4, 1), (64, 4, 2)),
@@ -29,7 +68,9 @@ KINDS: dict[tuple[int, int], Tiles] = {
     (32, 64): Tiles((64, 4, 2, 1), (64, 4, 2, 2), (32, 8, 2)),
     (64, 64): Tiles((128, 4, 1, 3), (128, 4, 1, 3), (64, 4, 3)),
 }
-"""By (input channels as stored, output channels)."""
+
+SLOTS_FEW = (128, 32, 16)
+"""Of few models, and of float32."""
 
 KINDS_FLOAT32: dict[tuple[int, int], Tiles] = {
     (4, 16): Tiles((256, 4, 4, 1), (256, 4, 4, 1), (128, 4, 1)),
@@ -40,3 +81,10 @@ KINDS_FLOAT32: dict[tuple[int, int], Tiles] = {
     (64, 64): Tiles((64, 4, 1, 1), (64, 4, 1, 1), (32, 4, 1)),
 }
 """Smaller tiles for float32. They compile for compute capability 9.0; they are not tuned."""
+
+
+def default(models: int, float32: bool) -> tuple[dict[tuple[int, int], Tiles], tuple[int, ...]]:
+    """Return the tiles and the slots of a stack."""
+    if float32:
+        return KINDS_FLOAT32, SLOTS_FEW
+    return (KINDS_FEW, SLOTS_FEW) if models < FEW else (KINDS, SLOTS)

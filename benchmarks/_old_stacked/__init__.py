@@ -1,0 +1,1 @@
+"""The kernels before `rows.py`, for comparison only."""
