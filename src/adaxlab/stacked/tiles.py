@@ -44,16 +44,16 @@ class Tiles(NamedTuple):
     """Pixels per program of the element-wise kernels."""
 
 
-SLOTS = (32, 32, 16)
+SLOTS = (32, 32, 8)
 """Number of partial sums of a weight gradient, by stage of the network."""
 
 KINDS: dict[tuple[int, int], Tiles] = {
-    (4, 16): Tiles(Rows(4, 32, 2, 4, 3), (256, 4, 4, 1), (128, 4, 2)),
-    (16, 16): Tiles(Rows(4, 32, 2, 4, 2), Rows(4, 32, 2, 4, 2), Rows(4, 32, 2, 4, 3)),
-    (16, 32): Tiles((128, 4, 4, 2), Rows(4, 16, 2, 4, 2, 128), (64, 4, 2)),
-    (32, 32): Tiles(Rows(8, 8, 2, 8, 2), Rows(4, 16, 1, 4, 2), Rows(8, 16, 2, 8, 2)),
-    (32, 64): Tiles((64, 4, 2, 1), Rows(8, 8, 2, 8, 2), (32, 8, 2)),
-    (64, 64): Tiles(Rows(8, 8, 1, 4, 2, None, 2), Rows(8, 8, 1, 4, 2, None, 2), Rows(8, 8, 1, 4, 2)),
+    (4, 16): Tiles(Rows(4, 32, 2, 4, 2), (256, 4, 4, 1), (256, 4, 2)),
+    (16, 16): Tiles(Rows(4, 32, 2, 4, 3), Rows(4, 32, 2, 4, 3), Rows(4, 32, 2, 4, 3)),
+    (16, 32): Tiles((128, 4, 4, 1), Rows(4, 16, 2, 4, 1), (64, 4, 3)),
+    (32, 32): Tiles(Rows(4, 8, 1, 4, 2), Rows(4, 16, 1, 4, 2), (128, 8, 3)),
+    (32, 64): Tiles((64, 4, 4, 1), Rows(8, 8, 2, 8, 1, 128), (32, 4, 2)),
+    (64, 64): Tiles((128, 4, 1, 3), (128, 4, 1, 3), (64, 4, 3)),
 }
 """By (input channels as stored, output channels)."""
 

@@ -1,1 +1,0 @@
-"""The kernels before `rows.py`, for comparison only."""
