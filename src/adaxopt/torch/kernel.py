@@ -356,24 +356,57 @@ def _prefetch(address, start, TYPE: tl.constexpr, COUNT: tl.constexpr):
 
 
 @triton.jit
-def _chunk(
-    row, g, active, program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound, X_TYPE: tl.constexpr,
-    G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, CODED: tl.constexpr, MEAN: tl.constexpr,
-    SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr,
-    OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr, SIGNED: tl.constexpr,
-    DECAYED: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, EACH: tl.constexpr,
-    AHEAD: tl.constexpr,
-):  # fmt: skip
-    """Update this program's BLOCKS * BLOCK elements of the tensor with the given table row.
-
-    Addresses are loaded even if the tensor is not `active`: a branch before the loads would delay all other tensors.
-    """
+def _addresses(row, CODED: tl.constexpr, MAXIMUM: tl.constexpr):
+    """The addresses of a parameter and its state: x, m, v, v_max, compensation, exponents of m, v and v_max."""
     x, m, v = tl.load(row + X), tl.load(row + M), tl.load(row + V)
     top, rest = tl.load(row + TOP), tl.load(row + REST)
     m_scale, v_scale, top_scale = x, x, x
     if CODED:
         m_scale, v_scale = tl.load(row + M_SCALE), tl.load(row + V_SCALE)
         top_scale = tl.load(row + TOP_SCALE) if MAXIMUM else v_scale
+    return x, m, v, top, rest, m_scale, v_scale, top_scale
+
+
+@triton.jit
+def _prefetch_all(
+    x, g, m, v, top, rest, m_scale, v_scale, top_scale, start, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr,
+    M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr,
+    ROUNDING: tl.constexpr, COUNT: tl.constexpr,
+):  # fmt: skip
+    """Prefetch COUNT elements of a parameter, its gradient and its 8-bit state, if all addresses are aligned."""
+    if (g != 0) & ((x | g | m | v | top | rest | m_scale | v_scale | top_scale) % 16 == 0):
+        _prefetch(x, start, X_TYPE, COUNT)
+        _prefetch(g, start, G_TYPE, COUNT)
+        if MEAN != NO_MEAN:
+            _prefetch(m, start, M_TYPE, COUNT)
+            _prefetch(m_scale, start // GROUP, tl.int8, COUNT // GROUP)
+        if SECOND:
+            _prefetch(v, start, V_TYPE, COUNT)
+            _prefetch(v_scale, start // GROUP, tl.int8, COUNT // GROUP)
+        if MAXIMUM:
+            _prefetch(top, start, V_TYPE, COUNT)
+            _prefetch(top_scale, start // GROUP, tl.int8, COUNT // GROUP)
+        if ROUNDING == KAHAN:
+            _prefetch(rest, start, X_TYPE, COUNT)
+        elif ROUNDING == CORRECTED:
+            _prefetch(rest, start, tl.int8, COUNT)
+
+
+@triton.jit
+def _chunk(
+    rows, table, owners, owner, g, active, program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
+    X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, CODED: tl.constexpr,
+    MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr,
+    OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr, SIGNED: tl.constexpr,
+    DECAYED: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, EACH: tl.constexpr,
+    AHEAD: tl.constexpr,
+):  # fmt: skip
+    """Update this program's BLOCKS * BLOCK elements of the tensor `owner`.
+
+    Addresses are loaded even if the tensor is not `active`: a branch before the loads would delay all other tensors.
+    """
+    row = rows + owner * ROW
+    x, m, v, top, rest, m_scale, v_scale, top_scale = _addresses(row, CODED, MAXIMUM)
     count, first, offset = tl.load(row + COUNT), tl.load(row + FIRST), tl.load(row + OFFSET)
     count = tl.where(active, count, 0)
     begin = (program - first) * (BLOCK * BLOCKS)
@@ -381,26 +414,21 @@ def _chunk(
     if AHEAD > 0 and (program - first) % TOGETHER == 0:
         size: tl.constexpr = BLOCK * BLOCKS * TOGETHER
         soon = begin + AHEAD * BLOCK * BLOCKS
-        if aligned & (soon + size <= count):
-            _prefetch(x, soon, X_TYPE, size)
-            _prefetch(g, soon, G_TYPE, size)
-            if MEAN != NO_MEAN:
-                _prefetch(m, soon, M_TYPE, size)
-            if SECOND:
-                _prefetch(v, soon, V_TYPE, size)
-            if MAXIMUM:
-                _prefetch(top, soon, V_TYPE, size)
-            if ROUNDING == KAHAN:
-                _prefetch(rest, soon, X_TYPE, size)
-            elif ROUNDING == CORRECTED:
-                _prefetch(rest, soon, tl.int8, size)
-            if CODED and (m_scale | v_scale | top_scale) % 16 == 0:
-                if MEAN != NO_MEAN:
-                    _prefetch(m_scale, soon // GROUP, tl.int8, size // GROUP)
-                if SECOND:
-                    _prefetch(v_scale, soon // GROUP, tl.int8, size // GROUP)
-                if MAXIMUM:
-                    _prefetch(top_scale, soon // GROUP, tl.int8, size // GROUP)
+        if soon + size <= count:
+            _prefetch_all(
+                x, g, m, v, top, rest, m_scale, v_scale, top_scale, soon, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND,
+                MAXIMUM, ROUNDING, size,
+            )  # fmt: skip
+        elif program + AHEAD < tl.num_programs(0):  # in the next tensors
+            other = tl.load(owners + program + AHEAD).to(tl.int64)
+            next_row = rows + other * ROW
+            soon = (program + AHEAD - tl.load(next_row + FIRST)) * (BLOCK * BLOCKS)
+            if soon + size <= tl.load(next_row + COUNT):
+                x2, m2, v2, top2, rest2, m_scale2, v_scale2, top_scale2 = _addresses(next_row, CODED, MAXIMUM)
+                _prefetch_all(
+                    x2, tl.load(table + HEAD + other), m2, v2, top2, rest2, m_scale2, v_scale2, top_scale2, soon,
+                    X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, ROUNDING, size,
+                )  # fmt: skip
     for i in range(BLOCKS):
         start = begin + i * BLOCK
         left = count - start
@@ -443,9 +471,9 @@ def update(
     if KEYS:
         key = tl.load(keys + owner).to(tl.uint32, bitcast=True)
     _chunk(
-        rows + owner * ROW, g, (g != 0) & (active != 0.0), program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer,
-        bound, X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE, ROOTS, OUTER_ROOTS, CLIPPED,
-        CAUTIOUS, SIGNED, DECAYED, ROUNDING, BLOCK, BLOCKS, EACH, AHEAD,
+        rows, table, owners, owner, g, (g != 0) & (active != 0.0), program, key, k, rate, eps, shrink, a, b, l2, sign,
+        p, outer, bound, X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE, ROOTS, OUTER_ROOTS,
+        CLIPPED, CAUTIOUS, SIGNED, DECAYED, ROUNDING, BLOCK, BLOCKS, EACH, AHEAD,
     )  # fmt: skip
 
 
