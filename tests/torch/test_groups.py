@@ -257,4 +257,4 @@ def test_it_shows_itself_as_torchs_optimizers_do(name, groups):
     assert "    lr: 0.25" in lines
     assert shown == groups * sorted(set(shown))
     assert not {"format", "method", "reference_lr", "params"} & set(shown)
-    assert ("p" in shown) == (name not in ("adax", "adaxw"))
+    assert ("p" in shown) == (name not in ("adam", "adamw", "adax", "adaxw"))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from adaxopt.memories import Memory
 from adaxopt.torch import convert
 from adaxopt.torch.engine import Engine
-from adaxopt.torch.options import Betas, given_by
-from adaxopt.zoo import METHODS
+from adaxopt.torch.foreach import Project
+from adaxopt.torch.options import Betas, Rounding, given_by
+from adaxopt.zoo import METHODS, Decay
 
 _SHARED = """
     Arguments and defaults are torch's. Additional keyword arguments: `state_dtype`, `rounding`, `seed`, `decay`,
@@ -26,18 +29,23 @@ _SHARED = """
 
 
 class _Adam(Engine):
-    _amsgrad: str
+    amsgrad_method: ClassVar[str]
     """The name of the method used if amsgrad=True."""
 
-    def _begin(self, params: ParamsT, given: dict[str, Any], options: dict[str, Any]) -> None:
-        if given.pop("decoupled_weight_decay", False):
-            options.setdefault("decay", "decoupled")
+    def _begin(self, params: ParamsT, given: dict[str, Any], project: Project | None) -> None:
+        decoupled = given.pop("decoupled_weight_decay", False)
+        if given["decay"] is None:
+            given["decay"] = "decoupled" if decoupled else "l2"
         if given.pop("amsgrad"):
-            self.method = METHODS[self._amsgrad]  # type: ignore[misc]
+            memory = given.pop("memory")
+            if memory is not None:
+                raise ValueError(
+                    f"amsgrad=True, memory={memory!r}: AMSGrad has a memory of its own; give one of the two"
+                )
+            self.method = METHODS[self.amsgrad_method]  # type: ignore[misc]
         if any(given["betas"] is own for own in _DEFAULTS):  # betas not given, so `memory` may set b2
             given["betas"] = (given["betas"][0], None)
-        project = options.pop("project", None)
-        super().__init__(params, {**given, **options}, project)
+        super().__init__(params, given, project)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a param group. Groups of torch's Adam or AdamW are accepted unchanged."""
@@ -78,7 +86,7 @@ class Adam(_Adam):
         + _SHARED
     )
     method = METHODS["adam"]
-    _amsgrad = "amsgrad"
+    amsgrad_method = "amsgrad"
 
     def __init__(
         self,
@@ -95,9 +103,17 @@ class Adam(_Adam):
         differentiable: bool = False,
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
-        **options: Any,
+        decay: Decay | None = None,
+        memory: Memory | None = None,
+        wake: bool = False,
+        clip_update: float | None = None,
+        cautious: bool = False,
+        project: Project | None = None,
+        state_dtype: torch.dtype | None = None,
+        rounding: Rounding = "nearest",
+        seed: int = 0,
     ) -> None:
-        self._begin(params, given_by(locals()), options)
+        self._begin(params, given_by(locals()), project)
 
 
 class AdamW(_Adam):
@@ -115,7 +131,7 @@ class AdamW(_Adam):
         + _SHARED
     )
     method = METHODS["adamw"]
-    _amsgrad = "amsgradw"
+    amsgrad_method = "amsgradw"
 
     def __init__(
         self,
@@ -131,9 +147,17 @@ class AdamW(_Adam):
         capturable: bool = False,
         differentiable: bool = False,
         fused: bool | None = None,
-        **options: Any,
+        decay: Decay = "decoupled",
+        memory: Memory | None = None,
+        wake: bool = False,
+        clip_update: float | None = None,
+        cautious: bool = False,
+        project: Project | None = None,
+        state_dtype: torch.dtype | None = None,
+        rounding: Rounding = "nearest",
+        seed: int = 0,
     ) -> None:
-        self._begin(params, given_by(locals()), options)
+        self._begin(params, given_by(locals()), project)
 
 
 _DEFAULTS = [inspect.signature(kind).parameters["betas"].default for kind in (Adam, AdamW)]
