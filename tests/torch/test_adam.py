@@ -243,7 +243,9 @@ REFUSED = [
         "checkpoint of torch's Adam or AdamW: .*; build Adam with amsgrad=False",
     ),
     (
-        lambda: adaxopt.AdamW(two(), amsgrad=True).load_state_dict(stepped(adaxopt.AdamW(two())).state_dict()),
+        lambda: adaxopt.AdamW(two(), amsgrad=True).load_state_dict(
+            stepped(adaxopt.AdamW(two())).state_dict()
+        ),
         "method 'adamw'.*; build AdamW with amsgrad=False",
     ),
     (

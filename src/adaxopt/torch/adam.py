@@ -12,8 +12,8 @@ from torch.optim.optimizer import ParamsT
 from adaxopt.memories import Memory
 from adaxopt.torch import convert
 from adaxopt.torch.engine import Engine
-from adaxopt.torch.foreach import Project
 from adaxopt.torch.options import Betas, Rounding, given_by
+from adaxopt.torch.project import Project
 from adaxopt.zoo import METHODS, Decay
 
 _SHARED = """
@@ -50,6 +50,7 @@ class _Adam(Engine):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a param group. Groups of torch's Adam or AdamW are accepted unchanged."""
         if isinstance(param_group, dict):
+            param_group = param_group.copy()
             amsgrad = param_group.pop("amsgrad", None)
             if amsgrad is not None and bool(amsgrad) != self.method.rule.maximum:
                 raise ValueError(

@@ -94,9 +94,12 @@ def prepare(optimizer: Engine, group: dict[str, Any]) -> None:
     """Validate a new group and its parameters, and convert it in place to the form that all groups have."""
     defaults, method = optimizer.defaults, optimizer.method
     if "project" in group:
+        do = f"give it to the constructor, {type(optimizer).__name__}(params, project=...)"
+        if group["project"] is not None and group["project"] is optimizer._project:
+            do = "ZeroRedundancyOptimizer, which copies its arguments into the groups, does not support it"
         raise ValueError(
             f"project={group['project']!r} in a parameter group: a projection applies to all groups and is not saved "
-            f"in checkpoints; give it to the constructor, {type(optimizer).__name__}(params, project=...)"
+            f"in checkpoints; {do}"
         )
     group.update(options.plain(options.renamed(group, method, defaults["betas"])))
     for word in method.names:
