@@ -17,6 +17,7 @@ from adaxlab.claim import ENOUGH
 from adaxlab.messages import duration
 from adaxlab.stats import Estimate
 from adaxlab.summary import UNTUNED, Comparison, RowResult
+from adaxopt import memories
 from adaxopt.torch.optimizers import CLASSES
 
 MANY = 100
@@ -184,7 +185,11 @@ def constructor(name: str, options: Mapping[str, Any]) -> str:
     kind = optimizers.base(name)
     first = {"lr": options["lr"]} if "lr" in options else {}
     given = {k: optimizers.from_data(k, v) for k, v in {**first, **options}.items()}
-    words = "".join(f", {key}={value!r}" for key, value in given.items())
+    if kind in CLASSES and given.get("memory"):
+        (b1, number), (family, *bounds) = given["betas"], memories.read(given["memory"])
+        given |= {"betas": (b1, None), "memory": family(number, *bounds)}
+    shown = {k: f"adaxopt.{v!r}" if isinstance(v, memories.Memory) else repr(v) for k, v in given.items()}
+    words = "".join(f", {key}={value}" for key, value in shown.items())
     torch = "import torch; " if "=torch." in words else ""
     place, _, attribute = kind.rpartition(":")
     if kind in CLASSES:
