@@ -27,6 +27,16 @@ def parse(text: str) -> Memory:
         raise ValueError(ALLOWED) from None
 
 
+def made(text: str, number: float) -> Memory:
+    """The memory of a specification: its text, and its number.
+
+    >>> made("fading floor 0.001", 0.99)
+    Fading(0.99).floor(0.001)
+    """
+    family, least, last = read(text)
+    return family(number, least, last)
+
+
 def _made(node: ast.expr) -> Memory:
     match node:
         case ast.Call(func=ast.Name(id=name), args=numbers, keywords=[]) if name in CLASSES:
@@ -34,8 +44,8 @@ def _made(node: ast.expr) -> Memory:
         case ast.Call(
             func=ast.Attribute(value=inner, attr="floor" | "freeze" as how), args=[number], keywords=[]
         ):
-            made: Memory = getattr(_made(inner), how)(_number(number))
-            return made
+            changed: Memory = getattr(_made(inner), how)(_number(number))
+            return changed
     raise ValueError(ALLOWED)
 
 
@@ -67,7 +77,7 @@ def with_number(name: str, key: str, betas: str, b1: float, given: Mapping[str, 
                 f"optimizer {name}: {key}={memory}: its number is missing; write "
                 f"{name}.{key}={family.__name__}({family.name}) with a number for {family.name}"
             )
-        made = parse(str(memory))
+        found = parse(str(memory))
     except (TypeError, ValueError) as error:
         said = ALLOWED if str(error).startswith("memory=") else first_line(error)
         raise LabError(f"optimizer {name}: {key}={memory}: {said}") from error
@@ -75,4 +85,4 @@ def with_number(name: str, key: str, betas: str, b1: float, given: Mapping[str, 
         raise LabError(
             f"optimizer {name}: {key}={memory}, {betas}={tuple(pair)}: a memory has its own number; give one of the two"
         )
-    return {key: made.text, betas: [b1, made.number]}
+    return {key: found.text, betas: [b1, found.number]}
