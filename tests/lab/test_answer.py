@@ -182,6 +182,7 @@ def test_the_line_of_code_runs_and_makes_that_optimizer(name, options):
     if len(made.param_groups) == 1 and "betas" in options:
         assert list(made.param_groups[0]["betas"]) == options["betas"]
     if "memory" in options:
+        assert "memory=adaxopt." in constructor(name, options)
         made, wanted = (memories.read(text) for text in (made.param_groups[0]["memory"], options["memory"]))
         assert made == wanted
 
