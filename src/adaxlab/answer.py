@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import adaxopt
-from adaxlab import optimizers
+from adaxlab import memory_text, optimizers
 from adaxlab.claim import ENOUGH
 from adaxlab.messages import duration
 from adaxlab.stats import Estimate
 from adaxlab.summary import UNTUNED, Comparison, RowResult
+from adaxopt.memories import Memory
 from adaxopt.torch.optimizers import CLASSES
 
 MANY = 100
@@ -185,7 +186,11 @@ def constructor(name: str, options: Mapping[str, Any]) -> str:
     kind = optimizers.base(name)
     first = {"lr": options["lr"]} if "lr" in options else {}
     given = {k: optimizers.from_data(k, v) for k, v in {**first, **options}.items()}
-    words = "".join(f", {key}={value!r}" for key, value in given.items())
+    if kind in CLASSES and given.get("memory"):
+        b1, number = given["betas"]
+        given |= {"betas": (b1, None), "memory": memory_text.made(given["memory"], number)}
+    shown = {k: f"adaxopt.{v!r}" if isinstance(v, Memory) else repr(v) for k, v in given.items()}
+    words = "".join(f", {key}={value}" for key, value in shown.items())
     torch = "import torch; " if "=torch." in words else ""
     place, _, attribute = kind.rpartition(":")
     if kind in CLASSES:

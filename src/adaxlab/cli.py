@@ -12,12 +12,16 @@ import sys
 
 from adaxlab.errors import Interrupted, LabError
 from adaxlab.messages import passing
+from adaxopt import __version__
 from adaxopt.extras import LAB
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
+    if given == ["--version"]:
+        print(f"adax {__version__}")
+        return 0
     try:
         with passing("starting"):
             from adaxlab import commands

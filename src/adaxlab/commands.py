@@ -64,7 +64,7 @@ class Compare:
     schedule: str | None = None
     """constant, step, cosine, poly or linear, with options: cosine,warmup=0.05 (the task's own unless given)"""
     set: tuple[str, ...] = ()
-    """options of an optimizer: adaxw.weight_decay=0.1 adaxw@slow.betas=0.9,1e-5"""
+    """options of an optimizer: adaxw.weight_decay=0.1 adaxw@slow.betas=0.9,1e-5 'adaxw.memory=LogTime(8)'"""
     task_option: tuple[str, ...] = ()
     """options of the task: width=32"""
     baseline: str | None = None
@@ -410,6 +410,7 @@ def parse(arguments: list[str]) -> Any:
         Command,  # type: ignore[arg-type]
         prog="adax",
         args=options.gathered(arguments),
-        description="Compare optimizers with equal tuning budgets, and check the claims of the AdaX paper.",
+        description="Compare optimizers with equal tuning budgets, and check the claims of the AdaX paper. `adax "
+        "--version` prints the version.",
         config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
     )

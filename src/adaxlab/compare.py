@@ -52,11 +52,9 @@ def rows(names: Iterable[str], options: Mapping[str, Mapping[str, Any]] | None =
 
 
 def _row(name: str, options: Mapping[str, Any]) -> Row:
-    return Row(
-        name,
-        options=options,
-        b2_steps=B2_STEPS if optimizers.grows(name) and optimizers.betas_of(name) not in options else None,
-    )
+    options = optimizers.settled(name, options)
+    follows = optimizers.grows(name, options) and optimizers.betas_of(name) not in options
+    return Row(name, options=options, b2_steps=B2_STEPS if follows else None)
 
 
 def check(study: Study) -> None:

@@ -20,9 +20,10 @@ from typing import Any
 
 import torch
 
-from adaxlab import joint, task
+from adaxlab import joint, memory_text, task
 from adaxlab.errors import LabError, unknown
 from adaxlab.failures import first_line, guarded
+from adaxopt import memories
 from adaxopt.torch.optimizers import CLASSES
 from adaxopt.torch.options import ENGINE_DEFAULTS
 from adaxopt.zoo import METHODS
@@ -54,14 +55,23 @@ def base(name: str) -> str:
     return first if sign and not set(second) & set(":/") else name
 
 
-def grows(name: str) -> bool:
+def grows(name: str, given: Mapping[str, Any] | None = None) -> bool:
     """Whether b2 is a growth rate, as in AdaX, so that b2*T matters. For a split, that of the last part.
 
-    >>> grows("adaxw@slow"), grows("muon+adaxw"), grows("adamw")
-    (True, True, False)
+    >>> grows("adaxw@slow"), grows("muon+adaxw"), grows("adamw"), grows("adaxw", {"memory": "LogTime(8)"})
+    (True, True, False, False)
     """
+    return _memory_kind(name, given) == "growing"
+
+
+def _memory_kind(name: str, given: Mapping[str, Any] | None) -> str | None:
+    """The kind of the memory under these options; of a split, the last part's. None where it is not known."""
     known = METHODS.get(parts(name)[-1])
-    return bool(known and known.rule.memory and known.rule.memory.kind == "growing")
+    if known is None or known.rule.memory is None:
+        return None
+    chosen = settled(name, given or {})
+    text = chosen.get("second.memory", chosen.get("memory")) if "memory" in known.defaults else None
+    return known.rule.memory.kind if text is None else memories.read(text)[0].kind
 
 
 def betas_of(name: str) -> str:
@@ -84,12 +94,10 @@ def in_graph(name: str) -> dict[str, Any]:
     return own.get(base(name), {"capturable": True})
 
 
-def remembers(name: str) -> bool:
-    """Whether the optimizer uses b2: SGDM and AdaGrad have `betas` only for b1."""
-    known = METHODS.get(parts(name)[-1])
-    return known is None or (
-        known.rule.memory is not None and known.rule.memory.kind in ("growing", "fading")
-    )
+def remembers(name: str, given: Mapping[str, Any] | None = None) -> bool:
+    """Whether the optimizer uses b2: SGDM and AdaGrad have `betas` only for b1, and the number of LogTime(8) is not a
+    b2."""
+    return parts(name)[-1] not in METHODS or _memory_kind(name, given) in ("growing", "fading")
 
 
 def parts(name: str) -> tuple[str, ...]:
@@ -180,11 +188,21 @@ def _parameters(kind: str) -> dict[str, inspect.Parameter]:
     return dict(list(inspect.signature(_maker(kind)).parameters.items())[1:])
 
 
+def _takes_any(kind: str) -> bool:
+    return any(p.kind is p.VAR_KEYWORD for p in _parameters(kind).values())
+
+
+def _options_of(kind: str) -> list[str]:
+    """The options of one optimizer that are known by name."""
+    if kind in METHODS and _takes_any(kind):
+        return list({**METHODS[kind].defaults, **ENGINE_DEFAULTS})
+    named = [key for key, p in _parameters(kind).items() if p.kind is not p.VAR_KEYWORD]
+    hidden = ("project", "total_steps") if kind in METHODS else ()  # no word, and set by the lab
+    return [key for key in named if key not in hidden]
+
+
 def _accepts(kind: str, option: str) -> bool:
-    if kind in METHODS:
-        return option in METHODS[kind].defaults or option in ENGINE_DEFAULTS
-    found = _parameters(kind)
-    return option in found or any(p.kind is p.VAR_KEYWORD for p in found.values())
+    return option in _options_of(kind) or (kind not in METHODS and _takes_any(kind))
 
 
 def accepts(name: str, option: str) -> bool:
@@ -236,11 +254,20 @@ def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]
     check_name(name)
     given = dict(given or {})
     for key, value in given.items():
+        if key.rpartition(".")[2] == "total_steps" and _of_zoo(name, key):
+            raise LabError(
+                f"optimizer {name}: {key}={value!r}: b2 is 3/T already, where T is the number of steps of a run; "
+                f"leave it out, or set b2 itself, such as {name}.{betas_of(name)}=0.9,0.001"
+            )
         if not accepts(name, key) and not _knows_better(base(name)):
             raise unknown(f"option of {name}", key, _known(name))
         if value == "":
             raise LabError(f"optimizer {name}: {key}= has no value; give one, such as {name}.{key}=0.1")
+    given = settled(name, given)
     result = {**_all_defaults(name, given), **given}
+    betas = betas_of(name)
+    if grows(name, given) and not grows(name) and betas in result and betas not in given:
+        result[betas] = [result[betas][0], METHODS["adaxw"].defaults["betas"][1]]
     if "lr" not in result:
         what = f"--set {name}.lr=0.001"
         if any(is_factory(part) and not _accepts(part, "lr") for part in parts(name)):
@@ -257,14 +284,45 @@ def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]
 
 def _knows_better(kind: str) -> bool:
     """Whether the optimizer accepts any keyword and validates it itself, like the methods without a public class."""
-    return kind in METHODS and any(p.kind is p.VAR_KEYWORD for p in _parameters(kind).values())
+    return kind in METHODS and _takes_any(kind)
 
 
 def _known(name: str) -> list[str]:
     """The options of an optimizer, for messages."""
-    each = [METHODS[part].defaults if part in METHODS else _parameters(part) for part in parts(name)]
-    known = dict.fromkeys(key for found in each for key in found)
+    known = dict.fromkeys(key for part in parts(name) for key in _options_of(part))
     return [*(key for key in RECORDED if key in known), *(key for key in known if key not in RECORDED)]
+
+
+def _of_zoo(name: str, option: str) -> list[str]:
+    """The methods of the zoo that have an option, or such a name for one of their betas."""
+    side, dot, key = option.rpartition(".")
+    found = parts(name)
+    if dot:
+        found = (found[SIDES.index(side)],) if side in SIDES and len(found) == 2 else ()
+    return [k for k in found if k in METHODS and (key in METHODS[k].defaults or key in METHODS[k].names)]
+
+
+def settled(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with what sets one of the betas written as a specification has it: `memory` as its text and its
+    number in the betas, a method's own name for a beta (`momentum`) there too.
+
+    >>> settled("adaxw", {"memory": "LogTime(8)"}), settled("sgdm", {"momentum": 0.5})
+    ({'memory': 'log_time', 'betas': [0.9, 8]}, {'betas': [0.5, 0.0]})
+    """
+    result = dict(given)
+    for key in given:
+        side, dot, word = key.rpartition(".")
+        kinds = _of_zoo(name, key)
+        if not kinds:
+            continue
+        known, betas = METHODS[kinds[0]], f"{side}{dot}betas"
+        if word == "memory" and given[key] is not None:
+            result |= memory_text.with_number(name, key, betas, known.defaults["betas"][0], result)
+        elif word in known.names and betas not in result and (dot or len(parts(name)) == 1):
+            pair = list(known.defaults["betas"])
+            pair[known.names[word]] = result.pop(key)
+            result[betas] = pair
+    return result
 
 
 def _all_defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,10 +106,10 @@ def of(method: str, own: Mapping[str, Any], knobs: Iterable[Knob]) -> dict[str, 
     for knob in knobs:
         name = knob.name
         last = name.rpartition(".")[2]
-        if name == "b2" and optimizers.grows(method):
+        if name == "b2" and optimizers.grows(method, own):
             found[name] = knob.given if knob.given and not knob.given.below_one else Range(0.3, 30)
         elif last in BETAS:
-            if _betas(method, taken, name) and (last == "b1" or optimizers.remembers(method)):
+            if _betas(method, taken, name) and (last == "b1" or optimizers.remembers(method, own)):
                 found[name] = knob.given or Range(
                     *((0.5, 0.99) if last == "b1" else (0.8, 0.9999)), below_one=True
                 )
@@ -150,7 +150,7 @@ def value(method: str, options: Mapping[str, Any], name: str) -> Any:
         return _own(options, name)
     key = (
         optimizers.betas_of(method)
-        if name == "b2" and optimizers.grows(method)
+        if name == "b2" and optimizers.grows(method, options)
         else name.removesuffix(last) + "betas"
     )
     return options[key][BETAS[last]]
@@ -164,7 +164,7 @@ def point(method: str, own: Mapping[str, Any], space: Mapping[str, Range]) -> di
         last = name.rpartition(".")[2]
         if last in BETAS:
             betas = _betas(method, taken, name)
-            grows = optimizers.grows(method) and name == "b2"
+            grows = optimizers.grows(method, own) and name == "b2"
             found[name] = span.clip(3.0 if grows or betas is None else betas[BETAS[last]])
         else:
             mine = _own(taken, name)
@@ -175,13 +175,13 @@ def point(method: str, own: Mapping[str, Any], space: Mapping[str, Range]) -> di
 
 def options(method: str, own: Mapping[str, Any], chosen: Mapping[str, float]) -> dict[str, Any]:
     """The options `own` with the settings that were chosen; AdaX's b2*T is left to the row, which knows T."""
-    taken, result = optimizers.options(method, own), dict(own)
+    taken, result = optimizers.options(method, own), optimizers.settled(method, own)
     for name, value in chosen.items():
         last = name.rpartition(".")[2]
         if last not in BETAS:
             result[name] = value
             continue
-        if optimizers.grows(method) and name == "b2":
+        if optimizers.grows(method, own) and name == "b2":
             continue
         key = name.removesuffix(last) + "betas"
         betas = list(result.get(key, _betas(method, taken, name) or []))

@@ -90,7 +90,7 @@ class Row:
 
     def tuned(self, chosen: Mapping[str, float]) -> Row:
         """The row with the settings that a search has chosen, except lr, which is passed to `at`."""
-        b2_steps = chosen.get("b2") if optimizers.grows(self.method) else None
+        b2_steps = chosen.get("b2") if optimizers.grows(self.method, self.options) else None
         rest = {name: value for name, value in chosen.items() if name != "lr"}
         options = space.options(self.method, self.options, rest)
         return replace(self, options=options, b2_steps=self.b2_steps if b2_steps is None else b2_steps)

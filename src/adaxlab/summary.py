@@ -218,7 +218,8 @@ def _tuned(study: Study, row: Row, options: Mapping[str, Any] | None) -> dict[st
 
 def _b2_steps(row: Row, options: Mapping[str, Any] | None, done: list[dict[str, Any]]) -> float | None:
     steps = max((d["steps"] for d in done), default=0)
-    betas = (options or {}).get(optimizers.betas_of(row.method)) if optimizers.grows(row.method) else None
+    grows = optimizers.grows(row.method, options)
+    betas = (options or {}).get(optimizers.betas_of(row.method)) if grows else None
     return float(betas[1]) * steps if betas and steps else None
 
 

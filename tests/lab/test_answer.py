@@ -11,6 +11,7 @@ from made_records import run
 from adaxlab import cross_task, reach, summary, table, tuning_curve
 from adaxlab.answer import answer, constructor
 from adaxlab.study import Row, Study, Tuning
+from adaxopt import memories
 
 ADAMW = (0.90, 0.91, 0.89, 0.90, 0.92)
 
@@ -163,6 +164,8 @@ def test_alone_there_is_nothing_to_compare():
         ("torch:AdamW", {"lr": 0.01, "betas": [0.9, 0.95]}),
         ("torch.optim:NAdam@own", {"lr": 0.01}),
         ("adaxw", {"lr": 0.01, "betas": [0.9, 0.007], "state_dtype": "bfloat16"}),
+        ("adaxw", {"lr": 0.01, "betas": [0.8, 8], "memory": "log_time floor 0.001 freeze 500"}),
+        ("adamw", {"lr": 0.01, "betas": [0.9, 0.0], "memory": "equal"}),
         pytest.param(
             "muon+adaxw",
             {"lr": 0.01, "betas": [0.9, 0.007]},
@@ -178,6 +181,10 @@ def test_the_line_of_code_runs_and_makes_that_optimizer(name, options):
     assert made.param_groups[0]["lr"] == options["lr"]
     if len(made.param_groups) == 1 and "betas" in options:
         assert list(made.param_groups[0]["betas"]) == options["betas"]
+    if "memory" in options:
+        assert "memory=adaxopt." in constructor(name, options)
+        made, wanted = (memories.read(text) for text in (made.param_groups[0]["memory"], options["memory"]))
+        assert made == wanted
 
 
 LINES = [{"step": 100 * i, "seconds": i, "metric": 0.8 + 0.02 * i} for i in range(1, 7)]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import adaxopt
 from adaxlab import cli, options, store
 from adaxlab.paper import catalogue
 
@@ -49,6 +50,23 @@ BAD = [
     (["compare", "digits", "--set", "adam.lr=1"], "unknown optimizer in --set 'adam'"),
     (["compare", "digits", "--set", "adaxw.lr=0"], "lr=0: must be > 0"),
     (["compare", "digits", "--set", "adaxw.lr=fast"], "lr='fast': is not a number"),
+    (["compare", "digits", "--set", "adaxw.stat_dtype=uint8"], "did you mean state_dtype?"),
+    (["compare", "digits", "--set", "adaxw.total_steps=100"], "total_steps=100: b2 is 3/T already"),
+    (["compare", "digits", "--set", "adaxw.memory=fading"], "write adaxw.memory=Fading(b2) with a number"),
+    (["compare", "digits", "--set", "adaxw.memory=log_time"], "write adaxw.memory=LogTime(delta) with"),
+    (
+        ["compare", "digits", "--set", "adaxw.memory=LogTime"],
+        "memory=LogTime: must be one of Growing(b2), Fading",
+    ),
+    (
+        ["compare", "digits", "--set", "adaxw.memory=LogTime(-8)"],
+        "memory=LogTime(-8): LogTime: delta=-8: must",
+    ),
+    (["compare", "digits", "--set", "adaxw.memory=print(8)"], "memory=print(8): must be one of Growing(b2)"),
+    (
+        ["compare", "digits", "--set", "adaxw.memory=LogTime(8)", "adaxw.betas=0.9,8"],
+        "memory=LogTime(8), betas=(0.9, 8): a memory has its own number",
+    ),
     (["compare", "digits", "--schedule", "cosin"], "unknown schedule 'cosin'"),
     (["compare", "digits", "--epochs", "0"], "epochs=0: must be >= 1"),
     (["compare", "digits", "--seeds", "0"], "seeds=0: must be >= 1"),
@@ -145,6 +163,11 @@ def test_help_and_wrong_flags(words, code, capsys):
     assert caught.value.code == code
     out, err = capsys.readouterr()
     assert (out if code == 0 else err).strip()
+
+
+def test_the_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"adax {adaxopt.__version__}\n"
 
 
 def test_compare_ends_with_a_table(runs, capsys):

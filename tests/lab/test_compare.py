@@ -279,6 +279,36 @@ def test_b2_follows_from_the_length_of_the_run_unless_it_is_set(options, b2_step
     assert ("b2*T of adaxw is below 1" in text) == bool(options)
 
 
+MEMORIES = {
+    "Fading(0.99)": ("fading", 0.99),
+    "LogTime(8)": ("log_time", 8),
+    "Equal()": ("equal", 0.0),
+    "equal": ("equal", 0.0),
+    "Growing(0.01)": ("growing", 0.01),
+    "growing": ("growing", None),  # 3/T
+}
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("name", ["adaxw", "adamw"])
+def test_a_memory_keeps_its_number(name, memory, tmp_path):
+    """3/T is the rate of growth of a growing memory, and of no other."""
+    text, number = MEMORIES[memory]
+    given = small(options={name: {"memory": memory}}, seeds=1, tune=0, optimizers=("sgdm", name))
+    result = compare.compare(given, tmp_path)
+    row = result.rows[1]
+    steps = row.runs[0].done["steps"]
+    wanted = 3 / steps if number is None else number
+    for record in (r for r in result.records if r.row == name):
+        assert record.spec["options"]["memory"] == text
+        assert record.spec["options"]["betas"] == pytest.approx([0.9, wanted], rel=1e-5)
+    assert row.b2_steps == (pytest.approx(wanted * steps, rel=1e-5) if text == "growing" else None)
+    alone = replace(
+        result, rows=result.rows[1:], study=replace(result.study, rows=given.rows[1:], baseline=name)
+    )
+    assert ("/T" in answer(alone).code) == (text == "growing")
+
+
 def test_equal_differences_are_remarked_on(done):
     result = done[1]
     for differences, said in (([0.97 - 0.95, 0.96 - 0.94, 0.02], True), ([0.02, 0.021, 0.022], False)):

@@ -14,6 +14,7 @@ from adaxlab.errors import LabError
 from adaxlab.execute import process
 from adaxlab.loop import Loop
 from adaxlab.settings import Settings
+from adaxopt import LogTime
 
 HERE = str(Path(__file__).with_name("any_task.py"))
 needs_muon = pytest.mark.skipif(
@@ -142,6 +143,38 @@ class TestFactory:
             (tmp_path / "own.py").write_text(Path(HERE).read_text() + more)
             digests.append(optimizers.source_digest(f"{tmp_path}/own.py:two_groups"))
         assert digests[0] != digests[1]
+
+
+SETTLED = [
+    ("sgdm", {"momentum": 0.5}, {"betas": [0.5, 0.0]}),
+    ("nosadam", {"c": 0.25}, {"betas": [0.9, 0.25]}),
+    ("adamw", {"memory": LogTime(8)}, {"memory": "log_time", "betas": [0.9, 8]}),
+    (
+        "adaxw",
+        {"memory": "Fading(.99).floor(0.125).freeze(9)", "betas": (0.5, None)},
+        {"memory": "fading floor 0.125 freeze 9", "betas": [0.5, 0.99]},
+    ),
+    (
+        "adaxw",
+        {"memory": "fading freeze 9", "betas": (0.5, 0.99)},
+        {"memory": "fading freeze 9", "betas": [0.5, 0.99]},
+    ),
+    (
+        "torch:SGD+adaxw",
+        {"second.memory": "Power(0.5)", "first.lr": 0.1},
+        {"second.memory": "power", "second.betas": [0.9, 0.5], "first.lr": 0.1},
+    ),
+    (f"{HERE}:two_groups", {"weight_decay": 0.5}, {"weight_decay": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "wanted"), SETTLED)
+def test_what_sets_one_of_the_betas_is_recorded_as_one(name, given, wanted):
+    found = optimizers.options(name, given)
+    assert {key: found.get(key) for key in wanted} == wanted
+    assert "momentum" not in found
+    assert optimizers.options(name, found) == found
+    assert built(name, given)
 
 
 @pytest.mark.parametrize(

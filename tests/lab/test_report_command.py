@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from report_records import record
 
-from adaxlab import compare, options
+from adaxlab import compare, optimizers, options
 from adaxlab.report import command, series
 from adaxlab.store import RunRecord
 from adaxlab.study import Study, Tuning, with_base_seed
@@ -89,6 +89,25 @@ def test_the_command_on_the_page_says_what_was_tuned_and_the_seeds():
     [line] = command.commands(runs)  # from the records alone: the range of the trials
     assert line.startswith(f"{start} b2 clip_update=2:3 lr weight_decay --epochs 7")
     assert line.endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("memory", "over", "point"),
+    [("Fading(0.99)", "b2", {"b2": 0.95}), ("LogTime(8)", "b1", {"b1": 0.5}), ("LogTime(8)", "lr", {})],
+)
+def test_a_memory_on_the_page_has_its_number(memory, over, point):
+    lab = pytest.importorskip("adaxlab.commands")
+    rows = compare.rows(("adaxw",), {"adaxw": {"memory": memory}})
+    asked = Study(task="digits", rows=rows, seeds=1, tuning=Tuning(1, over=("lr", over)[: 1 + bool(point)]))
+    asked = asked.complete()
+    tuned = asked.rows[0].tuned(point)
+    specs = [*asked.trials(tuned, 0.1, 0), *asked.finals(tuned, 0.1)]
+    runs = series.studies([RunRecord(spec, {}, [], None, Path("x")) for spec in specs])[0]
+    [line] = command.commands(runs, asked)
+    parsed = lab.parse(shlex.split(line)[1:])
+    [again] = compare.rows(parsed.optimizers, options.per_optimizer(parsed.set))
+    both = (optimizers.options("adaxw", row.at(0.1, 50)) for row in (again.tuned(point), tuned))
+    assert next(both) == next(both)
 
 
 def test_variants_have_a_command_each():

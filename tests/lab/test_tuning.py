@@ -55,7 +55,26 @@ class TestSpace:
             "lr": space.Range(1e-5, 0.1),
             "weight_decay": space.Range(1e-6, 0.1),
         }
+        decay, growth = space.Range(0.8, 0.9999, below_one=True), space.Range(0.3, 30)
+        assert self.of("adaxw", "b2", memory="Fading(0.99)") == {"b2": decay}
+        assert self.of("adamw", "b2", memory="growing") == {"b2": growth}
+        assert self.of("adaxw", "b2", memory="growing floor 0.001") == {"b2": growth}
+        assert self.of("torch:SGD+adaxw", "b2", memory="Fading(0.99)") == {"b2": decay}
+        for memory in ("LogTime(8)", "Equal()", "Power(0.5)"):  # their number is no b2
+            assert self.of("adaxw", "b1", "b2", memory=memory) == {
+                "b1": space.Range(0.5, 0.99, below_one=True)
+            }
         assert self.of("sgdm", "b1") == {"b1": space.Range(0.5, 0.99, below_one=True)}
+
+    def test_a_memory_keeps_its_number_where_b1_is_tuned(self):
+        row = compare.rows(["adaxw"], {"adaxw": {"memory": "LogTime(8)"}})[0]
+        assert row.tuned({"lr": 0.1, "b1": 0.5}).at(0.1, 50) == {
+            "memory": "log_time", "betas": [0.5, 8], "lr": 0.1,
+        }  # fmt: skip
+        fading = compare.rows(["adaxw"], {"adaxw": {"memory": "Fading(0.99)"}})[0]
+        assert fading.tuned({"b2": 0.95}).at(0.1, 50)["betas"] == [0.9, 0.95]
+        growing = compare.rows(["adamw"], {"adamw": {"memory": "growing"}})[0]
+        assert growing.tuned({"b2": 5.0}).at(0.1, 50)["betas"] == [0.9, 0.1]
 
     def test_a_range_of_ones_own_is_the_same_for_all(self):
         for method in ("adamw", "adaxw"):

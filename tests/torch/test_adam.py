@@ -163,6 +163,40 @@ def test_16_bit_state_of_torchs_becomes_float32():
     assert optimizer.state[p]["exp_avg_sq"].tolist() == pytest.approx([1.0] * 4, rel=1e-2)
 
 
+def as_before_1_11(file, **more):
+    """A checkpoint of torch 1.10 or older: five options, and steps that are ints."""
+    kept = ("params", "lr", "betas", "eps", "weight_decay", "amsgrad")
+    return {
+        "state": {name: {**entry, "step": int(entry["step"])} for name, entry in file["state"].items()},
+        "param_groups": [{**{k: group[k] for k in kept}, **more} for group in file["param_groups"]],
+    }
+
+
+@pytest.mark.parametrize("amsgrad", [False, True])
+@pytest.mark.parametrize("more", [{}, {"initial_lr": 0.1}], ids=str)
+@each_pair
+def test_checkpoints_of_old_releases_of_torch(ours, theirs, amsgrad, more):
+    params = split(PROBLEM.start)
+    reference = theirs(params, amsgrad=amsgrad, **DOUBLE)
+    drive(reference, params, PROBLEM, STEPS)
+    expected, got = (ours(split(PROBLEM.start), amsgrad=amsgrad) for _ in range(2))
+    expected.load_state_dict(reference.state_dict())
+    got.load_state_dict(as_before_1_11(reference.state_dict(), **more))
+    assert same(snapshot(got)["state"], snapshot(expected)["state"])
+    assert {k: got.param_groups[0][k] for k in DOUBLE} == DOUBLE
+
+
+@pytest.mark.parametrize(
+    ("lacks", "more"), [((), {"beta3": 0.999}), (("amsgrad",), {"correct_bias": True}), (("amsgrad",), {})]
+)
+def test_a_checkpoint_of_unknown_origin_is_called_unknown(lacks, more):
+    file = as_before_1_11(stepped(torch.optim.AdamW(two())).state_dict(), **more)
+    for key in lacks:
+        del file["param_groups"][0][key]
+    with pytest.raises(ValueError, match="it is not known how its second moment is scaled"):
+        adaxopt.AdamW(two()).load_state_dict(file)
+
+
 def test_our_own_checkpoints_and_amsgrad():
     for options in ({}, {"amsgrad": True}):
         params = split(PROBLEM.start)
@@ -206,8 +240,35 @@ REFUSED = [
         lambda: adaxopt.Adam(two(), amsgrad=True).load_state_dict(
             stepped(torch.optim.Adam(two())).state_dict()
         ),
-        "checkpoint of torch's Adam or AdamW",
+        "checkpoint of torch's Adam or AdamW: .*; build Adam with amsgrad=False",
     ),
+    (
+        lambda: adaxopt.AdamW(two(), amsgrad=True).load_state_dict(
+            stepped(adaxopt.AdamW(two())).state_dict()
+        ),
+        "method 'adamw'.*; build AdamW with amsgrad=False",
+    ),
+    (
+        lambda: adaxopt.AdamW(two()).load_state_dict(
+            stepped(adaxopt.AdamW(two(), amsgrad=True)).state_dict()
+        ),
+        "method 'amsgradw'.*; build AdamW with amsgrad=True",
+    ),
+    (
+        lambda: adaxopt.AdamW(two()).load_state_dict(stepped(adaxopt.AdaXW(two())).state_dict()),
+        "method 'adaxw'.*; load it into the class that wrote it",
+    ),
+    (
+        lambda: adaxopt.AdamW(two(), amsgrad=True, memory=adaxopt.LogTime(8)),
+        r"amsgrad=True, memory=LogTime\(8\): .*give one of the two",
+    ),
+    (lambda: adaxopt.AdamW(two(), amsgard=True), "did you mean 'amsgrad'.* Allowed are amsgrad, "),
+    (lambda: adaxopt.Adam(two(), ams_grad=True), "did you mean 'amsgrad'"),
+    (lambda: adaxopt.AdamW(two(), correct_bias=False), "the method determines the bias correction"),
+    (lambda: adaxopt.AdamW(two(), total_steps=10), "an option of AdaX, AdaXW and Padax"),
+    (lambda: adaxopt.AdamW(two(), p=0.25), "unknown argument 'p': use adaxopt.Padax"),
+    (lambda: adaxopt.AdamW([{"params": two(), "p": 0.25}]), "p=0.25 in a parameter group of AdamW"),
+    (lambda: adaxopt.Adam(two(), eps_placement="plain"), "unknown argument 'eps_placement'"),
     pytest.param(
         lambda: adaxopt.Adam(two()).load_state_dict(torch.optim.AdamW(two()).state_dict()),
         "decoupled_weight_decay=True",

@@ -247,6 +247,24 @@ def test_a_pre_hook_may_replace_the_closure(name):
     handle.remove()
 
 
+def seen_by_hooks(kind):
+    """The arguments that hooks before and after a step get, and what a step with a hook's own closure returns."""
+    optimizer, seen = kind(parameters()), []
+    optimizer.register_step_pre_hook(lambda opt, args, kwargs: seen.append((len(args), list(kwargs))))
+    optimizer.register_step_post_hook(lambda opt, args, kwargs: seen.append((len(args), list(kwargs))))
+    optimizer.step()
+    optimizer.step(closure=lambda: 1)
+    optimizer.step(lambda: 1)
+    other = kind(parameters())
+    other.register_step_pre_hook(lambda opt, args, kwargs: (args, {**kwargs, "closure": lambda: 7}))
+    return seen, other.step()
+
+
+@pytest.mark.parametrize("kind", [adaxopt.AdamW, adaxopt.AdaXW])
+def test_hooks_get_the_arguments_that_torch_gives_them(kind):
+    assert seen_by_hooks(kind) == seen_by_hooks(torch.optim.AdamW)
+
+
 @each_method
 def test_a_parameter_given_twice_is_named(name):
     p = parameters()[0]

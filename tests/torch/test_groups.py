@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch.optim import lr_scheduler, swa_utils
 
-from adaxopt import AdaX, AdaXW, Ball, Box, Padax, create, step_in_backward
+import adaxopt
+from adaxopt import AdaX, AdaXW, Ball, Box, Growing, LogTime, Padax, create, step_in_backward
 from adaxopt.zoo import METHODS
 from runner import same, saved_and_read, snapshot
 
@@ -154,6 +155,84 @@ def test_a_projection_in_a_group_is_refused(project):
     saved_and_read(optimizer, weights_only=True)
 
 
+NEXT = {
+    "AdamW": adaxopt.AdamW,
+    "AdaXW": AdaXW,
+    "torch's AdamW": torch.optim.AdamW,
+}
+
+
+@pytest.mark.parametrize("kind", NEXT.values(), ids=NEXT)
+def test_groups_may_be_used_for_another_optimizer(kind):
+    """The dicts that were given stay as they were: no option of the first optimizer reaches the second."""
+    model = torch.nn.Linear(2, 2)
+    given = adaxopt.param_groups(model, 0.125)
+    kept = [dict(group) for group in given]
+    AdaXW(given, lr=0.25, betas=(0.5, 1e-3))
+    assert given == kept
+    optimizer, expected = kind(given, lr=0.5), kind(adaxopt.param_groups(model, 0.125), lr=0.5)
+    for group, other in zip(optimizer.param_groups, expected.param_groups, strict=True):
+        assert {k: v for k, v in group.items() if k != "params"} == {
+            k: v for k, v in other.items() if k != "params"
+        }
+
+
+def test_a_group_that_is_added_stays_as_it_was():
+    given = {"params": [parameter()], "amsgrad": False, "decoupled_weight_decay": False}
+    kept = dict(given)
+    optimizer = adaxopt.AdamW([parameter()])
+    optimizer.add_param_group(given)
+    assert given == kept
+    assert optimizer.param_groups[1]["decay"] == "l2"
+
+
+@pytest.fixture
+def zero_class(tmp_path):
+    """torch's ZeroRedundancyOptimizer, in a group of one process."""
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_gloo_available():
+        pytest.skip("this torch has no gloo")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch's own, at the import
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield ZeroRedundancyOptimizer
+    distributed.destroy_process_group()
+
+
+ZERO = [
+    {"memory": LogTime(8)},
+    {"memory": LogTime(8), "betas": (0.5, None)},
+    {"memory": Growing(1e-3).floor(0.125)},
+    {"betas": (0.5, None)},
+    {"betas": (0.5, None), "total_steps": 600},
+]
+
+
+@pytest.mark.parametrize("options", ZERO, ids=str)
+def test_a_group_added_to_zero(zero_class, options):
+    """ZeroRedundancyOptimizer writes its arguments into a new group, at every step: the numbers of one optimizer."""
+    first, second, ours, others = parameter(), parameter(), parameter(), parameter()
+    zero = zero_class([first], AdaXW, lr=0.25, **options)
+    expected = AdaXW([ours], lr=0.25, **options)
+    for optimizer, p in ((zero, second), (expected, others)):
+        stepped(optimizer)
+        optimizer.add_param_group({"params": [p]})
+        stepped(optimizer)
+        stepped(optimizer)
+    assert same([first, second], [ours, others])
+    for group, other in zip(zero.optim.param_groups, expected.param_groups, strict=True):
+        assert (group["memory"], group["betas"]) == (other["memory"], other["betas"])
+    zero.consolidate_state_dict()
+    zero.load_state_dict(zero.state_dict())
+    stepped(zero)
+
+
+def test_a_projection_is_not_for_zero(zero_class):
+    with pytest.raises(ValueError, match=r"project=.*ZeroRedundancyOptimizer.*does not support it"):
+        zero_class([parameter()], AdaXW, lr=0.25, project=Box(-1, 1))
+
+
 @pytest.mark.parametrize("kind", [AdaX, AdaXW])
 def test_a_power_in_a_group_of_a_class_without_one(kind):
     with pytest.raises(ValueError, match=r"p=0\.3 in a parameter group of AdaXW?: use adaxopt\.Padax"):
@@ -257,4 +336,4 @@ def test_it_shows_itself_as_torchs_optimizers_do(name, groups):
     assert "    lr: 0.25" in lines
     assert shown == groups * sorted(set(shown))
     assert not {"format", "method", "reference_lr", "params"} & set(shown)
-    assert ("p" in shown) == (name not in ("adax", "adaxw"))
+    assert ("p" in shown) == (name not in ("adam", "adamw", "adax", "adaxw"))

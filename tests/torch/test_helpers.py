@@ -66,6 +66,29 @@ def test_one_name_without_decay_is_a_name_and_not_its_letters():
     assert "tok.weight" in names_of(model, decaying)
 
 
+@pytest.mark.parametrize("names", ["typo.weight", ("pos_embed", "typo.weight"), ["tok"]])
+def test_a_name_without_decay_that_no_parameter_has(names):
+    wrong = "tok" if "tok" in names else "typo.weight"
+    with pytest.raises(ValueError, match=f"no_decay='{wrong}': no parameter's name ends so"):
+        param_groups(Model(), 0.05, no_decay=names)
+
+
+def test_a_tied_parameter_has_two_names_and_a_frozen_one_still_has_its_own():
+    model = Model()
+    _, rest = param_groups(model, 0.05, no_decay=("head.weight", "frozen.weight"))
+    assert "tok.weight" in names_of(model, rest)
+    assert "frozen.weight" not in names_of(model, rest)
+
+
+@pytest.mark.parametrize("given", [torch.optim.AdamW, torch.optim.SGD])
+def test_a_step_in_backward_is_for_optimizers_of_this_package(given):
+    optimizer = given(nn.Linear(2, 2).parameters(), lr=0.1)
+    with pytest.raises(
+        TypeError, match=rf"a torch\.optim.*{given.__name__} was given; must be an optimizer of adaxopt"
+    ):
+        step_in_backward(optimizer)
+
+
 @pytest.mark.parametrize("given", [[torch.ones(1)], iter(())], ids=["list", "iterator"])
 def test_param_groups_of_parameters_says_what_to_give(given):
     with pytest.raises(TypeError, match=r"a list(_iterator)? was given|a tuple_iterator was given"):

@@ -80,6 +80,29 @@ def test_what_cannot_be_called(bad):
         AdaXW([torch.nn.Parameter(torch.ones(1))], project=bad)
 
 
+WRONG = {
+    "one number": (
+        lambda y, d: y.mean(),
+        ValueError,
+        r"returned a tensor of shape \(\) for y of shape \(2, 3\)",
+    ),
+    "a row": (lambda y, d: y[:1], ValueError, r"returned a tensor of shape \(1, 3\) for y of shape \(2, 3\)"),
+    "nothing": (lambda y, d: None, TypeError, "returned a NoneType"),
+    "a list": (lambda y, d: y.tolist(), TypeError, "returned a list"),
+}
+
+
+@pytest.mark.parametrize("path", [*PATHS, "differentiable"])
+@pytest.mark.parametrize("name", WRONG)
+def test_what_a_projection_must_return(name, path):
+    project, error, says = WRONG[name]
+    p = torch.arange(6.0).reshape(2, 3)
+    optimizer = AdaXW([p], lr=0.1, project=project, **BACKENDS.get(path, {path: True}))
+    p.grad = torch.ones_like(p)
+    with pytest.raises(error, match=f"project: {says}.*must return a tensor of the shape of y"):
+        optimizer.step()
+
+
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("kind", ["ball", "box", "callable"])
 def test_algorithm_1_line_7(kind, path):

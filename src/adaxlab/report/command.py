@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from adaxlab import memory_text
 from adaxlab.report.series import Series, StudyRuns, flat
 from adaxlab.space import BETAS, NAMED
 from adaxlab.study import SEEDS_APART, Study, Tuning
@@ -109,9 +110,12 @@ def _changed(series: Series, tuned: Collection[str]) -> list[str]:
     chosen = {name.replace(beta, "betas") for name in tuned for beta in BETAS if name.endswith(beta)} | set(
         tuned
     )
+    options = dict(spec.get("options") or {})
+    if "betas" in chosen and series.optimizer in METHODS and options.get("memory"):  # betas hold its number
+        options["memory"] = memory_text.made(options["memory"], options["betas"][1])
     return [
         f"{series.optimizer}.{k}={_value(v)}"
-        for k, v in (spec.get("options") or {}).items()
+        for k, v in options.items()
         if k not in chosen and _plain(v) != _plain(defaults.get(k, ...))
     ]
 

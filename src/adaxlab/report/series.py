@@ -57,7 +57,7 @@ class Series:
         steps = max((r.done.get("steps") or 0 for r in self.finished), default=0)
         betas = (
             self.options.get(optimizers.betas_of(self.optimizer))
-            if optimizers.grows(self.optimizer)
+            if optimizers.grows(self.optimizer, self.options)
             else None
         )
         return float(betas[1]) * steps if steps and betas else None

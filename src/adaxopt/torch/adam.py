@@ -3,45 +3,54 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from adaxopt.memories import Memory
 from adaxopt.torch import convert
 from adaxopt.torch.engine import Engine
-from adaxopt.torch.options import Betas, given_by
-from adaxopt.zoo import METHODS
+from adaxopt.torch.options import Betas, Rounding, given_by
+from adaxopt.torch.project import Project
+from adaxopt.zoo import METHODS, Decay
 
 _SHARED = """
     Arguments and defaults are torch's. Additional keyword arguments: `state_dtype`, `rounding`, `seed`, `decay`,
     `clip_update`, `wake`, `cautious`, `project` and `memory`, as in `adaxopt.AdaXW`. `amsgrad` applies to all groups.
 
     `load_state_dict` reads checkpoints of torch and of this package; `to_torch_state_dict` writes torch's format.
-    Differences from torch: `exp_avg_sq` holds v / (1 - b2^t), so that v needs no correction (not under `amsgrad`); the
-    state of 16-bit parameters is float32 unless `state_dtype` is set, and keeps its dtype when it is loaded; `step` is
-    float64; gradients may be sparse (each row then keeps its own step count); `foreach` and `fused` accept lr and betas
-    as tensors.
+    Differences from torch: `exp_avg_sq` holds v / (1 - b2^t), so that v needs no correction, and changing b2 during
+    training gives other numbers (neither under `amsgrad`); the state of 16-bit parameters is float32 unless
+    `state_dtype` is set, and keeps its dtype when it is loaded; `step` is float64; gradients may be sparse (each row
+    then keeps its own step count); `foreach` and `fused` accept lr and betas as tensors.
 """
 
 
 class _Adam(Engine):
-    _amsgrad: str
+    amsgrad_method: ClassVar[str]
     """The name of the method used if amsgrad=True."""
 
-    def _begin(self, params: ParamsT, given: dict[str, Any], options: dict[str, Any]) -> None:
-        if given.pop("decoupled_weight_decay", False):
-            options.setdefault("decay", "decoupled")
+    def _begin(self, params: ParamsT, given: dict[str, Any], project: Project | None) -> None:
+        decoupled = given.pop("decoupled_weight_decay", False)
+        if given["decay"] is None:
+            given["decay"] = "decoupled" if decoupled else "l2"
         if given.pop("amsgrad"):
-            self.method = METHODS[self._amsgrad]  # type: ignore[misc]
+            memory = given.pop("memory")
+            if memory is not None:
+                raise ValueError(
+                    f"amsgrad=True, memory={memory!r}: AMSGrad has a memory of its own; give one of the two"
+                )
+            self.method = METHODS[self.amsgrad_method]  # type: ignore[misc]
         if any(given["betas"] is own for own in _DEFAULTS):  # betas not given, so `memory` may set b2
             given["betas"] = (given["betas"][0], None)
-        project = options.pop("project", None)
-        super().__init__(params, {**given, **options}, project)
+        super().__init__(params, given, project)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a param group. Groups of torch's Adam or AdamW are accepted unchanged."""
         if isinstance(param_group, dict):
+            param_group = param_group.copy()
             amsgrad = param_group.pop("amsgrad", None)
             if amsgrad is not None and bool(amsgrad) != self.method.rule.maximum:
                 raise ValueError(
@@ -78,7 +87,7 @@ class Adam(_Adam):
         + _SHARED
     )
     method = METHODS["adam"]
-    _amsgrad = "amsgrad"
+    amsgrad_method = "amsgrad"
 
     def __init__(
         self,
@@ -95,9 +104,17 @@ class Adam(_Adam):
         differentiable: bool = False,
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
-        **options: Any,
+        decay: Decay | None = None,
+        memory: Memory | None = None,
+        wake: bool = False,
+        clip_update: float | None = None,
+        cautious: bool = False,
+        project: Project | None = None,
+        state_dtype: torch.dtype | None = None,
+        rounding: Rounding = "nearest",
+        seed: int = 0,
     ) -> None:
-        self._begin(params, given_by(locals()), options)
+        self._begin(params, given_by(locals()), project)
 
 
 class AdamW(_Adam):
@@ -115,7 +132,7 @@ class AdamW(_Adam):
         + _SHARED
     )
     method = METHODS["adamw"]
-    _amsgrad = "amsgradw"
+    amsgrad_method = "amsgradw"
 
     def __init__(
         self,
@@ -131,9 +148,17 @@ class AdamW(_Adam):
         capturable: bool = False,
         differentiable: bool = False,
         fused: bool | None = None,
-        **options: Any,
+        decay: Decay = "decoupled",
+        memory: Memory | None = None,
+        wake: bool = False,
+        clip_update: float | None = None,
+        cautious: bool = False,
+        project: Project | None = None,
+        state_dtype: torch.dtype | None = None,
+        rounding: Rounding = "nearest",
+        seed: int = 0,
     ) -> None:
-        self._begin(params, given_by(locals()), options)
+        self._begin(params, given_by(locals()), project)
 
 
 _DEFAULTS = [inspect.signature(kind).parameters["betas"].default for kind in (Adam, AdamW)]

@@ -110,10 +110,15 @@ def _check_method(optimizer: Engine, other: Mapping[str, Any]) -> None:
     if version != options.FORMAT or not isinstance(version, int):
         raise ValueError(f"checkpoint of format {version!r}: this adaxopt reads format {options.FORMAT}")
     if other.get("method") != method.name:
+        amsgrad = foreign.with_amsgrad(optimizer, (other.get("method"),))
+        do = (
+            "load it into the class that wrote it"
+            if amsgrad is None
+            else f"build {name} with amsgrad={amsgrad}"
+        )
         raise ValueError(
             f"checkpoint of method {other.get('method')!r}: this optimizer is {name} ({method.name!r}), whose "
-            "options and state mean something else; load it into the class that wrote it, or load the model's "
-            "parameters alone"
+            f"options and state mean something else; {do}, or load the model's parameters alone"
         )
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
+from adaxopt.memories import Memory
 from adaxopt.torch import (
     checkpoint,
     dispatch,
@@ -28,8 +29,8 @@ from adaxopt.torch import (
     state,
     wake_guard,
 )
-from adaxopt.torch.foreach import Project
 from adaxopt.torch.plan import Plan
+from adaxopt.torch.project import Project
 from adaxopt.zoo import Method
 
 
@@ -81,8 +82,13 @@ class Engine(Optimizer):
     # -- groups and state ---------------------------------------------------------------------------------------
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a param group. Options that are not given are the optimizer's defaults."""
+        """Add a param group. Options that are not given are the optimizer's defaults.
+
+        `param_groups` gets a copy: the options of this optimizer are not written into the dict that was given, which
+        may be used for another optimizer.
+        """
         if isinstance(param_group, dict):
+            param_group = param_group.copy()
             groups.prepare(self, param_group)
         super().add_param_group(param_group)
         group = self.param_groups[-1]
@@ -318,6 +324,8 @@ class Engine(Optimizer):
             options.check_reference(group)
         if isinstance(group["state_dtype"], str):  # written by ZeroRedundancyOptimizer, from a checkpoint
             group["state_dtype"] = options.dtype_of(group["state_dtype"])
+        if group["betas"][1] is None or isinstance(group.get("memory"), Memory):
+            options.settle_copied(group, self.method)
         if group["differentiable"]:
             refusals.refuse_options(self, group, group["params"])
             return None

@@ -6,7 +6,7 @@ StepCoefficients are floats shared by the whole list (an eager step), or one 0-d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,8 +14,7 @@ from torch import Tensor
 
 from adaxopt.rule import LEAST_SHARE, StepCoefficients
 from adaxopt.torch import private, wake_guard
-
-Project = Callable[[Tensor, Tensor], Tensor]
+from adaxopt.torch.project import Project, projected
 
 
 def update(
@@ -81,7 +80,7 @@ def update(
         _descend(xs, means, n, over)
     if project is not None:
         for i, x in enumerate(xs):
-            x.copy_(project(x, torch.ones_like(x) if ds is None else ds[i]))
+            x.copy_(projected(project, x, torch.ones_like(x) if ds is None else ds[i]))
 
 
 def _remember(vs: list[Tensor], gs: list[Tensor], k: Any) -> None:

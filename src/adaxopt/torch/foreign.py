@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from adaxopt.memories import Growing
+from adaxopt.torch.groups import ANNOTATIONS
 from adaxopt.zoo import Method
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ MARKS = {
 
 
 AMSGRAD = "torch.optim.Adam or AdamW with amsgrad=True"
+UNKNOWN = "an optimizer of Adam's form"
+OLD = {"params", "lr", "betas", "eps", "weight_decay", "amsgrad"}
+"""The keys of the param groups of Adam and AdamW in torch 1.10 and older."""
 
 
 class Found(NamedTuple):
@@ -66,7 +70,9 @@ def recognised(state_dict: Mapping[str, Any]) -> Found:
         )
     if all(float(group["betas"][1]) < 0.5 for group in groups):
         return Found("the AdaX authors' code", "released")
-    return Found("an optimizer of Adam's form", "adamw")
+    if "amsgrad" in keys and all(ANNOTATIONS.fullmatch(str(key)) for key in keys - OLD):
+        return Found("torch's Adam or AdamW", "adamw")
+    return Found(UNKNOWN, "adamw")
 
 
 def refusal(found: Found, optimizer: Engine) -> str:
@@ -74,9 +80,13 @@ def refusal(found: Found, optimizer: Engine) -> str:
     name = type(optimizer).__name__
     if found.kind is None or not converts(optimizer.method):
         why = found.why if found.kind is None else f"its second moment is scaled differently from {name}'s"
+        if found.name == UNKNOWN:
+            why = "it is not known how its second moment is scaled"
         do = "load the model's parameters alone and start with a new optimizer"
-        if found.name == AMSGRAD and optimizer.method.name in ("adam", "adamw"):
-            do = f"build {name} with amsgrad=True"
+        written = _written_by(found)
+        if with_amsgrad(optimizer, written) is not None:
+            do = f"build {name} with amsgrad={with_amsgrad(optimizer, written)}"
+            why = found.why if found.kind is None else "it has no running maximum of v"
         return f"checkpoint of {found.name}: {name} cannot continue from it, because {why}; {do}"
     return (
         f"checkpoint of {found.name}: its second moment is not the normalised one; convert it with "
@@ -86,9 +96,21 @@ def refusal(found: Found, optimizer: Engine) -> str:
 
 def is_torchs(found: Found, method: Method) -> bool:
     """Whether torch's optimizer of this method wrote the checkpoint: Adam or AdamW, with or without amsgrad."""
-    if method.rule.sigma:
-        return method.name.startswith("amsgrad") and found.name == AMSGRAD
-    return method.name in ("adam", "adamw") and found.kind == "adamw" and found.name.startswith("torch")
+    return method.name in _written_by(found)
+
+
+def _written_by(found: Found) -> tuple[str, ...]:
+    """The methods of which a checkpoint of torch may be."""
+    if found.name == AMSGRAD:
+        return ("amsgrad", "amsgradw")
+    return ("adam", "adamw") if found.kind == "adamw" and found.name.startswith("torch") else ()
+
+
+def with_amsgrad(optimizer: Engine, methods: Collection[Any]) -> bool | None:
+    """The `amsgrad` with which this optimizer's class would be of one of these methods, or None."""
+    kind = type(optimizer)
+    made = {kind.method.name: False, kind.amsgrad_method: True} if hasattr(kind, "amsgrad_method") else {}
+    return next((made[name] for name in methods if name in made), None)
 
 
 def converts(method: Method) -> bool:

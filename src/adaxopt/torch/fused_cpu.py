@@ -59,7 +59,7 @@ def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str 
         return f"it is on {p.device}, its state on {m.device}"
     if top is not None and (top.stride(), top.dtype) != (v.stride(), v.dtype):
         return "its running maximum has another memory layout or dtype than v"
-    return _mismatch(p, m, m, v)
+    return _mismatch(p, None, m, v)
 
 
 def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) -> tuple[Any, ...]:
@@ -67,18 +67,23 @@ def key(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None, scaled: bool) 
     return (p.dtype,)
 
 
-def _mismatch(x: Tensor, g: Tensor, m: Tensor, v: Tensor) -> str | None:
-    """Why these four tensors do not have one shape, a supported dtype and one dense memory order, or None."""
-    if not x.shape == g.shape == m.shape == v.shape:
+def _mismatch(x: Tensor, g: Tensor | None, m: Tensor, v: Tensor) -> str | None:
+    """Why these tensors do not have one shape, a supported dtype and one dense memory order, or None.
+
+    Without a gradient, only the parameter and its state are compared.
+    """
+    named = {"parameter": x, "gradient": g, "state": m, "second moment": v}
+    tensors = {name: t for name, t in named.items() if t is not None}
+    if any(t.shape != x.shape for t in tensors.values()):
         # the parameter was resized: the kernel does not check shapes, and would write past the end of the state
         return "its gradient or state has another shape"
-    if x.dtype != g.dtype or x.dtype != m.dtype or x.dtype != v.dtype:
-        return f"dtypes differ (parameter {x.dtype}, gradient {g.dtype}, state {m.dtype})"
     if x.dtype not in (torch.float32, torch.float64):
         return f"the kernel does not use this package's rounding for {x.dtype}"
-    if not (beside(g, x) and beside(m, x) and beside(v, x)):
-        strides = (tuple(t.stride()) for t in (x, g, m))
-        return "memory layouts differ or have gaps (parameter {}, gradient {}, state {})".format(*strides)
+    if any(t.dtype != x.dtype for t in tensors.values()):
+        return f"dtypes differ ({', '.join(f'{name} {t.dtype}' for name, t in tensors.items())})"
+    if not all(beside(t, x) for t in tensors.values()):
+        strides = ", ".join(f"{name} {tuple(t.stride())}" for name, t in tensors.items())
+        return f"memory layouts differ or have gaps ({strides})"
     return None
 
 

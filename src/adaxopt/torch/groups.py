@@ -25,8 +25,10 @@ ADVICE = {
     "p": "use adaxopt.Padax, whose denominator is v^p; here p is 1/2",
     "nesterov": "there is no Nesterov form; leave it out",
     "dampening": "the first moment is an average, m <- b1*m + (1-b1)*g; leave it out and set betas",
-    "biascorrection": "the first moment is not bias-corrected and v is normalised; leave it out",
-    "correctbias": "the first moment is not bias-corrected and v is normalised; leave it out",
+    **dict.fromkeys(
+        ("biascorrection", "correctbias"), "the method determines the bias correction; leave it out"
+    ),
+    "totalsteps": "it sets b2 = 3/T and is an option of AdaX, AdaXW and Padax; leave it out",
     "decoupledweightdecay": 'write decay="decoupled" or decay="l2"',
     "weightdecouple": 'write decay="decoupled" or decay="l2"',
     "fixeddecay": 'write decay="fully_decoupled"',
@@ -35,7 +37,7 @@ ADVICE = {
     **dict.fromkeys(("wd", "l2", "weightdecayrate", "regularization"), "did you mean 'weight_decay'?"),
     **dict.fromkeys(("epsilon",), "did you mean 'eps'?"),
 }
-"""Advice for options of other optimizers. Keys are in lower case, without underscores."""
+"""Advice for options that an optimizer does not have. Keys are in lower case, without underscores."""
 
 ANNOTATIONS = re.compile(
     r"_.*|(is|has|use|no)_.*|name|names|param_names|id|tag|label|description|comment|kind|type|layer|layers|depth"
@@ -92,9 +94,12 @@ def prepare(optimizer: Engine, group: dict[str, Any]) -> None:
     """Validate a new group and its parameters, and convert it in place to the form that all groups have."""
     defaults, method = optimizer.defaults, optimizer.method
     if "project" in group:
+        do = f"give it to the constructor, {type(optimizer).__name__}(params, project=...)"
+        if group["project"] is not None and group["project"] is optimizer._project:
+            do = "ZeroRedundancyOptimizer, which copies its arguments into the groups, does not support it"
         raise ValueError(
             f"project={group['project']!r} in a parameter group: a projection applies to all groups and is not saved "
-            f"in checkpoints; give it to the constructor, {type(optimizer).__name__}(params, project=...)"
+            f"in checkpoints; {do}"
         )
     group.update(options.plain(options.renamed(group, method, defaults["betas"])))
     for word in method.names:
@@ -143,7 +148,8 @@ def _same(pair: Any, other: tuple[Any, ...]) -> bool:
 
 
 def _warn_of_unknown(optimizer: Engine, group: Mapping[str, Any]) -> None:
-    known = [key for key in optimizer.defaults if key not in options.INTERNAL] + list(optimizer.method.names)
+    hidden = {*options.INTERNAL, *_without_argument(optimizer)}
+    known = [key for key in optimizer.defaults if key not in hidden] + list(optimizer.method.names)
     for key, value in group.items():
         expected = key in optimizer.defaults or key in ("params", *options.INTERNAL)
         unasked = key in ("amsgrad", "nesterov") and not value  # in groups of torch's AdamW and SGD
@@ -159,7 +165,7 @@ def _warn_of_unknown(optimizer: Engine, group: Mapping[str, Any]) -> None:
 def _advice(name: str, known: Iterable[str]) -> str:
     spelled = {_bare(option): option for option in known}
     bare = _bare(name)
-    if bare in ADVICE:
+    if bare in ADVICE and bare not in spelled:
         return f": {ADVICE[bare]}"
     near = difflib.get_close_matches(bare, spelled, n=1, cutoff=0.55)
     return f": did you mean {spelled[near[0]]!r}?" if near else ""
@@ -204,9 +210,9 @@ def arguments(kind: type[Engine]) -> list[str]:
 
 
 def _without_argument(optimizer: Engine) -> set[str]:
-    """Options that the class fixes: p, if its constructor has no such argument."""
+    """Options that the class fixes: p and eps_placement, if its constructor has no such argument."""
     taken = arguments(type(optimizer))
-    return {"p"} - set(taken) if taken else set()
+    return {"p", "eps_placement"} - set(taken) if taken else set()
 
 
 def fixed(lr: Any) -> Any:

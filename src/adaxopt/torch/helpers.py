@@ -24,7 +24,8 @@ def param_groups(
     """Split parameters into two groups: with weight decay, and without it.
 
     Biases, parameters of norms and all parameters of fewer than two dimensions do not decay. `no_decay` excludes more
-    parameters, by the end of their names (`("pos_embed", "tok.weight")`).
+    parameters, by the end of their names (`("pos_embed", "tok.weight")`); a name that matches no parameter raises
+    ValueError. A tied parameter may be given by any of its names.
 
     >>> groups = param_groups(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3)), weight_decay=5e-2)
     >>> [(g["weight_decay"], len(g["params"])) for g in groups]
@@ -36,6 +37,13 @@ def param_groups(
             "because names and modules determine which parameters do not decay"
         )
     more = (no_decay,) if isinstance(no_decay, str) else tuple(no_decay)
+    named = list(model.named_parameters(remove_duplicate=False))
+    for end in more:
+        if not any(name.endswith(end) for name, _ in named):
+            raise ValueError(
+                f"no_decay={end!r}: no parameter's name ends so; names are those of model.named_parameters()"
+            )
+    excluded = {id(p) for name, p in named if name.endswith(more)}
     of_norms = {id(p) for m in model.modules() if isinstance(m, NORMS) for p in m.parameters(recurse=False)}
     decay: list[Tensor] = []
     rest: list[Tensor] = []
@@ -44,7 +52,7 @@ def param_groups(
             continue
         last = name.rpartition(".")[2]  # bias, in_proj_bias, bias_k
         bias = last.endswith("bias") or last.startswith("bias_")
-        plain = p.dim() < 2 or bias or id(p) in of_norms or (more and name.endswith(more))
+        plain = p.dim() < 2 or bias or id(p) in of_norms or id(p) in excluded
         (rest if plain else decay).append(p)
     groups = [{"params": decay, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
     return [g for g in groups if g["params"]]
@@ -107,6 +115,13 @@ class StepInBackward:
     """Hooks that step each parameter as soon as its gradient is computed. `remove()` removes them."""
 
     def __init__(self, optimizer: Engine) -> None:
+        if not hasattr(optimizer, "step_parameter"):
+            kind = f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
+            raise TypeError(
+                f"step_in_backward: a {kind} was given; must be an optimizer of adaxopt, which can step a single "
+                "parameter"
+            )
+
         def step(p: Tensor) -> None:
             optimizer.step_parameter(p)
             optimizer._opt_called = True  # type: ignore[attr-defined]  # read by schedulers
@@ -135,6 +150,7 @@ def step_in_backward(optimizer: Engine) -> StepInBackward:
     (True, 1.0)
 
     Gradients cannot be clipped by their total norm, accumulated over batches or unscaled by GradScaler: train in
-    bfloat16, or without scaling. Schedulers work as usual; `optimizer.step()` finds no gradient and does nothing.
+    bfloat16, or without scaling. Schedulers work as usual; `optimizer.step()` finds no gradient and does nothing. Step
+    hooks (`register_step_pre_hook`, `register_step_post_hook`) are not called.
     """
     return StepInBackward(optimizer)

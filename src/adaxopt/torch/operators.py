@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from adaxopt.rule import StepCoefficients, step
-from adaxopt.torch.foreach import Project
 from adaxopt.torch.precision import compute_dtype
+from adaxopt.torch.project import Project, projected
 from adaxopt.torch.rounding import split_, stochastic_
 from adaxopt.torch.state import LOW, pairs, with_rest
 from adaxopt.zoo import Method
@@ -61,7 +61,7 @@ def differentiable_step(
         if value is not None:
             state[key] = torch.view_as_complex(value) if p.is_complex() else value
     if project is not None:
-        x = project(x, d if isinstance(d, Tensor) else torch.ones_like(x))
+        x = projected(project, x, d if isinstance(d, Tensor) else torch.ones_like(x))
     p.copy_(torch.view_as_complex(x) if p.is_complex() else x)
 
 

@@ -12,8 +12,8 @@ from adaxopt.checks import EpsPlacement
 from adaxopt.memories import Memory
 from adaxopt.torch.adam import Adam, AdamW
 from adaxopt.torch.engine import Engine
-from adaxopt.torch.foreach import Project
 from adaxopt.torch.options import Betas, Rounding, given_by, renamed
+from adaxopt.torch.project import Project
 from adaxopt.zoo import METHODS, Decay, method
 
 _SHARED = """

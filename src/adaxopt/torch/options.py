@@ -11,6 +11,8 @@ from torch import Tensor
 
 from adaxopt import checks
 from adaxopt.bounds import own
+from adaxopt.bounds import plain as plain_number
+from adaxopt.memories import Memory
 from adaxopt.rule import Rule
 from adaxopt.torch import hyper
 from adaxopt.zoo import Method
@@ -84,6 +86,13 @@ def dtype_name(dtype: torch.dtype | None) -> str | None:
     ('bfloat16', torch.bfloat16, None)
     """
     return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
+def settle_copied(group: dict[str, Any], method: Method) -> None:
+    """Settle a Memory, or a b2 of None, that ZeroRedundancyOptimizer copied from its arguments into a group."""
+    (b1, b2), memory = group["betas"], group.get("memory")
+    if b2 is None or (isinstance(memory, Memory) and plain_number(b2) and b2 == memory.number):
+        group.update(checks.settle(method, (b1, None), memory, group.get("total_steps")))
 
 
 def check_memory(options: Mapping[str, Any]) -> None:

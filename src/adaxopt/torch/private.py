@@ -191,13 +191,13 @@ def lightly_hooked(step: Callable[..., Any]) -> Any:
     before, after = everywhere
 
     @functools.wraps(step)
-    def light(self: Any, closure: Callable[[], Any] | None = None) -> Any:
+    def light(self: Any, *args: Any, **kwargs: Any) -> Any:  # hooks see the arguments as they were given
         own = getattr(self, "_optimizer_step_pre_hooks", True) or getattr(
             self, "_optimizer_step_post_hooks", True
         )
         if own or before or after or torch.autograd.profiler._is_profiler_enabled:
-            return full(self, closure)
-        return step(self, closure)
+            return full(self, *args, **kwargs)
+        return step(self, *args, **kwargs)
 
     light.hooked = True  # type: ignore[attr-defined]
     return light

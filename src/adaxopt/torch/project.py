@@ -7,10 +7,26 @@ A projection is any callable (y, d) -> x; the two here are exact.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+Project = Callable[[Tensor, Tensor], Tensor]
+
+
+def projected(project: Project, y: Tensor, d: Tensor) -> Tensor:
+    """project(y, d). Raises TypeError or ValueError if the result is not a tensor of the shape of y."""
+    x = project(y, d)
+    if not isinstance(x, Tensor):
+        raise TypeError(f"project: returned a {type(x).__name__}; must return a tensor of the shape of y")
+    if x.shape != y.shape:
+        raise ValueError(
+            f"project: returned a tensor of shape {tuple(x.shape)} for y of shape {tuple(y.shape)}; must return a "
+            "tensor of the shape of y"
+        )
+    return x
 
 
 @dataclass(frozen=True)
