@@ -1,7 +1,7 @@
 """Planned GPU studies, in the order in which they are to be run: docs/queue.md, written by `adax claims`.
 
-Minutes are for one H200, from the records: a stack of CIFAR-10 networks takes 1.2 minutes and 0.31 for each network
-(24 in 8.7 minutes, 16 in 6.2); ImageNet's by the minutes of a run. The others share the GPU (`--jobs`): a run then
+Minutes are for one H200, from the records: a stack of CIFAR-10 networks takes 0.4 minutes and 0.32 for each network
+(20 in 6.8 minutes, 15 in 5.1); ImageNet's by the minutes of a run. The others share the GPU (`--jobs`): a run then
 takes 12 seconds on Penn Treebank and enwik8, 14 on the transformer, 21 on CamVid. Runs that an earlier study of the
 queue makes are not counted again.
 """
@@ -105,8 +105,9 @@ HEAD = """# Planned GPU studies
 If you have a GPU, these studies would judge claims that are still open, in the order in which they are to be run. A
 study may not settle a claim: [the second table](#claims-by-study) compares planned with required seeds. Minutes are
 estimates for one H200, from the records, and are shared by all claims of a study; runs that an earlier study makes are
-not counted again. `--seconds 570` stops a command in time, and the same command resumes, on another machine too, since
-runs that have ended are kept in `records/unfinished`. Commands of several studies can share a GPU;
+not counted again: `adax runs import records/cifar10/lr-new.jsonl` puts those of a finished study into the store.
+`--seconds 570` stops a command in time, and the same command resumes, on another machine too, since runs that have
+ended are kept in `records/unfinished`. Commands of several studies can share a GPU;
 `nvidia-cuda-mps-control -d`, started before them, lets their kernels run side by side. An error of one process on the
 GPU then ends all of them; the same commands resume. A command that writes records needs a checkout without uncommitted
 changes; for a copy of the code without its history, set `ADAXOPT_COMMIT` to the commit.

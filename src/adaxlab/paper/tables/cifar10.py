@@ -202,6 +202,7 @@ def speed(root: Path) -> str:
         (r["models"], r["precision"], f"{r['train_seconds']:.3f}", f"{r['test_seconds']:.3f}") for r in rows
     ]
     whole, floor, kernels = (record[key] for key in ("whole", "floor", "kernels_us_per_step_25_models"))
+    newer = record["kernels_by_rows"]
     largest = max(kernels, key=kernels.__getitem__)
     share = kernels[largest] / sum(kernels.values())
     environment = record["environment"]
@@ -215,5 +216,8 @@ def speed(root: Path) -> str:
         f"activations at the GPU's copy speed, {floor['seconds_at_790_tflops']:.3f} s for the multiplications. The "
         f"largest part of a step of 25 networks is the {largest.replace('_', ' ')}, {100 * share:.0f}%. The kernels "
         "for `precision=tf32` and `precision=fp32` (three TF32 products instead of one) use tile sizes that fit the "
-        "GPU and were not tuned for speed."
+        "GPU and were not tuned for speed.\n\n"
+        "These measurements are older than the kernels that load each row of an image once: with them a step of "
+        f"{newer['models']} networks takes {newer['after_us'] / 1000:.2f} ms instead of "
+        f"{newer['before_us'] / 1000:.2f} (medians of n = {newer['n']} alternating rounds in one run)."
     )
