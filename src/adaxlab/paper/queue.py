@@ -56,7 +56,7 @@ JOBS = (
     Job("cifar10/eight-bit", 21),
     Job(
         "gpt-memory-screen",
-        22,
+        19,
         "the memories and learning rates of [the memory study](memory-study.md) on the transformer",
         more="--jobs 4",
     ),
