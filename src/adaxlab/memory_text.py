@@ -64,7 +64,7 @@ def with_number(name: str, key: str, betas: str, b1: float, given: Mapping[str, 
     to the row, which knows the length of the run."""
     memory, pair = given[key], given.get(betas, (b1, None))
     if not isinstance(pair, list | tuple) or len(pair) != 2:
-        return {}  # the optimizer refuses it
+        raise LabError(f"optimizer {name}: {betas}={pair!r}: must be a pair (b1, b2)")
     b1, number = pair
     try:
         if isinstance(memory, str) and "(" not in memory:

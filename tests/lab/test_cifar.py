@@ -292,17 +292,17 @@ slots = (2, 2, 2)
 """
 
 DOWN_ROWS = """
-def rows(images, span, group, split=1):
-    return Rows(images, span, group, 4, 2, None, split)
+def rows(images, span, group):
+    return Rows(images, span, group, 4, 2)
 kinds = {
-    (4, 16): Tiles(rows(2, 16, 2), (1024, 4, 1, 1), rows(1, 32, 2), 1024),
+    (4, 16): Tiles(rows(2, 16, 2), (1024, 4, 1, 1), (1024, 4, 1), 1024),
     (16, 16): Tiles(rows(2, 32, 2), rows(2, 16, 2), rows(1, 16, 2), 1024),
     (16, 32): Tiles((256, 4, 2, 1), rows(2, 8, 2), (256, 4, 1), 256),
-    (32, 32): Tiles(rows(2, 16, 1), rows(2, 8, 2), rows(2, 8, 2), 256),
+    (32, 32): Tiles(rows(2, 16, 1), rows(2, 8, 1), (256, 4, 1), 256),
     (32, 64): Tiles((64, 4, 2, 1), rows(2, 4, 2), (64, 4, 1), 64),
-    (64, 64): Tiles(rows(2, 4, 1, 2), rows(2, 8, 1, 2), rows(1, 4, 1), 64),
+    (64, 64): Tiles((64, 4, 1, 1), (64, 4, 1, 1), (64, 4, 1), 64),
 }
-slots = (8, 2, 2)
+slots = (4, 2, 2)
 """
 
 
@@ -324,6 +324,35 @@ print(compare(torch.device("cpu"), torch.float32, "ieee", 2, kinds, slots))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     assert float(done.stdout.split()[-1]) < 1e-4
+
+
+FEW, MANY = 7, 8
+
+
+@pytest.mark.parametrize("models", [FEW, MANY])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize(("train", "test"), [(50_000, 10_000), (45_056, 4_944)], ids=["final", "tuning"])
+def test_tiles_fit_every_batch_of_an_epoch(models, dtype, train, test):
+    """Batches of 128 and 80 images, evaluations of 1,000 and 944: nothing is launched on the device `meta`."""
+    pytest.importorskip("triton")
+    from adaxlab.stacked.fused import FusedNetwork
+    from adaxlab.stacked.tiles import KINDS, KINDS_FEW, KINDS_FLOAT32
+
+    nets = [make_net("resnet20", 0)] * models
+    meta = torch.device("meta")
+    net = FusedNetwork(nets, meta, dtype=dtype, train_size=train, test_size=test)
+    expected = KINDS_FLOAT32 if dtype == torch.float32 else KINDS if models == MANY else KINDS_FEW
+    assert net.kinds == expected
+    for size, evaluated in ((50_001, 10_000), (50_000, 10_001)):
+        with pytest.raises(ValueError, match="cannot be divided into tiles"):
+            FusedNetwork(nets, meta, dtype=dtype, train_size=size, test_size=evaluated)
+
+
+def test_few_models_and_float32_do_not_go_down_rows():
+    from adaxlab.stacked.tiles import KINDS_FEW, KINDS_FLOAT32, Rows
+
+    for tiles in (*KINDS_FEW.values(), *KINDS_FLOAT32.values()):
+        assert not any(isinstance(tile, Rows) for tile in tiles)
 
 
 @pytest.mark.gpu

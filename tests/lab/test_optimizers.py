@@ -178,6 +178,18 @@ def test_what_sets_one_of_the_betas_is_recorded_as_one(name, given, wanted):
 
 
 @pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("adaxw", {"memory": "LogTime(8)", "betas": 0.9}),
+        ("adamw+adaxw", {"second.memory": 8, "second.betas": 0.9}),
+    ],
+)
+def test_a_memory_with_betas_that_are_no_pair(name, given):
+    with pytest.raises(LabError, match=r"betas=0\.9: must be a pair \(b1, b2\)$"):
+        compare.rows((name,), {name: given})
+
+
+@pytest.mark.parametrize(
     ("name", "given", "words"),
     [
         (f"{HERE}:forgets", {}, "leaves out 17 parameters (embedding.weight, ...)"),

@@ -304,4 +304,6 @@ def test_the_options_of_this_package():
     q = two()
     assert adaxopt.AdamW(q, memory=adaxopt.LogTime(8)).param_groups[0]["betas"] == (0.9, 8)
     assert adaxopt.Adam(q, decoupled_weight_decay=True).param_groups[0]["decay"] == "decoupled"
+    with pytest.raises(ValueError, match="decay=None"):
+        adaxopt.AdamW(q, decay=None)
     assert type(adaxopt.create("adamw", q)) is adaxopt.AdamW

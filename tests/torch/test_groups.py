@@ -177,6 +177,17 @@ def test_groups_may_be_used_for_another_optimizer(kind):
         }
 
 
+@pytest.mark.parametrize("kind", NEXT.values(), ids=NEXT)
+def test_a_group_with_an_iterator_may_be_used_for_another_optimizer(kind):
+    """An iterator can be read once: as with torch, the dict that was given has a list afterwards."""
+    model = torch.nn.Linear(2, 2)
+    given = [{"params": model.parameters(), "lr": 0.5}]
+    first, second = kind(given), kind(given)
+    for optimizer in (first, second):
+        assert len(optimizer.param_groups[0]["params"]) == 2
+    assert [p is q for p, q in zip(given[0]["params"], model.parameters(), strict=True)] == [True, True]
+
+
 def test_a_group_that_is_added_stays_as_it_was():
     given = {"params": [parameter()], "amsgrad": False, "decoupled_weight_decay": False}
     kept = dict(given)

@@ -18,14 +18,18 @@ from adaxlab.models.resnet import ResNet
 from adaxlab.stacked import backward, forward, rows
 from adaxlab.stacked.layout import Conv, layout
 from adaxlab.stacked.loader import Images, StackLoader
-from adaxlab.stacked.tiles import Rows, Tiles, default
+from adaxlab.stacked.tiles import Rows, Tiles, default, programs, whole
 
 SLACK = 256
 """Number of elements after the last pixel that a window may read; they are multiplied by zero."""
 
 
 class FusedNetwork:
-    """M ResNet-20s on a GPU, with the interface of `PlainNetwork`."""
+    """M ResNet-20s on a GPU, with the interface of `PlainNetwork`.
+
+    `train_size` and `test_size` are the numbers of images: if they are given, ValueError is raised at once, not in the
+    first epoch, if the tiles do not fit one of the batches.
+    """
 
     def __init__(
         self,
@@ -38,6 +42,8 @@ class FusedNetwork:
         precision: str = "tf32",
         kinds: Mapping[tuple[int, int], Tiles] | None = None,
         slots: tuple[int, ...] | None = None,
+        train_size: int | None = None,
+        test_size: int | None = None,
     ) -> None:
         self.layout = layout(nets[0])
         packed = [self.layout.pack(net) for net in nets]
@@ -48,6 +54,7 @@ class FusedNetwork:
         self.models, self.precision = len(nets), precision
         self.kinds, self.slots = dict(kinds or usual), slots or usual_slots
         self._batch, self._test_batch, self._dtype, self._device = batch, test_batch, dtype, device
+        self._check(train_size, test_size)
         channels, convs = self.layout.channels, self.layout.convs
         self._weights = torch.zeros(self.models, self.layout.size, dtype=dtype, device=device)
         self._stats = torch.zeros(4, self.models, channels, device=device)
@@ -64,6 +71,20 @@ class FusedNetwork:
         self._test_x = self._bordered(test_batch, 32, 4)
         self._test_y = self._plain(test_batch, 32, convs[0].co)
         self._test_h = [[self._bordered(test_batch, c.side, c.co) for _ in range(3)] for c in stages.values()]
+
+    def _check(self, train_size: int | None, test_size: int | None) -> None:
+        """Raise ValueError if the tiles do not fit a batch of an epoch, or of an evaluation, of so many images."""
+        for count in _sizes(train_size, self._batch):
+            for conv in self.layout.convs:
+                tiles = self._tiles(conv)
+                for tile in (tiles.forward, tiles.input):
+                    programs(tile, count, conv.side)
+                whole(count, conv.side, tiles.rows)
+                self._weight_shares(conv, count)
+        for count in _sizes(test_size, self._test_batch):
+            for conv in self.layout.convs:
+                programs(self._tiles(conv).forward, count, conv.side, exact=False)
+                whole(count, conv.side, self._tiles(conv).rows)
 
     def _plain(self, count: int, side: int, channels: int) -> Tensor:
         return torch.zeros(
@@ -108,11 +129,11 @@ class FusedNetwork:
     def _forward(self, count: int) -> None:
         x, block = self._x, self._h[0]
         for i, conv in enumerate(self.layout.convs):
-            programs = self._conv(x, conv, self._y[i], count, self._batch, stats=True)
+            number = self._conv(x, conv, self._y[i], count, self._batch, stats=True)
             forward.finish_forward[(conv.co, self.models)](
-                self._part, self._stats, self.running, self.parameters, count * conv.side**2, programs,
+                self._part, self._stats, self.running, self.parameters, count * conv.side**2, number,
                 self.layout.size, self.layout.gamma + conv.channel, self.layout.channels, conv.channel,
-                CO=conv.co, TILES=triton.next_power_of_2(programs),
+                CO=conv.co, TILES=triton.next_power_of_2(number),
             )  # fmt: skip
             x = self._h[i]
             self._activate(i, self._y[i], block, x, count, self._batch)
@@ -120,29 +141,29 @@ class FusedNetwork:
                 block = x
 
     def _conv(self, x: Tensor, conv: Conv, y: Tensor, count: int, cap: int, *, stats: bool) -> int:
+        """Compute a convolution; return the number of programs."""
         tiles = self._tiles(conv).forward
+        grid = (programs(tiles, count, conv.side, exact=stats), self.models)
         if isinstance(tiles, Rows):
-            programs = _bands(tiles, conv, count, whole=stats)
-            rows.conv_rows[(programs, self.models, tiles.split)](
+            rows.conv_rows[grid](
                 x, self._weights[:, conv.offset :], y, self._part, count, cap, self.layout.size,
-                SIDE=conv.side, CI=conv.ci, CO=conv.co, STATS=stats, PRECISION=self.precision,
-                SPLIT=tiles.split, **tiles.shape(), **tiles.options(),
+                SIDE=conv.side, CI=conv.ci, CO=conv.co, G=tiles.group, STATS=stats, PRECISION=self.precision,
+                **tiles.shape(), **tiles.options(),
             )  # fmt: skip
-            return programs
+            return grid[0]
         block, warps, steps, stages = tiles
-        programs = _whole(count * conv.side**2, block * steps)
-        forward.conv_forward[(programs, self.models)](
+        forward.conv_forward[grid](
             x, self._weights[:, conv.offset :], y, self._part, count, cap, self.layout.size,
             SIDE=conv.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co, G=self._group(conv), STATS=stats,
             BLOCK=block, STEPS=steps, PRECISION=self.precision, num_warps=warps, num_stages=stages,
         )  # fmt: skip
-        return programs
+        return grid[0]
 
     def _activate(self, i: int, y: Tensor, block: Tensor, out: Tensor, count: int, cap: int) -> None:
         """Apply the i-th normalisation and ReLU; every second layer from the third on adds the block's input first."""
         conv = self.layout.convs[i]
         block_rows = self._tiles(conv).rows
-        forward.activate[(_whole(count * conv.side**2, block_rows), self.models)](
+        forward.activate[(whole(count, conv.side, block_rows), self.models)](
             y, block, out, self._stats, cap, self.layout.channels, conv.channel,
             SIDE=conv.side, C=conv.co, SHORTCUT=self._shortcut(i), BLOCK=block_rows,
         )  # fmt: skip
@@ -182,12 +203,12 @@ class FusedNetwork:
         last = len(self.layout.convs) - 1
         conv = self.layout.convs[last]
         above, inner = self._dz
-        programs = _whole(count * conv.side**2, self._tiles(conv).rows)
-        backward.head_gradient[(programs, self.models)](
+        number = whole(count, conv.side, self._tiles(conv).rows)
+        backward.head_gradient[(number, self.models)](
             dfeature, self._h[last], self._y[last], above, self._stats, self._part, count, self._batch,
             self.layout.channels, conv.channel, SIDE=conv.side, C=conv.co, BLOCK=self._tiles(conv).rows,
         )  # fmt: skip
-        self._finish(last, count, programs)
+        self._finish(last, count, number)
         for i in range(last, 0, -2):
             self._weight(i, self._h[i - 1], above, count)
             self._input(i, above, inner, count, shortcut=0)
@@ -198,76 +219,72 @@ class FusedNetwork:
         for first, end, part in self._segments:
             torch.sum(part, 0, out=self.gradient[:, first:end])
 
-    def _finish(self, i: int, count: int, programs: int) -> None:
+    def _finish(self, i: int, count: int, number: int) -> None:
         conv = self.layout.convs[i]
         backward.finish_backward[(conv.co, self.models)](
-            self._part, self._stats, self._coefficients, self.gradient, count * conv.side**2, programs,
+            self._part, self._stats, self._coefficients, self.gradient, count * conv.side**2, number,
             self.layout.size, self.layout.gamma + conv.channel, self.layout.channels, conv.channel,
-            C=conv.co, TILES=triton.next_power_of_2(programs),
+            C=conv.co, TILES=triton.next_power_of_2(number),
         )  # fmt: skip
+
+    def _weight_shares(self, conv: Conv, count: int) -> int:
+        """Return the number of programs that share the images of a weight gradient; each fills one slot per pixel of
+        a group."""
+        tiles, slots = self._tiles(conv).weight, self.slots[conv.stage]
+        if isinstance(tiles, Rows):
+            programs(tiles, count, conv.side)
+            return slots // tiles.group
+        shares = slots // max(self._group(conv), 1)
+        whole(count, conv.side, shares * tiles[0])
+        return shares
 
     def _weight(self, i: int, x: Tensor, dz: Tensor, count: int) -> None:
         """Compute the weight gradient of layer i, and write the gradient of its output."""
         conv = self.layout.convs[i]
         first, end, part = self._segments[conv.stage]
-        tiles = self._tiles(conv).weight
-        if isinstance(tiles, Rows):
-            _bands(tiles, conv, count)
-            columns = 3 if tiles.group == 1 else 1
-            rows.weight_rows[(self.slots[conv.stage] // tiles.group, columns, self.models)](
-                x, dz, self._y[i], self._dy[conv.stage], self._coefficients, part, count, self._batch,
-                end - first, conv.offset - first, self.layout.channels, conv.channel,
-                SIDE=conv.side, CI=conv.ci, CO=conv.co, WRITE=i > 0, PRECISION=self.precision,
-                **tiles.shape(), **tiles.options(),
-            )  # fmt: skip
-            return
-        group = self._group(conv)
-        shares = self.slots[conv.stage] // max(group, 1)
-        block, warps, stages = tiles
-        _whole(count * conv.side**2, shares * block)
-        backward.weight_gradient[(shares, 1 if group else 3, self.models)](
+        tiles, shares = self._tiles(conv).weight, self._weight_shares(conv, count)
+        given = (
             x, dz, self._y[i], self._dy[conv.stage], self._coefficients, part, count, self._batch,
             end - first, conv.offset - first, self.layout.channels, conv.channel,
-            SIDE=conv.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co, G=group, WRITE=i > 0,
-            BLOCK=block, PRECISION=self.precision, num_warps=warps, num_stages=stages,
+        )  # fmt: skip
+        shape = {"SIDE": conv.side, "CI": conv.ci, "CO": conv.co, "PRECISION": self.precision}
+        if isinstance(tiles, Rows):
+            rows.weight_rows[(shares, self.models)](*given, **shape, **tiles.shape(), **tiles.options())
+            return
+        group = self._group(conv)
+        block, warps, stages = tiles
+        backward.weight_gradient[(shares, 1 if group else 3, self.models)](
+            *given, **shape, STRIDE=conv.stride, G=group, WRITE=i > 0,
+            BLOCK=block, num_warps=warps, num_stages=stages,
         )  # fmt: skip
 
     def _input(self, i: int, above: Tensor, dz: Tensor, count: int, *, shortcut: int) -> None:
         """Compute the input gradient of layer i through the ReLU, and the sums for the normalisation of layer i-1."""
         conv, below = self.layout.convs[i], self.layout.convs[i - 1]
         tiles = self._tiles(conv).input
-        if isinstance(tiles, Rows):
-            self._finish(i - 1, count, self._input_rows(i, tiles, above, dz, count, shortcut))
-            return
-        block, warps, steps, stages = tiles
-        parities = conv.stride**2
-        programs = _whole(count * conv.side**2, block * steps)
-        backward.input_gradient[(programs, self.models, parities)](
-            self._dy[conv.stage], self._weights[:, conv.offset :], above, self._h[i - 1], self._y[i - 1], dz,
-            self._stats, self._part, count, self._batch, self.layout.size, self.layout.channels, below.channel,
-            SIDE=below.side, STRIDE=conv.stride, CI=conv.ci, CO=conv.co,
-            G=self._group(conv) if conv.stride == 1 else 0, SHORTCUT=shortcut,
-            BLOCK=block, STEPS=steps, PRECISION=self.precision, num_warps=warps, num_stages=stages,
-        )  # fmt: skip
-        self._finish(i - 1, count, programs * parities)
-
-    def _input_rows(self, i: int, tiles: Rows, above: Tensor, dz: Tensor, count: int, shortcut: int) -> int:
-        """Do the same by the kernels that go down rows; return the number of programs."""
-        conv, below = self.layout.convs[i], self.layout.convs[i - 1]
-        programs = _bands(tiles, conv, count)
+        number = programs(tiles, count, conv.side)
         given = (
             self._dy[conv.stage], self._weights[:, conv.offset :], above, self._h[i - 1], self._y[i - 1], dz,
             self._stats, self._part, count, self._batch, self.layout.size, self.layout.channels, below.channel,
         )  # fmt: skip
-        shape = dict(SIDE=conv.side, CI=conv.ci, CO=conv.co, PRECISION=self.precision)
-        cut = dict(IMAGES=tiles.images, SPAN=tiles.span)
-        if conv.stride == 2:
-            rows.input_strided[(programs, self.models)](*given, **shape, **cut, **tiles.options())
-            return programs
-        rows.input_rows[(programs, self.models, tiles.split)](
-            *given, **shape, **cut, G=tiles.group, SHORTCUT=shortcut, SPLIT=tiles.split, **tiles.options()
-        )
-        return programs
+        shape = {"CI": conv.ci, "CO": conv.co, "PRECISION": self.precision}
+        if not isinstance(tiles, Rows):
+            block, warps, steps, stages = tiles
+            parities = conv.stride**2
+            backward.input_gradient[(number, self.models, parities)](
+                *given, **shape, SIDE=below.side, STRIDE=conv.stride, G=self._group(conv) if conv.stride == 1 else 0,
+                SHORTCUT=shortcut, BLOCK=block, STEPS=steps, num_warps=warps, num_stages=stages,
+            )  # fmt: skip
+            number *= parities
+        elif conv.stride == 2:
+            rows.input_strided[(number, self.models)](
+                *given, **shape, SIDE=conv.side, **tiles.shape(), **tiles.options()
+            )
+        else:
+            rows.input_rows[(number, self.models)](
+                *given, **shape, SIDE=conv.side, G=tiles.group, SHORTCUT=shortcut, **tiles.shape(), **tiles.options()
+            )  # fmt: skip
+        self._finish(i - 1, count, number)
 
     @torch.no_grad()
     def count_correct(self, data: Images, loader: StackLoader, start: int, count: int) -> Tensor:
@@ -293,19 +310,6 @@ class FusedNetwork:
         return (logits.argmax(2) == data.labels[start : start + count]).sum(1)
 
 
-def _whole(pixels: int, tile: int) -> int:
-    """Return the number of tiles; raise ValueError if the pixels are not a multiple of the tile."""
-    if pixels % tile:
-        raise ValueError(
-            f"{pixels} pixels of a batch are not a multiple of the tile size {tile}: choose another batch size"
-        )
-    return pixels // tile
-
-
-def _bands(tiles: Rows, conv: Conv, count: int, *, whole: bool = True) -> int:
-    """Return the number of programs that go down the rows; raise ValueError if a whole batch cannot be cut so."""
-    if (whole and count % tiles.images) or count < tiles.images:
-        raise ValueError(
-            f"{count} images of a batch are not a multiple of {tiles.images} per program: choose another batch size"
-        )
-    return triton.cdiv(count, tiles.images) * (conv.side // tiles.span)
+def _sizes(images: int | None, batch: int) -> set[int]:
+    """Return the sizes of the batches that so many images have."""
+    return set() if images is None else {min(images, batch), images % batch} - {0}

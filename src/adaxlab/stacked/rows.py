@@ -7,7 +7,9 @@ taps, and added to three rows of the output, of which the first is then complete
 
 so two unfinished rows of the output stay in registers, and the next rows of the input are on their way to shared memory
 (Triton's pipeline of loads). One row of a product is G neighbouring pixels of one image: with G = 2 a window of 4
-pixels, contiguous in memory; with G = 1 one pixel, and the three columns of taps are three products.
+pixels, contiguous in memory; with G = 1 one pixel, and the three columns of taps (b, c, d) are three products. With
+G = 2, c and d are not used, and neither are products of the first two rows with taps of rows above the image's part;
+the compiler removes both.
 
 Zeros are added for the compiler. `first + 0` and `second + 0` make products end within a round of the loop: ptxas would
 otherwise do each instruction of them by itself, because registers in flight cannot change places. `g1 + 0` is there
@@ -40,11 +42,24 @@ def _mirrored(w, ky, last, j, o, CI: tl.constexpr, CO: tl.constexpr, STRIDE: tl.
 
 
 @triton.jit
-def _add(a, b0, b1, b2, out, first, second, PRECISION: tl.constexpr):
-    """Add one row of the input to the three rows of the output that it belongs to."""
+def _add_column(a, b0, b1, b2, out, first, second, PRECISION: tl.constexpr):
+    """Add the product of the pixels `a` and one column of taps to the three rows of the output."""
     out = tl.dot(a, b2, out, input_precision=PRECISION)
     first = tl.dot(a, b1, first, input_precision=PRECISION)
     second = tl.dot(a, b0, second, input_precision=PRECISION)
+    return out, first, second
+
+
+@triton.jit
+def _add(
+    at, b0, b1, b2, c0, c1, c2, d0, d1, d2, out, first, second, G: tl.constexpr, C: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Add one row of the input, with C channels, to the three rows of the output that it belongs to."""
+    out, first, second = _add_column(tl.load(at), b0, b1, b2, out, first, second, PRECISION)
+    if G == 1:
+        out, first, second = _add_column(tl.load(at + C), c0, c1, c2, out, first, second, PRECISION)
+        out, first, second = _add_column(tl.load(at + 2 * C), d0, d1, d2, out, first, second, PRECISION)
     return out, first, second
 
 
@@ -58,6 +73,21 @@ def _fold(values):
 def _sum(values, G: tl.constexpr, C: tl.constexpr):
     """Return the sum of what `_fold` returned per channel; one row has G pixels."""
     return tl.sum(tl.reshape(tl.sum(tl.sum(values, 1), 0), [G, C]), 0)
+
+
+@triton.jit
+def _write_sums(
+    total, scaled, stats, part, model, channels, offset, plane, tile, G: tl.constexpr, C: tl.constexpr
+):
+    """Write what `_fold` returned, dz and dz times the batch norm's input, as a program's sums of dz and dz * xhat."""
+    c = tl.arange(0, C)
+    table = stats + model * channels + offset + c
+    s = _sum(total, G, C)
+    q = _sum(scaled, G, C)
+    programs = tl.num_programs(0)
+    place = part + (model * 2 * C + c) * programs + tile
+    tl.store(place, s)
+    tl.store(place + C * programs, (q - s * tl.load(table)) * tl.load(table + plane))
 
 
 @triton.jit
@@ -76,7 +106,6 @@ def conv_rows(
     STATS: tl.constexpr,
     IMAGES: tl.constexpr,
     SPAN: tl.constexpr,
-    SPLIT: tl.constexpr,  # programs (axis 2) that share the output's channels, with G = 1
     PRECISION: tl.constexpr,
 ):
     """y = conv3x3(x), padding 1. Without STATS the last program may repeat images of the one before."""
@@ -86,23 +115,20 @@ def conv_rows(
     ACROSS: tl.constexpr = SIDE // G
     ROWS: tl.constexpr = IMAGES * ACROSS
     K: tl.constexpr = CI if G == 1 else 2 * G * CI
-    EACH: tl.constexpr = CO // SPLIT
-    N: tl.constexpr = G * EACH
-    lowest = tl.program_id(2) * EACH
+    N: tl.constexpr = G * CO
     j = tl.arange(0, K)
-    o = lowest + tl.arange(0, N)
+    o = tl.arange(0, N)
     r = tl.arange(0, ROWS)
     w += model * wstride
     b0 = _taps(w, 0, 0, j, o, CI, CO)
     b1 = _taps(w, 1, 0, j, o, CI, CO)
     b2 = _taps(w, 2, 0, j, o, CI, CO)
-    if G == 1:
-        c0 = _taps(w, 0, 1, j, o, CI, CO)
-        c1 = _taps(w, 1, 1, j, o, CI, CO)
-        c2 = _taps(w, 2, 1, j, o, CI, CO)
-        d0 = _taps(w, 0, 2, j, o, CI, CO)
-        d1 = _taps(w, 1, 2, j, o, CI, CO)
-        d2 = _taps(w, 2, 2, j, o, CI, CO)
+    c0 = _taps(w, 0, 1, j, o, CI, CO)
+    c1 = _taps(w, 1, 1, j, o, CI, CO)
+    c2 = _taps(w, 2, 1, j, o, CI, CO)
+    d0 = _taps(w, 0, 2, j, o, CI, CO)
+    d1 = _taps(w, 1, 2, j, o, CI, CO)
+    d2 = _taps(w, 2, 2, j, o, CI, CO)
     image = tl.minimum(tile // (SIDE // SPAN) * IMAGES, count - IMAGES) + r // ACROSS
     top = tile % (SIDE // SPAN) * SPAN
     column = r % ACROSS * G
@@ -111,30 +137,16 @@ def conv_rows(
     at = x + (((image * PITCH + top) * PITCH + column) * CI)[:, None] + j[None, :]
     to = y + (((image * SIDE + top) * SIDE + column) * CO)[:, None] + o[None, :]
     zero = tl.zeros([ROWS, N], tl.float32)
-    a = tl.load(at)
-    first = tl.dot(a, b0, zero, input_precision=PRECISION)
-    if G == 1:
-        first = tl.dot(tl.load(at + CI), c0, first, input_precision=PRECISION)
-        first = tl.dot(tl.load(at + 2 * CI), d0, first, input_precision=PRECISION)
+    _, first, second = _add(at, b0, b1, b2, c0, c1, c2, d0, d1, d2, zero, zero, zero, G, CI, PRECISION)
     at += PITCH * CI
-    a = tl.load(at)
-    first = tl.dot(a, b1, first, input_precision=PRECISION)
-    second = tl.dot(a, b0, zero, input_precision=PRECISION)
-    if G == 1:
-        a = tl.load(at + CI)
-        first = tl.dot(a, c1, first, input_precision=PRECISION)
-        second = tl.dot(a, c0, second, input_precision=PRECISION)
-        a = tl.load(at + 2 * CI)
-        first = tl.dot(a, d1, first, input_precision=PRECISION)
-        second = tl.dot(a, d0, second, input_precision=PRECISION)
+    _, first, second = _add(at, b0, b1, b2, c0, c1, c2, d0, d1, d2, first, second, zero, G, CI, PRECISION)
     total = tl.zeros([ROWS // 16, 8, N], tl.float32)
     squares = tl.zeros([ROWS // 16, 8, N], tl.float32)
     for _ in range(SPAN):
         at += PITCH * CI
-        out, first, second = _add(tl.load(at), b0, b1, b2, first, second, zero, PRECISION)
-        if G == 1:
-            out, first, second = _add(tl.load(at + CI), c0, c1, c2, out, first, second, PRECISION)
-            out, first, second = _add(tl.load(at + 2 * CI), d0, d1, d2, out, first, second, PRECISION)
+        out, first, second = _add(
+            at, b0, b1, b2, c0, c1, c2, d0, d1, d2, first, second, zero, G, CI, PRECISION
+        )
         first += 0.0
         second += 0.0
         rounded = out.to(y.dtype.element_ty)
@@ -145,10 +157,10 @@ def conv_rows(
             total += _fold(f)
             squares += _fold(f * f)
     if STATS:
-        s = _sum(total, G, EACH)
-        q = _sum(squares, G, EACH)
+        s = _sum(total, G, CO)
+        q = _sum(squares, G, CO)
         programs = tl.num_programs(0)
-        place = part + (model * 2 * CO + lowest + tl.arange(0, EACH)) * programs + tile
+        place = part + (model * 2 * CO + tl.arange(0, CO)) * programs + tile
         tl.store(place, s)
         tl.store(place + CO * programs, tl.maximum(q - s * s / (ROWS * G * SPAN), 0.0))
 
@@ -175,7 +187,6 @@ def input_rows(
     SHORTCUT: tl.constexpr,  # 0 none, 1 identity
     IMAGES: tl.constexpr,
     SPAN: tl.constexpr,
-    SPLIT: tl.constexpr,  # programs (axis 2) that share the output's channels, with G = 1
     PRECISION: tl.constexpr,
 ):
     """Compute dz = relu'(h) * (input gradient of conv + gradient of shortcut), and its sums for the batch norm below.
@@ -189,23 +200,20 @@ def input_rows(
     ACROSS: tl.constexpr = SIDE // G
     ROWS: tl.constexpr = IMAGES * ACROSS
     K: tl.constexpr = CO if G == 1 else 2 * G * CO
-    EACH: tl.constexpr = CI // SPLIT
-    N: tl.constexpr = G * EACH
-    lowest = tl.program_id(2) * EACH
+    N: tl.constexpr = G * CI
     j = tl.arange(0, K)
-    o = lowest + tl.arange(0, N)
+    o = tl.arange(0, N)
     r = tl.arange(0, ROWS)
     w += model * wstride
     b0 = _mirrored(w, 2, 2, j, o, CI, CO, 1)
     b1 = _mirrored(w, 1, 2, j, o, CI, CO, 1)
     b2 = _mirrored(w, 0, 2, j, o, CI, CO, 1)
-    if G == 1:
-        c0 = _mirrored(w, 2, 1, j, o, CI, CO, 1)
-        c1 = _mirrored(w, 1, 1, j, o, CI, CO, 1)
-        c2 = _mirrored(w, 0, 1, j, o, CI, CO, 1)
-        d0 = _mirrored(w, 2, 0, j, o, CI, CO, 1)
-        d1 = _mirrored(w, 1, 0, j, o, CI, CO, 1)
-        d2 = _mirrored(w, 0, 0, j, o, CI, CO, 1)
+    c0 = _mirrored(w, 2, 1, j, o, CI, CO, 1)
+    c1 = _mirrored(w, 1, 1, j, o, CI, CO, 1)
+    c2 = _mirrored(w, 0, 1, j, o, CI, CO, 1)
+    d0 = _mirrored(w, 2, 0, j, o, CI, CO, 1)
+    d1 = _mirrored(w, 1, 0, j, o, CI, CO, 1)
+    d2 = _mirrored(w, 0, 0, j, o, CI, CO, 1)
     table = stats + model * channels + offset + o % CI
     scale = tl.load(table + 2 * plane)[None, :]
     shift = tl.load(table + 3 * plane)[None, :]
@@ -226,22 +234,9 @@ def input_rows(
         next_h = tl.load(h + bordered)
         next_above = tl.load(above + flat)
     zero = tl.zeros([ROWS, N], tl.float32)
-    a = tl.load(at)
-    first = tl.dot(a, b0, zero, input_precision=PRECISION)
-    if G == 1:
-        first = tl.dot(tl.load(at + CO), c0, first, input_precision=PRECISION)
-        first = tl.dot(tl.load(at + 2 * CO), d0, first, input_precision=PRECISION)
+    _, first, second = _add(at, b0, b1, b2, c0, c1, c2, d0, d1, d2, zero, zero, zero, G, CO, PRECISION)
     at += PITCH * CO
-    a = tl.load(at)
-    first = tl.dot(a, b1, first, input_precision=PRECISION)
-    second = tl.dot(a, b0, zero, input_precision=PRECISION)
-    if G == 1:
-        a = tl.load(at + CO)
-        first = tl.dot(a, c1, first, input_precision=PRECISION)
-        second = tl.dot(a, c0, second, input_precision=PRECISION)
-        a = tl.load(at + 2 * CO)
-        first = tl.dot(a, d1, first, input_precision=PRECISION)
-        second = tl.dot(a, d0, second, input_precision=PRECISION)
+    _, first, second = _add(at, b0, b1, b2, c0, c1, c2, d0, d1, d2, first, second, zero, G, CO, PRECISION)
     total = tl.zeros([ROWS // 16, 8, N], tl.float32)
     scaled = tl.zeros([ROWS // 16, 8, N], tl.float32)
     for step in range(SPAN):
@@ -259,10 +254,9 @@ def input_rows(
         else:
             live = f * scale + shift > 0
         at += PITCH * CO
-        out, first, second = _add(tl.load(at), b0, b1, b2, first, second, zero, PRECISION)
-        if G == 1:
-            out, first, second = _add(tl.load(at + CO), c0, c1, c2, out, first, second, PRECISION)
-            out, first, second = _add(tl.load(at + 2 * CO), d0, d1, d2, out, first, second, PRECISION)
+        out, first, second = _add(
+            at, b0, b1, b2, c0, c1, c2, d0, d1, d2, first, second, zero, G, CO, PRECISION
+        )
         first += 0.0
         second += 0.0
         if SHORTCUT:
@@ -272,14 +266,7 @@ def input_rows(
         g = rounded.to(tl.float32)
         total += _fold(g)
         scaled += _fold(g * f)
-    ci = lowest + tl.arange(0, EACH)
-    table = stats + model * channels + offset + ci
-    s = _sum(total, G, EACH)
-    q = _sum(scaled, G, EACH)
-    programs = tl.num_programs(0)
-    place = part + (model * 2 * CI + ci) * programs + tile
-    tl.store(place, s)
-    tl.store(place + CI * programs, (q - s * tl.load(table)) * tl.load(table + plane))
+    _write_sums(total, scaled, stats, part, model, channels, offset, plane, tile, G, CI)
 
 
 @triton.jit
@@ -360,14 +347,7 @@ def input_strided(
         g1 = second_row.to(tl.float32)
         total += _fold(g0 + g1)
         scaled += _fold(g0 * y0.to(tl.float32) + g1 * y1.to(tl.float32))
-    ci = tl.arange(0, CI)
-    table = stats + model * channels + offset + ci
-    s = _sum(total, 2, CI)
-    q = _sum(scaled, 2, CI)
-    programs = tl.num_programs(0)
-    place = part + (model * 2 * CI + ci) * programs + tile
-    tl.store(place, s)
-    tl.store(place + CI * programs, (q - s * tl.load(table)) * tl.load(table + plane))
+    _write_sums(total, scaled, stats, part, model, channels, offset, plane, tile, 2, CI)
 
 
 @triton.jit
@@ -377,7 +357,7 @@ def weight_rows(
     y,
     dy,  # written: the gradient of the convolution's output
     coefficients,
-    part,  # [share * G, model, segment]
+    part,  # [2 * share, model, segment]
     count,
     cap,
     segment,  # parameters of one model in this part
@@ -387,31 +367,28 @@ def weight_rows(
     SIDE: tl.constexpr,
     CI: tl.constexpr,
     CO: tl.constexpr,
-    G: tl.constexpr,
-    WRITE: tl.constexpr,
     IMAGES: tl.constexpr,
     SPAN: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Compute the batch-norm backward pass and, from the same registers, dW = x^T dy over a share of the rows.
 
-    A share with nothing to do, in a small batch, writes zeros. With G = 1 a program does one column of taps (axis 1).
+    One row of the product is 2 neighbouring pixels. A share without images, in a small batch, writes zeros.
     """
     share = tl.program_id(0)
     shares = tl.num_programs(0)
-    kx = tl.program_id(1)
-    model = tl.program_id(2).to(tl.int64)
-    models = tl.num_programs(2)
+    model = tl.program_id(1).to(tl.int64)
+    models = tl.num_programs(1)
     PITCH: tl.constexpr = SIDE + 2
-    ACROSS: tl.constexpr = SIDE // G
+    ACROSS: tl.constexpr = SIDE // 2
     ROWS: tl.constexpr = IMAGES * ACROSS
     BANDS: tl.constexpr = SIDE // SPAN
-    K: tl.constexpr = CI if G == 1 else 2 * G * CI
-    N: tl.constexpr = G * CO
+    K: tl.constexpr = 4 * CI
+    N: tl.constexpr = 2 * CO
     j = tl.arange(0, K)
     o = tl.arange(0, N)
     r = tl.arange(0, ROWS)
-    x += model * cap * (PITCH * PITCH * CI) + kx * CI
+    x += model * cap * (PITCH * PITCH * CI)
     y += model * cap * (SIDE * SIDE * CO)
     dz += model * cap * (SIDE * SIDE * CO)
     dy += model * cap * (PITCH * PITCH * CO)
@@ -420,7 +397,6 @@ def weight_rows(
     ca = tl.load(table)[None, :]
     cb = tl.load(table + plane)[None, :]
     cc = tl.load(table + 2 * plane)[None, :]
-    mine = (kx + 0 * o == 1)[None, :]
     zero = tl.zeros([ROWS, N], dy.dtype.element_ty)
     w0 = tl.zeros([K, N], tl.float32)
     w1 = tl.zeros([K, N], tl.float32)
@@ -428,7 +404,7 @@ def weight_rows(
     for unit in range(share, count // IMAGES * BANDS, shares):
         image = unit // BANDS * IMAGES + r // ACROSS
         top = unit % BANDS * SPAN
-        column = r % ACROSS * G
+        column = r % ACROSS * 2
         at = x + (((image * PITCH + top) * PITCH + column) * CI)[:, None] + j[None, :]
         flat = (((image * SIDE + top) * SIDE + column) * CO)[:, None] + o[None, :]
         here = dy + (((image * PITCH + top + 1) * PITCH + column + 1) * CO)[:, None] + o[None, :]
@@ -439,19 +415,15 @@ def weight_rows(
             below = flat + tl.minimum(row, SPAN - 1) * (SIDE * CO)
             f = ca * tl.load(dz + below).to(tl.float32) + cb * tl.load(y + below).to(tl.float32) + cc
             g = tl.where(inside, f, 0.0).to(dy.dtype.element_ty)
-            if WRITE:
-                if G == 1:
-                    tl.store(here + row * (PITCH * CO), g, mask=mine & inside)
-                else:
-                    tl.store(here + row * (PITCH * CO), g, mask=inside)
+            tl.store(here + row * (PITCH * CO), g, mask=inside)
             a = tl.trans(tl.load(at + row * (PITCH * CI)))
             w0 = tl.dot(a, g, w0, input_precision=PRECISION)
             w1 = tl.dot(a, g1, w1, input_precision=PRECISION)
             w2 = tl.dot(a, g2, w2, input_precision=PRECISION)
             g2 = g1 + zero  # not just g1: see above
             g1 = g
-    kx = (j // CI)[:, None] + kx - (o // CO)[None, :]
-    slot = (share * G + o // CO)[None, :] * models + model
+    kx = (j // CI)[:, None] - (o // CO)[None, :]
+    slot = (share * 2 + o // CO)[None, :] * models + model
     at = part + slot * segment + woffset + (kx * CI + (j % CI)[:, None]) * CO + (o % CO)[None, :]
     real = (kx >= 0) & (kx < 3)
     tl.store(at, w0, mask=real)

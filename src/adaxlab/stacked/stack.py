@@ -218,6 +218,8 @@ def make_stack(
             batch=recipe.batch,
             dtype=dtype,
             precision="tf32x3" if precision == "fp32" else "tf32",
+            train_size=len(train),
+            test_size=len(test),
         )
     return Stack(runs, train, test, recipe, network, trace=trace)
 

@@ -6,24 +6,22 @@ from typing import NamedTuple
 
 
 class Rows(NamedTuple):
-    """The tile of a kernel that goes down the rows of images (`rows.py`): stride 1 only."""
+    """The tile of a kernel that goes down the rows of images (`rows.py`)."""
 
     images: int
-    """Images per program. They divide the batch."""
+    """Images per program."""
     span: int
-    """Rows of the output per program."""
+    """Rows of the output per program; with stride 2, rows of the output's gradient."""
     group: int
-    """Neighbouring pixels in one row of the product: 1 or 2."""
+    """Neighbouring pixels in one row of the product: 1 or 2. Weight gradients, and stride 2, have 2 only."""
     warps: int
     stages: int
     registers: int | None = None
     """The most registers per thread; None: no limit."""
-    split: int = 1
-    """Programs that share the channels of the output (not of a weight gradient), with group = 1."""
 
     def shape(self) -> dict[str, int]:
-        """Return the constants of the kernel, but for the split."""
-        return {"IMAGES": self.images, "SPAN": self.span, "G": self.group}
+        """Return the constants that all kernels have."""
+        return {"IMAGES": self.images, "SPAN": self.span}
 
     def options(self) -> dict[str, int]:
         """Return the options of the compiler."""
@@ -81,6 +79,33 @@ KINDS_FLOAT32: dict[tuple[int, int], Tiles] = {
     (64, 64): Tiles((64, 4, 1, 1), (64, 4, 1, 1), (32, 4, 1)),
 }
 """Smaller tiles for float32. They compile for compute capability 9.0; they are not tuned."""
+
+
+def programs(tile: Rows | tuple[int, int, int, int], count: int, side: int, *, exact: bool = True) -> int:
+    """Return the number of programs for `count` images of side x side pixels; raise ValueError if they do not fit.
+
+    Unless `exact`, the last program that goes down rows may repeat images of the one before.
+    """
+    if not isinstance(tile, Rows):
+        block, _, steps, _ = tile
+        return whole(count, side, block * steps)
+    if side % tile.span or count < tile.images or (exact and count % tile.images):
+        raise ValueError(_misfit(count, side, f"{tile.span} rows of {tile.images} images"))
+    return -(-count // tile.images) * (side // tile.span)
+
+
+def whole(count: int, side: int, pixels: int) -> int:
+    """Return the number of programs of `pixels` pixels each; raise ValueError if they do not fit."""
+    if count * side**2 % pixels:
+        raise ValueError(_misfit(count, side, f"{pixels} pixels"))
+    return count * side**2 // pixels
+
+
+def _misfit(count: int, side: int, tile: str) -> str:
+    return (
+        f"a batch of {count} images, {side}x{side} pixels in some layer, cannot be divided into tiles of {tile}: "
+        "choose another batch size or number of images"
+    )
 
 
 def default(models: int, float32: bool) -> tuple[dict[tuple[int, int], Tiles], tuple[int, ...]]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from adaxopt.memories import Memory
-from adaxopt.torch import convert
+from adaxopt.torch import convert, groups
 from adaxopt.torch.engine import Engine
 from adaxopt.torch.options import Betas, Rounding, given_by
 from adaxopt.torch.project import Project
@@ -33,9 +33,10 @@ class _Adam(Engine):
     """The name of the method used if amsgrad=True."""
 
     def _begin(self, params: ParamsT, given: dict[str, Any], project: Project | None) -> None:
-        decoupled = given.pop("decoupled_weight_decay", False)
-        if given["decay"] is None:
-            given["decay"] = "decoupled" if decoupled else "l2"
+        if "decoupled_weight_decay" in given:  # Adam
+            decoupled = given.pop("decoupled_weight_decay")
+            if given["decay"] is None:
+                given["decay"] = "decoupled" if decoupled else "l2"
         if given.pop("amsgrad"):
             memory = given.pop("memory")
             if memory is not None:
@@ -50,7 +51,7 @@ class _Adam(Engine):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a param group. Groups of torch's Adam or AdamW are accepted unchanged."""
         if isinstance(param_group, dict):
-            param_group = param_group.copy()
+            param_group = groups.copied(param_group)
             amsgrad = param_group.pop("amsgrad", None)
             if amsgrad is not None and bool(amsgrad) != self.method.rule.maximum:
                 raise ValueError(

@@ -88,7 +88,7 @@ class Engine(Optimizer):
         may be used for another optimizer.
         """
         if isinstance(param_group, dict):
-            param_group = param_group.copy()
+            param_group = groups.copied(param_group)
             groups.prepare(self, param_group)
         super().add_param_group(param_group)
         group = self.param_groups[-1]

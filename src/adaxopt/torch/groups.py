@@ -7,7 +7,7 @@ import inspect
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -88,6 +88,16 @@ def refuse_unknown(name: str, given: Iterable[str], known: Iterable[str], others
         raise TypeError(
             f"{name}: unknown argument {unknown[0]!r}{advice}{end} are {', '.join(sorted(known))}"
         )
+
+
+def copied(group: dict[str, Any]) -> dict[str, Any]:
+    """A copy of the dict that a caller gave as a group.
+
+    An iterator of parameters, which can be read only once, becomes a list in both: the caller may use the dict again.
+    """
+    if isinstance(group.get("params"), Iterator):
+        group["params"] = list(group["params"])
+    return group.copy()
 
 
 def prepare(optimizer: Engine, group: dict[str, Any]) -> None:
