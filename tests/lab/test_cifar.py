@@ -378,12 +378,15 @@ def test_the_kernels_of_a_study_are_as_accurate_as_the_general_ones(count):
     device = torch.device("cuda")
     loader = StackLoader(Images.of(x, y, device), [0, 1])
     loader.start(0)
-    nets = [make_net("resnet20", seed) for seed in (0, 1)]
-    plain = PlainNetwork(nets, device)
+
+    def nets():
+        return [make_net("resnet20", seed) for seed in (0, 1)]
+
+    plain = PlainNetwork(nets(), device)
     plain.gradients(loader, count)
     errors = []
     for kinds, slots in ((KINDS, SLOTS), (KINDS_FEW, SLOTS_FEW)):
-        fused = FusedNetwork(nets, device, kinds=kinds, slots=slots)
+        fused = FusedNetwork(nets(), device, kinds=kinds, slots=slots)
         fused.gradients(loader, 128)  # a short batch follows a whole one
         fused.gradients(loader, count)
         errors.append(((fused.gradient - plain.gradient).norm() / plain.gradient.norm()).item())
