@@ -155,7 +155,7 @@ def _speed(root: Path) -> str:
         return "- **Speed**: not measured yet (`make bench-gpu`)."
     rows = [r for r in record["rows"] if r["row"] == "AdaXW fused" and r["gradients"] == "fixed"]
     shown = ", ".join(f"{row['speedup']:.1f} ({MODELS.get(row['model'], row['model'])})" for row in rows)
-    old = ", made before the last changes of the step" if record.get("since") else ""
+    old = ", made before the latest changes to the step" if record.get("since") else ""
     return (
         f"- **Speed**: a step of AdaXW on one {record['environment']['gpu']} is faster than torch's fused AdamW by "
         f"a factor of {shown} ([measurements](docs/speed.md){old})."

@@ -174,9 +174,9 @@ def zero_state(record: Record) -> str:
     return (
         table(("seed", *said), rows)
         + f"\n\nThe test text ({options['text']}) in {len(net['rows']['zero'])} rows after {net['steps']} steps of "
-        f"Adam at lr {record['lr']:g}, {options['hidden']:,} units; a row has failed when its loss is {far} nats "
-        "above the "
-        f"median row's. {record['environment']['hardware']['device']}. `adax reproduce language/zero-state`."
+        f"Adam at lr {record['lr']:g}, {options['hidden']:,} units; a row has failed if its loss is more than "
+        f"{far} nats above that of the median row. {record['environment']['hardware']['device']}. "
+        "`adax reproduce language/zero-state`."
     )
 
 

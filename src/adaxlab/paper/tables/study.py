@@ -189,7 +189,7 @@ def caption(study: Study, runs: Runs, layout: Layout) -> str:
 def missing(study: Study, runs: Runs) -> str:
     """How many runs are still to be made."""
     left = study.runs() - len([run for run in runs if run.done])
-    return f"{left} of {study.runs()} runs have not been made yet." if left > 0 else ""
+    return f"{left} of {study.runs()} runs have not been executed yet." if left > 0 else ""
 
 
 def claims(study: Study, root: Path) -> str:
