@@ -1,4 +1,4 @@
-"""The sections of a page: a study, a table of claims, further figures. HTML out, no files."""
+"""The sections of a page as HTML: a study, a table of claims, additional figures."""
 
 from __future__ import annotations
 
