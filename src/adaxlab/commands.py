@@ -48,41 +48,35 @@ class Compare:
     seeds: int = 5
     """number of final runs per optimizer; a verdict from 3 or 4 runs is provisional, fewer give no verdict"""
     tune: int = 8
-    """number of settings to try per optimizer on held-out data; 0 disables tuning, and there is then no verdict unless
-    every lr is set"""
+    """number of settings to try per optimizer on held-out data; with 0, no verdict is given unless every lr is set"""
     tune_over: tuple[str, ...] = ("lr",)
     """settings to tune: lr weight_decay b1 b2, or option=low:high; tuning more than lr requires optuna"""
     sampler: Literal["", "qmc", "random", "tpe"] = ""
-    """how settings are chosen: qmc (quasi-random), random or tpe (Bayesian); by default, lr alone is searched along a
-    log grid, and several settings by qmc"""
+    """qmc (quasi-random), random or tpe (Bayesian); if not given, a log grid for lr alone, qmc for several settings"""
     budget: str = ""
     """time budget such as 2h; the numbers of trials and seeds are reduced to fit it, once, before the first run"""
     base_seed: int = 0
-    """number from which all seeds of the study are derived; another value repeats the study, including tuning, on other
-    seeds"""
+    """all seeds of the study are derived from it; another value repeats the study, including tuning, on other seeds"""
     epochs: int | None = None
-    """number of epochs (default: the task's)"""
+    """number of epochs; if not given, the task's"""
     batch_size: int | None = None
-    """examples per batch (default: the task's)"""
+    """examples per batch; if not given, the task's"""
     schedule: str | None = None
-    """learning rate schedule: constant, step, cosine, poly or linear, with options such as cosine,warmup=0.05 (default:
-    the task's)"""
+    """constant, step, cosine, poly or linear, with options such as cosine,warmup=0.05; if not given, the task's"""
     set: tuple[str, ...] = ()
     """options of the optimizers, such as adaxw.weight_decay=0.1 adaxw@slow.betas=0.9,1e-5 'adaxw.memory=LogTime(8)'"""
     task_option: tuple[str, ...] = ()
     """options of the task, such as width=32"""
     baseline: str | None = None
-    """the optimizer that the others are compared with (default: adamw if present, otherwise the first)"""
+    """the optimizer that the others are compared with; if not given, adamw or else the first one"""
     confidence: float = 0.95
     """confidence level of each interval, and of all verdicts together; fixed when the study is created"""
     margin: float = 0.0
-    """difference from the baseline that an optimizer must exceed to be better or worse; fixed when the study is
-    created"""
+    """difference from the baseline that counts as better or worse if exceeded; fixed when the study is created"""
     target: float | None = None
-    """report when each run reaches this result (default: the baseline's median final result)"""
+    """report when each run reaches this result; if not given, the baseline's median final result"""
     study: str | None = None
-    """name of the study and of its folder in --out (default: derived from the task and the settings, but not from the
-    optimizers)"""
+    """name of the study and its folder in --out; if not given, derived from task and settings, not from optimizers"""
     out: str = "runs"
     """the folder in which runs are stored"""
     report: str = ""
@@ -98,8 +92,7 @@ class Compare:
     checkpoint_seconds: float = 30.0
     """seconds between two checkpoints of a run; a killed process loses at most this much of each run in progress"""
     log: str = ""
-    """also log the curves of runs to tensorboard, wandb or trackio; tensorboard=FOLDER and wandb=PROJECT choose the
-    destination"""
+    """also log the curves of runs to tensorboard, wandb or trackio; with a folder or project: tensorboard=FOLDER"""
     json: bool = False
     """print the whole result as JSON instead of tables"""
     quiet: bool = False
@@ -151,8 +144,7 @@ class Compare:
 
 @dataclass
 class Demo:
-    """Compare four optimizers on 1,797 handwritten digits, with equal tuning and five seeds each; print the answer and
-    tables, and write report.html."""
+    """Compare four optimizers on 1,797 handwritten digits, with equal tuning: an answer, tables and report.html."""
 
     out: str = "runs"
     """the folder in which runs are stored"""

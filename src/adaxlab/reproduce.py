@@ -46,10 +46,10 @@ class Request:
     out: str = "runs"
     """the folder in which runs are stored"""
     records: str = ""
-    """also write the complete study to this folder, such as records; if the study is incomplete, its ended runs are
-    stored in the subfolder unfinished, from which it resumes"""
+    """also write the study to this folder, such as records; an incomplete study is stored in, and resumed from, its
+    subfolder unfinished"""
     data: str = ""
-    """the folder of the data (default: the one that `adax data get` writes to)"""
+    """the folder of the data; if not given, the one that `adax data get` writes to"""
     weights: str = ""
     """the file or folder of pretrained weights, for studies that fine-tune a model"""
     seeds: int = 0
@@ -73,8 +73,7 @@ class Request:
     per_stack: int = 25
     """maximum number of networks to train together, in studies that train several at once"""
     execution: str = ""
-    """options of the imagenet/... studies, separated by commas: compiled=true, graph=false, channels_last=false,
-    resident=false"""
+    """for imagenet/..., separated by commas: compiled=true, graph=false, channels_last=false, resident=false"""
     quiet: bool = False
     """show no progress"""
 
