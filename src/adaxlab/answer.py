@@ -157,7 +157,7 @@ def _terms(result: Comparison, judged: list[RowResult]) -> list[str]:
         said.append("The verdicts hold at the given settings: learning rates were not tuned.")
     n = min((row.verdict.n for row in judged if row.verdict), default=ENOUGH)
     if n < ENOUGH:
-        said.append(f"Provisional: n = {n}, {ENOUGH} seeds or more make a verdict firm.")
+        said.append(f"Provisional: n = {n}, fewer than {ENOUGH} seeds.")
     return said
 
 

@@ -1,8 +1,9 @@
-"""What a claim is, and what a judged claim is: data only.
+"""Claims and judged claims, as data.
 
-A claim is a sentence of the paper (or a comparison of ours), the study whose runs judge it, and a rule that was written
-before those runs. `measure` names what is taken from each run (`measures.py`); of several, all must agree. `a` and `b`
-are rows of the study; `STUDY: ROW` is a row of another study of the same family.
+A claim consists of a statement of the paper (or a comparison of this project), the study whose runs judge it, and a
+rule that was written before those runs. `measure` names the quantity that is taken from each run (`measures.py`); if
+there are several, all must agree. `a` and `b` are rows of the study; `STUDY: ROW` is a row of another study of the same
+family.
 
     better         a is better than b by more than the margin
     not_worse      a is not worse than b by more than the margin
@@ -13,8 +14,8 @@ are rows of the study; `STUDY: ROW` is a row of another study of the same family
     ratio          a/b is within 1 +- margin
     paper_ratio    the ratio of tuned settings, a/b, is within a factor of the margin of the paper's
 
-A claim that its study leaves open may name a `retest`, a study with the same rows on new seeds. Once that has run, it
-alone decides.
+A claim that its study leaves open may name a `retest`, a study with the same rows on new seeds. After the retest has
+been run, only the retest decides.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ KEYS = (
     "runs", "reason", "plan", "note",
 )  # fmt: skip
 VERDICTS = {True: "supported", False: "contradicted", None: "inconclusive"}
-"""The words for what a rule says of the data."""
+"""The verdict for each outcome of a rule."""
 NOT_RUN = "not run"
 WORDS = (*VERDICTS.values(), NOT_RUN)
-"""Every verdict."""
+"""All verdicts."""
 PAPER, OURS = "paper", "ours"
-"""Whose claim it is: a sentence of the paper, or a comparison, correction or fact of this project."""
+"""The source of a claim: a statement of the paper, or a comparison, correction or fact of this project."""
 ENOUGH = 5
 """A verdict from fewer seeds is provisional."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence with the rule that judges it; `ours` marks what the paper does not say."""
+    """A statement and the rule that judges it; `ours` marks statements that are not in the paper."""
 
     id: str
     text: str
@@ -70,13 +71,13 @@ class Claim:
 
     @property
     def studies(self) -> tuple[str, ...]:
-        """The studies whose runs it needs."""
+        """The studies whose runs the claim needs."""
         own = tuple(filter(None, (self.study, self.retest)))
         return (*own, *(resolve(self.study, name)[0] for name in (self.a, self.b) if name))
 
     @property
     def says(self) -> str:
-        """The paper's number in words.
+        """The paper's value as text.
 
         >>> Claim("x", "", "", "", "better", "accuracy", "a", "b", paper=0.46).says
         '+0.46'
@@ -95,7 +96,8 @@ class Claim:
 def about(
     study: str, where: str, rule: ClaimRule, measure: str | tuple[str, ...], **common: Any
 ) -> Callable[..., Claim]:
-    """A maker of claims `(id, text, a, b, **more)` on one study under one rule; ids begin with the family's name."""
+    """Return a function `(id, text, a, b, **more)` that creates claims on one study with one rule. The family's name is
+    added to the ids."""
 
     def make(id: str, text: str, a: str, b: str = "", **more: Any) -> Claim:
         name = f"{study.partition('/')[0]}.{id}"
@@ -105,7 +107,7 @@ def about(
 
 
 def resolve(study: str, name: str) -> tuple[str, str]:
-    """The study and the row that a claim on `study` means by a name.
+    """Return the study and the row to which a name refers in a claim on `study`.
 
     >>> resolve("cifar10/tuned", "adamw"), resolve("cifar10/tuned", "table2: adamw")
     (('cifar10/tuned', 'adamw'), ('cifar10/table2', 'adamw'))
@@ -115,7 +117,7 @@ def resolve(study: str, name: str) -> tuple[str, str]:
 
 
 def notes(*parts: str) -> str:
-    """The parts that are not empty, as one note."""
+    """Join the non-empty parts to one note."""
     return "; ".join(filter(None, parts))
 
 
@@ -134,9 +136,12 @@ def row(
     note: str = "",
     **tested: Any,
 ) -> dict[str, Any]:
-    """A judged claim. `holds` is the rule's outcome, None is inconclusive; `n` counts what was sampled or enumerated;
-    without a `run` there is nothing to judge it by. `tested` has the keys of a claim that runs decide; the `plan` of
-    an open one says how many new seeds would decide it (`needed`, in words) and which study is to judge it."""
+    """Return a judged claim as a dict.
+
+    `holds` is the outcome of the rule (None: inconclusive), `n` the number of samples or enumerated cases. With
+    `run=False` the verdict is "not run". `tested` contains the keys of claims that are judged on runs. The `plan` of an
+    open claim has the number of new seeds that would decide it (`needed`, as text) and the study that is to judge it.
+    """
     made = {
         "p": None,
         "family": 0,
@@ -154,7 +159,7 @@ def row(
 
 
 def words(row: Mapping[str, Any]) -> str:
-    """The verdict as every table and page shows it.
+    """The verdict as it is shown in tables and on pages.
 
     >>> words({"verdict": "supported", "provisional": True, "n": 3, "post_hoc": True})
     'supported (provisional, n = 3; post hoc)'
@@ -166,7 +171,7 @@ def words(row: Mapping[str, Any]) -> str:
 
 
 def anchor(id: str) -> str:
-    """Where docs/claims.md has the claim.
+    """The anchor of the claim in docs/claims.md.
 
     >>> anchor("cifar10.table2.adamW")
     'claim-cifar10-table2-adamw'
@@ -175,7 +180,7 @@ def anchor(id: str) -> str:
 
 
 def check(rows: Iterable[Mapping[str, Any]], source: str) -> None:
-    """Every row has the keys and a known verdict; ids are unique."""
+    """Raise ValueError unless every row has all keys and a known verdict, and the ids are unique."""
     rows = list(rows)
     for each in rows:
         missing = [key for key in KEYS if key not in each]

@@ -1,6 +1,6 @@
-"""The commands of `adax`, each a dataclass: its fields are the arguments, its `run` does the work.
+"""The commands of `adax`. Each command is a dataclass: its fields are the arguments, and `run` executes it.
 
-Results go to standard output, progress and errors to standard error.
+Results go to standard output; progress and errors go to standard error.
 """
 
 from __future__ import annotations
@@ -33,50 +33,50 @@ def complain(problem: StoreError) -> None:
 
 @dataclass
 class Compare:
-    """Compare optimizers on a task: equal tuning budgets, fresh seeds, intervals, a verdict.
+    """Compare optimizers on a task, with equal tuning budgets, new seeds for the final runs, intervals and verdicts.
 
-    The same command resumes a study that was interrupted.
+    To resume an interrupted study, run the same command again.
     """
 
     task: Annotated[Positional[str], arg(help=TASKS)]
     more_tasks: Positional[tuple[str, ...]] = ()
-    """further tasks: each has its own verdicts, a summary over all of them follows"""
+    """additional tasks; each task has its own verdicts, and a summary over all tasks follows"""
     optimizers: tuple[str, ...] = ("sgdm", "adamw", "amsgradw", "adaxw")
-    """methods of this package (adamw, adaxw, sgdm, ...), torch:AdamW, module:Class, file.py:Class, a factory
-    file.py:function that takes the model, a split such as muon+adamw; adaxw@slow is a second adaxw with other
-    options"""
+    """optimizers to compare: a method of this package (adamw, adaxw, sgdm, ...), torch:AdamW, module:Class,
+    file.py:Class, file.py:function (a factory that takes the model), or a split such as muon+adamw; adaxw@slow is a
+    second adaxw with its own options"""
     seeds: int = 5
-    """final runs of each optimizer; a verdict from 3 or 4 is provisional, fewer give none"""
+    """number of final runs per optimizer; a verdict from 3 or 4 runs is provisional, fewer give no verdict"""
     tune: int = 8
-    """settings to try per optimizer on held-out data; 0: none, and no verdict unless every lr is set"""
+    """number of settings to try per optimizer on held-out data; with 0, no verdict is given unless every lr is set"""
     tune_over: tuple[str, ...] = ("lr",)
-    """what is tuned: lr weight_decay b1 b2, or option=low:high; more than lr needs optuna"""
+    """settings to tune: lr weight_decay b1 b2, or option=low:high; tuning more than lr requires optuna"""
     sampler: Literal["", "qmc", "random", "tpe"] = ""
-    """how settings are chosen: quasi-random, random or Bayesian (a walk along a log grid for lr alone, else qmc)"""
+    """qmc (quasi-random), random or tpe (Bayesian); if not given, a log grid for lr alone, qmc for several settings"""
     budget: str = ""
-    """a time such as 2h: trials and seeds are cut to what fits, once, before the first run"""
+    """time budget such as 2h; the numbers of trials and seeds are reduced to fit it, once, before the first run"""
     base_seed: int = 0
-    """all seeds of the study follow from it: another one repeats the study, tuning included, on other seeds"""
+    """all seeds of the study are derived from it; another value repeats the study, including tuning, on other seeds"""
     epochs: int | None = None
-    """the task's own unless given"""
+    """number of epochs; if not given, the task's"""
     batch_size: int | None = None
-    """the task's own unless given"""
+    """examples per batch; if not given, the task's"""
     schedule: str | None = None
-    """constant, step, cosine, poly or linear, with options: cosine,warmup=0.05 (the task's own unless given)"""
+    """constant, step, cosine, poly or linear, with options such as cosine,warmup=0.05; if not given, the task's"""
     set: tuple[str, ...] = ()
-    """options of an optimizer: adaxw.weight_decay=0.1 adaxw@slow.betas=0.9,1e-5 'adaxw.memory=LogTime(8)'"""
+    """options of the optimizers, such as adaxw.weight_decay=0.1 adaxw@slow.betas=0.9,1e-5 'adaxw.memory=LogTime(8)'"""
     task_option: tuple[str, ...] = ()
-    """options of the task: width=32"""
+    """options of the task, such as width=32"""
     baseline: str | None = None
-    """the optimizer that the others are compared with (adamw if present, else the first)"""
+    """the optimizer that the others are compared with; if not given, adamw or else the first one"""
     confidence: float = 0.95
-    """confidence of the intervals and of all verdicts together; fixed with the study"""
+    """confidence level of each interval, and of all verdicts together; fixed when the study is created"""
     margin: float = 0.0
-    """by how much an optimizer must be better or worse than the baseline for a verdict; fixed with the study"""
+    """difference from the baseline that counts as better or worse if exceeded; fixed when the study is created"""
     target: float | None = None
-    """report when each run reaches this result (the baseline's median final result unless given)"""
+    """report when each run reaches this result; if not given, the baseline's median final result"""
     study: str | None = None
-    """name of the study, a folder in --out; derived from task and settings, not from the optimizers, unless given"""
+    """name of the study and its folder in --out; if not given, derived from task and settings, not from optimizers"""
     out: str = "runs"
     """the folder in which runs are stored"""
     report: str = ""
@@ -86,13 +86,13 @@ class Compare:
     threads: int = 1
     """CPU threads per run"""
     jobs: int = 1
-    """processes that share the work; on a machine with several GPUs, process i takes GPU i modulo their number"""
+    """number of worker processes; on a machine with several GPUs, process i uses GPU i modulo the number of GPUs"""
     on: str = ""
-    """send each run to a Ray cluster: ray, or ray,address=host:6379,cpus=1,gpus=0,retries=3,shared=true"""
+    """execute each run on a Ray cluster: ray, or ray,address=host:6379,cpus=1,gpus=0,retries=3,shared=true"""
     checkpoint_seconds: float = 30.0
-    """seconds between two checkpoints of a run: the most that a kill can lose of each run in progress"""
+    """seconds between two checkpoints of a run; a killed process loses at most this much of each run in progress"""
     log: str = ""
-    """also send curves to tensorboard, wandb or trackio; tensorboard=folder, wandb=project"""
+    """also log the curves of runs to tensorboard, wandb or trackio; with a folder or project: tensorboard=FOLDER"""
     json: bool = False
     """print the whole result as JSON instead of tables"""
     quiet: bool = False
@@ -144,18 +144,18 @@ class Compare:
 
 @dataclass
 class Demo:
-    """Four optimizers on 1,797 handwritten digits: equal tuning, five seeds each, an answer, tables and report.html."""
+    """Compare four optimizers on 1,797 handwritten digits, with equal tuning: an answer, tables and report.html."""
 
     out: str = "runs"
     """the folder in which runs are stored"""
     report: str = "report.html"
-    """the page to write"""
+    """the HTML report to write"""
     seeds: int = 5
-    """final runs of each optimizer"""
+    """number of final runs per optimizer"""
     tune: int = 5
-    """learning rates to try per optimizer"""
+    """number of learning rates to try per optimizer"""
     jobs: int = 2
-    """processes that share the work"""
+    """number of worker processes"""
     quiet: bool = False
     """show no progress"""
 
@@ -173,7 +173,7 @@ class Demo:
 
 @dataclass
 class RunsList:
-    """List runs, filtered."""
+    """List runs; the options filter the list."""
 
     path: Positional[str] = "runs"
     """a store, a study, or exported records"""
@@ -186,7 +186,7 @@ class RunsList:
     purpose: Literal["tune", "final"] | None = None
     """only tuning or final runs"""
     json: bool = False
-    """one JSON object per line instead of a table"""
+    """print one JSON object per line instead of a table"""
 
     def chosen(self) -> list[store.RunRecord]:
         wanted = {"study": self.study, "optimizer": self.optimizer, "purpose": self.purpose}
@@ -210,10 +210,10 @@ class RunsList:
 
 @dataclass
 class RunsShow:
-    """Show one run: specification, environment and results."""
+    """Show the specification, environment and results of one run."""
 
     run_name: Annotated[Positional[str], arg(metavar="RUN")]
-    """the first digits of its name (see `adax runs list`)"""
+    """the first characters of the run's name (see `adax runs list`)"""
     path: str = "runs"
     """a store, a study, or exported records"""
 
@@ -232,10 +232,10 @@ class RunsShow:
 
 @dataclass
 class RunsExport:
-    """Write runs to one file of records, which every other command reads like a store."""
+    """Export runs to one file of records. The commands that read a store also read such a file."""
 
     out: Positional[str]
-    """the file, such as records/digits.jsonl"""
+    """the file to write, such as records/digits.jsonl"""
     path: str = "runs"
     """a store or a study"""
     study: str | None = None
@@ -251,12 +251,12 @@ class RunsExport:
 
 @dataclass
 class RunsImport:
-    """Copy the finished runs of another store, or of a file of records, into a store; a study resumes from there."""
+    """Copy finished runs from another store or a file of records into a store, so that a study can resume from them."""
 
     path: Positional[str]
     """a store, a study, or exported records"""
     out: str = "runs"
-    """the folder of runs to copy them to"""
+    """the store to copy them to"""
 
     def run(self) -> None:
         show(f"{store.bring(self.path, self.out)} runs: {self.out}")
@@ -264,12 +264,12 @@ class RunsImport:
 
 @dataclass
 class Report:
-    """Write one self-contained HTML page from runs or exported records."""
+    """Write a self-contained HTML report of runs or exported records."""
 
     path: Positional[str] = "runs"
     """a store, a study, exported records (a file, or a folder such as records/imagenet), or records/cifar10"""
     out: str = "report.html"
-    """the page to write"""
+    """the HTML report to write"""
 
     def run(self) -> None:
         path = Path(self.path)
@@ -284,16 +284,16 @@ class Report:
 
 @dataclass
 class Reproduce:
-    """Run one of the paper's experiments and judge its claims; without a name, list the experiments.
+    """Run one of the paper's experiments and judge its claims. Without a name, list the experiments.
 
-    The same command resumes a study that was interrupted.
+    To resume an interrupted study, run the same command again.
     """
 
     name: Positional[str] = ""
-    """theory, cifar10/table2, language/ptb, gpt, ..."""
+    """name of the experiment: theory, cifar10/table2, language/ptb, gpt, ..."""
     request: Annotated[reproduce.Request, arg(name="")] = field(default_factory=reproduce.Request)
     set: tuple[str, ...] = ()
-    """options of the study's task: steps=1000"""
+    """options of the study's task, such as steps=1000"""
 
     def run(self) -> None:
         from adaxlab.paper import catalogue
@@ -322,7 +322,7 @@ class Claims:
     records: str = "records"
     """the folder of records, next to docs/"""
     study: str = ""
-    """only print the verdicts of a study (cifar10/table2) or of a family (cifar10)"""
+    """only print the verdicts of this study (such as cifar10/table2) or family of studies (such as cifar10)"""
 
     def run(self) -> None:
         from adaxlab.paper import claims
@@ -345,9 +345,9 @@ class DataGet:
     """Download a data set, verify it, and prepare it."""
 
     name: Positional[str]
-    """cifar10, enwik8, ... (see `adax data list`)"""
+    """name of the data set: cifar10, enwik8, ... (see `adax data list`)"""
     root: str | None = None
-    """where data sets are kept"""
+    """the folder in which data sets are stored"""
 
     def run(self) -> None:
         try:
@@ -404,7 +404,7 @@ Command = (
 
 
 def parse(arguments: list[str]) -> Any:
-    """The command that the arguments ask for; help and wrong flags end the process as tyro does (0 and 2)."""
+    """Parse the arguments into a command. Help and invalid arguments end the process as in tyro (exit code 0 or 2)."""
     options.check_flags(arguments)
     return tyro.cli(
         Command,  # type: ignore[arg-type]

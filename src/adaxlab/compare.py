@@ -1,4 +1,4 @@
-"""`adax compare`: `compare` completes a study, runs what is missing and judges; `run_and_show` is the command."""
+"""`adax compare`. `compare` executes the missing runs of a study and summarises it; `run_and_show` is the command."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = ["Comparison", "compare", "rows"]
 
 
 def rows(names: Iterable[str], options: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[Row, ...]:
-    """A row for each optimizer, with the options that are set for it.
+    """Return one row per optimizer, with the options that are set for it.
 
     >>> [row.b2_steps for row in rows(["adamw", "adaxw", "adaxw@own"], {"adaxw@own": {"betas": (0.9, 1e-4)}})]
     [None, 3.0, None]
@@ -58,7 +58,7 @@ def _row(name: str, options: Mapping[str, Any]) -> Row:
 
 
 def check(study: Study) -> None:
-    """Build every optimizer over the task's own model, so that what it does not accept is found before any run."""
+    """Construct every optimizer with the task's model, so that invalid options are reported before the first run."""
     if study.executor != "process":
         return
     made: dict[str, Any] = {}
@@ -68,7 +68,7 @@ def check(study: Study) -> None:
         if key not in made:
             task = tasks.load(study.task, options)
             with guarded(f"task {study.task}", RunError), torch.random.fork_rng(devices=[]):
-                tasks.check_data(task.data(), study.task)  # model() may need what data() finds out
+                tasks.check_data(task.data(), study.task)  # model() may depend on what data() has computed
                 torch.manual_seed(study.first_seed)
                 made[key] = task, tasks.check_model(task.model(), study.task)
         task, model = made[key]
@@ -86,7 +86,7 @@ def compare(
     stop: Stop | None = None,
     execute: Executor | None = None,
 ) -> Comparison:
-    """Run what is missing of the study and summarise it."""
+    """Execute the missing runs of the study and summarise it."""
     study = study.complete()
     check(study)
     records = carry_out(study, root, settings, watcher, stop, execute=execute)
@@ -109,17 +109,17 @@ def run_and_show(
     budget: str = "",
     as_json: bool = False,
 ) -> None:
-    """Run the studies with progress, here or on a cluster, print their answers and tables, write the report.
+    """Run the studies on this machine or on a cluster, print their answers and tables, and write the report.
 
-    `log` names where curves are sent, `budget` the time that all studies together may take, `as_json` prints data
-    instead of tables. Optimizers that failed are an error, once the rest has been shown.
+    `log` is the destination of the curves, `budget` the time that all studies together may take; `as_json` prints data
+    instead of tables. If optimizers failed, an error is raised after the results of the others have been printed.
     """
     if report:
         files.check_place(Path(report))
     done = []
     if budget:
         if on:
-            raise LabError("--budget: is for this machine, not for --on ray; give --tune and --seeds")
+            raise LabError("--budget: not available with --on ray; set --tune and --seeds instead")
         choose_device(settings.device)
         share = 1 / len(studies)
         studies = [time_budget.settle(each, budget, out, settings, n_jobs, share) for each in studies]
@@ -148,7 +148,7 @@ def run_and_show(
 def run_study(
     study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, on: str = "", log: str = ""
 ) -> Comparison:
-    """Run what is missing of a study, here or on a cluster; what it will cost is said first."""
+    """Execute the missing runs of a study, on this machine (after an estimate of the time) or on a cluster."""
     logged = logs.beside(log)
     if on:
         from adaxlab.execute import cluster
@@ -166,11 +166,11 @@ def run_study(
 
 
 def present(result: Comparison, out: str) -> None:
-    """The answer, the tables, and where the runs are."""
+    """Print the answer, the tables, and the folder of the runs."""
     if not any(record.done for record in result.records):
         return
     found = answer(result)
-    print(*filter(None, (found.text, found.code)), sep="\n")  # a line of code is not to be broken
+    print(*filter(None, (found.text, found.code)), sep="\n")  # print: a line of code must not be wrapped
     show(table.comparison(result))
     show(table.details(result))
     show_runs(result, out)
@@ -181,7 +181,7 @@ def show_runs(result: Comparison, out: str) -> None:
 
 
 def write_report(records: list[store.RunRecord], out: str, **how: Any) -> None:
-    """Write the page and say where it is."""
+    """Write the HTML report and print its path."""
     from adaxlab import report
 
     if not records:

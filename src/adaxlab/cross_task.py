@@ -87,14 +87,14 @@ def tables(results: Sequence[Comparison]) -> list[Any]:
     means, whole = geometric(seconds, baseline)
     steps, _ = geometric(times(results, "steps"), baseline)
     over = (
-        f"over {len(whole)} of {len(results)} tasks, those whose target all reached"
+        f"over the {len(whole)} of {len(results)} tasks whose target every optimizer reached"
         if whole
-        else "no task was reached by all"
+        else "but on no task did every optimizer reach the target"
     )
     caption = (
         f"Within x: the share of the {len(results)} tasks whose target was reached in at most x times the seconds of "
-        f"the fastest optimizer there; not reached counts as never. Time: geometric mean of seconds and of steps to "
-        f"the target, relative to {baseline}, {over}. Each task's verdicts are its own."
+        f"the fastest optimizer on that task; a target that was not reached counts as infinite time. Time: geometric "
+        f"mean of seconds and of steps to the target, relative to {baseline}, {over}. Each task has its own verdicts."
     )
     both = Table(title="Time to target", caption=caption, **how)
     both.add_column("optimizer", style="bold", overflow="fold")

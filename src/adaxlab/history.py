@@ -1,7 +1,7 @@
-"""What became of a study after its results had been seen: kept in study.json, shown beside every verdict.
+"""Changes to a study after its results were available. They are stored in study.json and shown with every verdict.
 
-A verdict is about a comparison that was fixed before the runs. Seeds that are added until a difference appears, an
-optimizer that is added later and a baseline that is changed make false verdicts more likely than the rule says.
+The error rate of a verdict holds for a comparison that was fixed before the runs. Adding seeds until a difference
+appears, adding an optimizer later, or changing the baseline makes false verdicts more likely than the rule states.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What differs between two versions of a study's data, as events.
+    """The differences between two versions of a study's data, as events.
 
     >>> old = {"seeds": 3, "baseline": "adamw", "rows": [{"name": "adamw"}]}
     >>> changes(old, {**old, "seeds": 5})
@@ -30,7 +30,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str,
 
 
 def sentences(events: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The events for people.
+    """The events as sentences.
 
     >>> sentences([{"changed": "seeds", "before": 3, "after": 5}, {"changed": "added", "rows": ["adaxw"]}])
     ('Extended from 3 to 5 seeds after a look at the results.', 'adaxw was added after a look at the results.')

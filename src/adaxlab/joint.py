@@ -1,8 +1,8 @@
-"""Two optimizers for one model: hidden matrices to the first, everything else to the second (`muon+adamw`).
+"""Two optimizers for one model: the first updates the hidden matrices, the second all other parameters (`muon+adamw`).
 
 A hidden matrix is a parameter with two dimensions that is neither an embedding nor the output layer. Embeddings are the
-weights of `nn.Embedding` and `nn.EmbeddingBag`, parameters whose name says so (`embed`, `pos_...`), and what the
-model marks (`p.is_table = True`). The output layer is the last linear layer that the model defines.
+weights of `nn.Embedding` and `nn.EmbeddingBag`, parameters with names such as `embed` or `pos_...`, and parameters that
+the model marks (`p.is_table = True`). The output layer is the last linear layer that the model defines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EMBEDDING = re.compile(r"emb|(^|[._])pos(ition)?([._]|$)")
 
 
 def hidden_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that the first optimizer of a split takes, by name.
+    """The parameters that the first optimizer of a split updates, by name.
 
     >>> net = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 9))
     >>> list(hidden_matrices(net))
@@ -47,8 +47,8 @@ def hidden_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
 def divide(
     params: Iterable[Any], first: Iterable[Tensor]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Parameters or parameter groups as two lists of groups: those of `first`, and the others. Groups keep their
-    settings; a part of a group that is empty is left out."""
+    """Divide parameters or parameter groups into two lists of groups: the parameters in `first`, and the others. Groups
+    keep their settings; empty groups are omitted."""
     given: list[Any] = [p if isinstance(p, Mapping) or torch.is_tensor(p) else p[1] for p in params]
     groups = given if given and isinstance(given[0], Mapping) else [{"params": given}]
     taken = {id(p) for p in first}
@@ -64,7 +64,7 @@ def divide(
 
 
 class Joint(torch.optim.Optimizer):
-    """Several optimizers whose groups are one list: schedules, `zero_grad` and checkpoints see a single one.
+    """Several optimizers as one: their groups form one list, for schedules, `zero_grad` and checkpoints.
 
     >>> a, b = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2))
     >>> both = Joint([torch.optim.SGD([a], lr=0.1), torch.optim.AdamW([b], lr=0.2)])
@@ -83,7 +83,7 @@ class Joint(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """One step of each."""
+        """Perform one step of each optimizer."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -93,11 +93,11 @@ class Joint(torch.optim.Optimizer):
         return loss
 
     def train(self) -> None:
-        """The weights to train at, for the parts that are schedule-free."""
+        """Switch the schedule-free parts to their training weights."""
         self._switch("train")
 
     def eval(self) -> None:
-        """The weights to evaluate at, for the parts that are schedule-free."""
+        """Switch the schedule-free parts to their evaluation weights."""
         self._switch("eval")
 
     def _switch(self, mode: str) -> None:
@@ -106,7 +106,7 @@ class Joint(torch.optim.Optimizer):
                 switch()
 
     def state_dict(self) -> dict[str, Any]:
-        """The checkpoints of the parts, in order."""
+        """The state dicts of the parts, in order."""
         return {"parts": [part.state_dict() for part in self.parts]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ class Joint(torch.optim.Optimizer):
 
 
 def muon() -> Any:
-    """torch.optim.Muon, or an error that says which torch has it."""
+    """Return torch.optim.Muon; raise LabError if this version of torch does not have it."""
     if not hasattr(torch.optim, "Muon"):
         raise LabError(f"torch {torch.__version__} has no torch.optim.Muon: Muon needs torch 2.9 or newer")
     return torch.optim.Muon

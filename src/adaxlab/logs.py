@@ -1,13 +1,14 @@
-"""Send the curves of runs to TensorBoard, Weights & Biases or Trackio: `--log tensorboard`.
+"""Log the curves of runs to TensorBoard, Weights & Biases or Trackio: `--log tensorboard`.
 
-A log is a watcher (adaxlab.driver.Watcher), the protocol by which anything may follow a study:
+A log is a watcher (adaxlab.driver.Watcher), the protocol for objects that follow the progress of a study:
 
     start(study, runs)                  before the first run
-    running(spec, step, total, metric)  a few times a second while a run of this process goes on
-    finished(record)                    once for each run of the study, whoever made it, those from the store too
+    running(spec, step, total, metric)  a few times per second during a run of this process
+    finished(record)                    once for each run of the study, including those of other processes or the store
 
-A run is sent when it has ended, whole: then the log has the same curves however often the study was interrupted, and
-runs of other processes are in it. What was sent is remembered beside the runs and is not sent again.
+A run is logged as a whole when it has ended. The log therefore has the same curves however often the study was
+interrupted, and includes the runs of other processes. A file beside the runs marks each logged run, so that no run is
+logged twice.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from adaxlab.study import Study
 from adaxopt.extras import need
 
 FOLDER = "logs"
-"""Where TensorBoard's files go unless another folder is given."""
+"""The default folder of TensorBoard's files."""
 LEFT_OUT = ("step", "epoch")
 
 
@@ -38,9 +39,9 @@ def label(record: RunRecord) -> str:
 
 
 def scalars(record: RunRecord) -> Iterator[tuple[int, dict[str, float]]]:
-    """(step, named numbers) of every evaluation; the judged metric has its own name.
+    """Yield (step, named numbers) for every evaluation, with the judged metric under its own name.
 
-    Other metrics of a task's `evaluate` come beside it.
+    Other metrics of a task's `evaluate` are included.
     """
     name = record.done["metric_name"] if record.done else "metric"
     for line in record.metrics:
@@ -50,7 +51,7 @@ def scalars(record: RunRecord) -> Iterator[tuple[int, dict[str, float]]]:
 
 
 def settings(record: RunRecord) -> dict[str, Any]:
-    """What tells runs apart, flat."""
+    """The settings that distinguish runs, as a flat dict."""
     spec = record.spec
     kept = {
         key: spec[key]
@@ -60,13 +61,13 @@ def settings(record: RunRecord) -> dict[str, Any]:
 
 
 def tensorboard(place: str) -> Callable[[RunRecord], None]:
-    """Files that `tensorboard --logdir` reads, a folder for each run."""
+    """Write files for `tensorboard --logdir`, one folder per run."""
     _need("tensorboard", "2.18")
     from torch.utils.tensorboard import SummaryWriter
 
     def send(record: RunRecord) -> None:
         folder = Path(place or FOLDER) / record.spec["study"] / label(record)
-        for old in folder.glob("events.*"):  # of a process that was killed while it wrote them
+        for old in folder.glob("events.*"):  # left by a process that was killed while writing
             old.unlink()
         with SummaryWriter(folder) as writer:
             writer.add_text("specification", f"```json\n{json.dumps(record.spec, indent=1)}\n```")
@@ -78,7 +79,7 @@ def tensorboard(place: str) -> Callable[[RunRecord], None]:
 
 
 def tracker(name: str) -> Callable[[str], Callable[[RunRecord], None]]:
-    """Weights & Biases, or Trackio, which has the same calls; the study is the project's group."""
+    """Log to Weights & Biases or to Trackio, which has the same functions; the study is the group of its runs."""
 
     def made(place: str) -> Callable[[RunRecord], None]:
         _need(name, {"wandb": "0.19", "trackio": "0.2"}[name])
@@ -113,7 +114,7 @@ def _need(name: str, version: str) -> None:
 
 
 class Log:
-    """A watcher that sends every run that ended, once."""
+    """A watcher that logs every ended run once."""
 
     def __init__(self, kind: str, place: str = "") -> None:
         self.kind = kind
@@ -126,14 +127,14 @@ class Log:
     def finished(self, record: RunRecord) -> None:
         mark = record.path.parent / ".logged" / f"{self.kind}-{record.name}"
         if record.done and not mark.exists():
-            with redirect_stdout(sys.stderr):  # results alone go to the standard output
+            with redirect_stdout(sys.stderr):  # only results go to standard output
                 self.send(record)
             mark.parent.mkdir(parents=True, exist_ok=True)
             mark.touch()
 
 
 class Several:
-    """Watchers that are told the same."""
+    """A watcher that forwards every call to several watchers."""
 
     def __init__(self, *watchers: Any) -> None:
         self.watchers = watchers
@@ -152,7 +153,7 @@ class Several:
 
 
 def beside(words: str) -> list[Log]:
-    """The log that is asked for, if any: `tensorboard`, `wandb`, `trackio`, with `=` and a folder or project."""
+    """The requested log, if any: `tensorboard`, `wandb` or `trackio`, optionally with `=` and a folder or project."""
     kind, _, place = words.partition("=")
     if not words:
         return []

@@ -1,4 +1,4 @@
-"""What a person reads: progress on standard error, results on standard output."""
+"""Messages for the user: progress on standard error, results on standard output."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ def passing(text: str) -> Iterator[None]:
 
 
 def show(what: Any) -> None:
-    """Print to standard output; as wide as the terminal, or wide enough for a table elsewhere. Text is shown as it is:
-    brackets in a name are no markup."""
+    """Print to standard output, as wide as the terminal, or 150 columns wide if it is not a terminal.
+
+    Text is printed verbatim: brackets in a name are not markup.
+    """
     from rich.console import Console
 
     wide = None if sys.stdout.isatty() else 150
@@ -41,7 +43,7 @@ def show(what: Any) -> None:
 
 
 def show_place(text: str, out: str) -> None:
-    """Say where something was written: on standard output, unless it was written there."""
+    """Print where something was written: to standard output, or to standard error if `out` is standard output."""
     if files.is_stdout(Path(out)):
         print(text, file=sys.stderr)
     else:
@@ -49,7 +51,7 @@ def show_place(text: str, out: str) -> None:
 
 
 def duration(seconds: float) -> str:
-    """A time as it is said.
+    """A duration in words.
 
     >>> duration(40), duration(700), duration(9000)
     ('40 seconds', '12 minutes', '2.5 hours')
@@ -63,7 +65,7 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A time that was measured.
+    """A duration in short form.
 
     >>> clock(0.5), clock(59), clock(61), clock(3700)
     ('0.50 s', '59 s', '1 min 01 s', '1 h 01 min')

@@ -1,4 +1,4 @@
-"""Settings as words on a command line: `name=value`, `adaxw.lr=1e-3`, `cosine,warmup=0.05`."""
+"""Parse settings on the command line: `name=value`, `adaxw.lr=1e-3`, `cosine,warmup=0.05`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from adaxlab import schedule as schedules
 from adaxlab.errors import LabError
 
 REPEATED = ("--set", "--task-option", "--optimizers", "--tune-over")
-"""Flags that take several words, and may come again with more; `_` in one is `-`."""
+"""Flags that take several values and may be repeated; `_` in a flag is equivalent to `-`."""
 OPTIMIZER_OPTIONS = {
     "lr": "lr=1e-3",
     "learning_rate": "lr=1e-3",
@@ -24,12 +24,12 @@ OPTIMIZER_OPTIONS = {
     "eps": "eps=1e-8",
     "momentum": "momentum=0.9",
 }
-"""Options of optimizers that people look for among the flags, as --set takes them."""
+"""Optimizer options that users may expect as flags, in the form that --set takes."""
 _WORDS = {"true": True, "false": False, "none": None}
 
 
 def value(text: str) -> Any:
-    """A number, a list of them, true, false, none, or the text itself.
+    """Parse a number, a list of numbers, true, false or none; return other text unchanged.
 
     >>> value("1e-3"), value("0.9,0.95"), value("true"), value("l2")
     (0.001, (0.9, 0.95), True, 'l2')
@@ -43,7 +43,7 @@ def value(text: str) -> Any:
 
 
 def pair(word: str) -> tuple[str, Any]:
-    """`name=value`, taken apart."""
+    """Parse `name=value`."""
     name, sign, text = word.partition("=")
     if not sign or not name:
         raise LabError(f"{word!r}: must be name=value")
@@ -51,7 +51,7 @@ def pair(word: str) -> tuple[str, Any]:
 
 
 def pairs(words: Iterable[str]) -> dict[str, Any]:
-    """Several of them, each once."""
+    """Parse several `name=value` words; each name may be given once."""
     given: dict[str, Any] = {}
     for word in words:
         _put(given, word, *pair(word))
@@ -65,7 +65,7 @@ def _put(given: dict[str, Any], word: str, name: str, number: Any) -> None:
 
 
 def check_flags(words: Sequence[str]) -> None:
-    """An error of one line for an option of an optimizer that is given as a flag of `adax compare`, such as --lr."""
+    """Raise LabError if an optimizer option is given as a flag of `adax compare`, such as --lr."""
     for word in words if words[:1] == ["compare"] else ():
         if word == "--":
             return
@@ -74,13 +74,13 @@ def check_flags(words: Sequence[str]) -> None:
         if flag.startswith("--") and name in OPTIMIZER_OPTIONS:
             example = OPTIMIZER_OPTIONS[name]
             raise LabError(
-                f"{flag}: every optimizer has its own; use --set OPTIMIZER.{example.partition('=')[0]}=VALUE, such as "
+                f"{flag}: is set per optimizer; use --set OPTIMIZER.{example.partition('=')[0]}=VALUE, such as "
                 f"--set adamw.{example}"
             )
 
 
 def gathered(words: Sequence[str], flags: Sequence[str] = REPEATED) -> list[str]:
-    """The words of a command line with those after a flag that comes twice put together: none is lost.
+    """The words of a command line with the values of repeated flags merged, so that none is lost.
 
     >>> gathered(["reproduce", "gpt", "--set", "a=1", "--out", "runs", "--set", "b=2", "c=3"])
     ['reproduce', 'gpt', '--set', 'a=1', 'b=2', 'c=3', '--out', 'runs']
@@ -113,7 +113,7 @@ def gathered(words: Sequence[str], flags: Sequence[str] = REPEATED) -> list[str]
 
 
 def per_optimizer(words: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """`optimizer.option=value`, by optimizer; the optimizer's name may itself hold dots.
+    """Parse `optimizer.option=value` and group by optimizer; the name of the optimizer may contain dots.
 
     >>> per_optimizer(["adaxw.lr=1e-3", "torch:AdamW.betas=0.9,0.95"])
     {'adaxw': {'lr': 0.001}, 'torch:AdamW': {'betas': (0.9, 0.95)}}
@@ -134,7 +134,7 @@ def per_optimizer(words: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def schedule(text: str) -> dict[str, Any]:
-    """A schedule and its options; milestones are divided by `/`.
+    """Parse a schedule and its options; milestones are separated by `/`.
 
     >>> schedule("step,milestones=0.5/0.75,gamma=0.2")["milestones"]
     [0.5, 0.75]
@@ -153,7 +153,7 @@ def schedule(text: str) -> dict[str, Any]:
 
 
 def positive(name: str, given: int | None) -> int:
-    """A whole number from 1 on; 0 stands for 'not given'."""
+    """Return `given`, or 0 if it is None; raise LabError if it is less than 1."""
     if given is not None and given < 1:
         raise LabError(f"{name}={given}: must be >= 1")
     return given or 0

@@ -1,4 +1,4 @@
-"""Progress: a live bar with the time left in a terminal, occasional lines elsewhere."""
+"""Progress of a study: live bars with the remaining time in a terminal, occasional lines otherwise."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from adaxlab.study import Study
 
 
 def label(spec: Mapping[str, Any]) -> str:
-    """A run in a few words: `tuning adaxw lr 0.005`, `adaxw seed 2`."""
+    """A short description of a run: `tuning adaxw lr 0.005`, `adaxw seed 2`."""
     if spec["purpose"] == "tune":
         return f"tuning {spec['row']}, lr {spec['options']['lr']:.3g}"
     return f"{spec['row']}, seed {spec['seed']}"
 
 
 LONG = 60.0
-"""Seconds; what takes longer is announced once the first run has shown it."""
+"""Seconds. A longer remaining time is printed once, after the first run."""
 
 
 def made_since(record: RunRecord, moment: float) -> bool:
-    """Whether the run has ended since: those that were already in the store say nothing about those to come."""
+    """Whether the run ended after `moment`; the duration of runs that were already in the store is not used."""
     return (record.path / "done.json").stat().st_mtime >= moment
 
 
 class Lines:
-    """For logs: a line when an optimizer is tuned or done, and otherwise at most one in `every` seconds."""
+    """For logs: one line when an optimizer is tuned or done, otherwise at most one line per `every` seconds."""
 
     def __init__(self, stream: TextIO | None = None, every: float = 30.0) -> None:
         self.stream, self.every = stream or sys.stderr, every
@@ -85,7 +85,7 @@ class Lines:
 
 
 class Bars:
-    """For a terminal: one bar over all runs with the time left, one for the current run."""
+    """For a terminal: one bar for all runs with the remaining time, and one for the current run."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         from rich.console import Console
@@ -132,7 +132,7 @@ class Bars:
         self._time_left()
 
     def _time_left(self) -> None:
-        """Runs that were already in the store took no time and say nothing about those to come."""
+        """Update the remaining time. Runs that were already in the store are not part of the estimate."""
         spent = time.monotonic() - self.began
         worth = self.fresh + self.inside
         note = clock(spent)
@@ -142,7 +142,7 @@ class Bars:
 
 
 class Countdown:
-    """A limit in seconds that several studies share; 0 is none."""
+    """A time limit in seconds, shared by several studies; 0 means no limit."""
 
     def __init__(self, seconds: float) -> None:
         self.end = time.monotonic() + seconds if seconds else math.inf
@@ -151,12 +151,12 @@ class Countdown:
         return time.monotonic() >= self.end
 
     def left(self) -> float:
-        """The seconds left, at least 0.01; 0 without a limit."""
+        """The remaining seconds, at least 0.01; 0 if there is no limit."""
         return 0.0 if math.isinf(self.end) else max(0.01, self.end - time.monotonic())
 
 
 def watcher(quiet: bool = False, stream: TextIO | None = None) -> Any:
-    """Bars in a terminal, lines elsewhere, nothing when `quiet`. A context manager."""
+    """A context manager: bars in a terminal, lines otherwise, nothing if `quiet`."""
     from contextlib import nullcontext
 
     from adaxlab.driver import Silent

@@ -61,7 +61,7 @@ def _place(run: RunRecord) -> str:
 
 
 def not_complete(study: Study, root: Path) -> str:
-    """What a page says of a study without a record; runs that ended meanwhile lie in records/unfinished/."""
+    """The text of a page for a study without a complete record; its ended runs are in records/unfinished/."""
     if (count := ended(study, root)) is None:
         return f"*Not run yet (`adax reproduce {study.name}`).*"
     return (
@@ -71,7 +71,7 @@ def not_complete(study: Study, root: Path) -> str:
 
 
 def ended(study: Study, root: Path) -> int | None:
-    """How many runs of a study that is not complete have ended; None where it has no record of them."""
+    """The number of ended runs of an incomplete study; None if there is no record of them."""
     path = root / _unfinished(study)
     if not path.is_file():
         return None
@@ -83,13 +83,13 @@ def _unfinished(study: Study) -> str:
 
 
 def unfinished(study: Study) -> str:
-    """Where, in a folder of records, the runs of a study that is not complete are kept."""
+    """The path of the runs of an incomplete study, relative to a folder of records."""
     return f"{UNFINISHED}/{spec.folder(study.name)}.jsonl"
 
 
 @contextmanager
 def resumed(path: Path, out: Path, study: Study) -> Iterator[None]:
-    """The runs that `path` keeps go into the store `out`; after the block the file has all that have ended there."""
+    """Import the runs in `path` into the store `out`; after the block, export the ended runs of the study to `path`."""
     if path.is_file():
         store.bring(path, out)
     try:
@@ -102,7 +102,7 @@ def resumed(path: Path, out: Path, study: Study) -> Iterator[None]:
 
 
 def _fits(study: Study, run: RunRecord) -> bool:
-    """Whether the study as it is now asks for such a run, as far as can be told without its data."""
+    """Whether the run belongs to the current version of the study, as far as can be determined without its data."""
     given = run.spec
     row = next((row for row in study.rows if row.name == run.row), None)
     seeds = range(study.first_seed, study.first_seed + study.seeds)

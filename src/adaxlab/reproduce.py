@@ -1,4 +1,4 @@
-"""`adax reproduce NAME`: a study of the paper (or of ours), from its data to the verdicts of its claims.
+"""`adax reproduce NAME`: run a study of the paper (or of this project) and judge its claims.
 
 python -m adaxlab.reproduce NAME ... --data FOLDER --out FOLDER     the same on a machine with torch and numpy only
 torchrun --nproc_per_node 8 -m adaxlab.reproduce NAME ...           each run in 8 processes (imagenet/...)
@@ -41,45 +41,45 @@ from adaxopt.extras import LAB
 
 @dataclass(frozen=True)
 class Request:
-    """Options of `adax reproduce`; 0 and "" keep the study's own value."""
+    """Options of `adax reproduce`. The values 0 and "" keep the study's setting."""
 
     out: str = "runs"
-    """the folder in which its runs are stored"""
+    """the folder in which runs are stored"""
     records: str = ""
-    """also write the complete study to this folder of records, such as records; what has ended of an incomplete one is
-    kept in its folder unfinished, and resumed from there"""
+    """also write the study to this folder, such as records; an incomplete study is stored in, and resumed from, its
+    subfolder unfinished"""
     data: str = ""
-    """the folder of its data (default: where `adax data get` puts it)"""
+    """the folder of the data; if not given, the one that `adax data get` writes to"""
     weights: str = ""
-    """the file or folder of pretrained weights, for studies that fine-tune"""
+    """the file or folder of pretrained weights, for studies that fine-tune a model"""
     seeds: int = 0
-    """final runs per row, instead of the study's own number"""
+    """number of final runs per row (0: the study's)"""
     epochs: int = 0
-    """length of the runs, instead of the study's own"""
+    """number of epochs per run (0: the study's)"""
     batch_size: int = 0
-    """examples per step, instead of the study's own number"""
+    """examples per batch (0: the study's)"""
     tune: int = 0
-    """learning rates to try per row, instead of the study's own number"""
+    """number of learning rates to try per row (0: the study's)"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N"""
     threads: int = 1
     """CPU threads per run"""
     jobs: int = 1
-    """processes that share the work"""
+    """number of worker processes"""
     seconds: float = 0.0
-    """stop after this many seconds; the same command resumes"""
+    """stop after this many seconds (0: no limit); the same command resumes the study"""
     checkpoint_seconds: float = 60.0
     """seconds between two checkpoints of a run"""
     per_stack: int = 25
-    """the most networks to train together, where a study trains several at once"""
+    """maximum number of networks to train together, in studies that train several at once"""
     execution: str = ""
-    """for imagenet/...: compiled=true, graph=false, channels_last=false, resident=false, separated by commas"""
+    """for imagenet/..., separated by commas: compiled=true, graph=false, channels_last=false, resident=false"""
     quiet: bool = False
     """show no progress"""
 
 
 def run(name: str, request: Request, more: Mapping[str, Any]) -> Comparison | Path | bool:
-    """Run the study: its result, or False when the time ran out first. `more` are options of its task."""
+    """Run the study and return its result, or False if the time ran out first. `more` are options of its task."""
     found = catalogue.find(name)
     try:
         if isinstance(found, Computation):
@@ -137,7 +137,7 @@ def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Compa
 
 
 def _execution(study: Study, request: Request) -> ExecutionConfig:
-    """The options of the executor, where the study's has some."""
+    """The options of the study's executor, if it has any."""
     together = study.executor == "torchrun"
     if request.execution and not together:
         raise LabError(
@@ -153,8 +153,11 @@ def _execution(study: Study, request: Request) -> ExecutionConfig:
 def followed(
     study: Study, out: Path, given: Mapping[str, Any] | None = None
 ) -> tuple[Study, dict[str, float]]:
-    """The study with what it takes from the one it follows, and its learning rates (`driver.follow`): from the runs in
-    `out` (first those of the study changed as this one is, by what was `given`), else from the committed ones."""
+    """The study with the settings that it takes from the study it follows, and its learning rates (`driver.follow`).
+
+    They come from the runs of the followed study in `out` (with the changed settings `given`, if there are such runs,
+    otherwise with its own), or from the committed records if `out` has none.
+    """
     before = catalogue.study(study.follows)
     for each in (changed(before, **(given or {})), before):
         folder = out / spec.folder(each.name)
@@ -164,9 +167,10 @@ def followed(
 
 
 def verdicts(name: str, result: Comparison | Path, out: Path) -> str:
-    """The verdicts on the study's claims, as text; empty where it has none.
+    """The verdicts on the study's claims, as text; empty if the study has no claims.
 
-    A claim may compare with a row of another study: its runs are taken from `out`, else from the committed records.
+    A claim may compare with a row of another study. The runs of that study are read from `out`, or from the committed
+    records if `out` has none.
     """
     if isinstance(result, Path):
         content = json.loads(result.read_text()) if result.suffix == ".json" else {}
@@ -186,7 +190,7 @@ def verdicts(name: str, result: Comparison | Path, out: Path) -> str:
 
 
 def _compute(found: Computation, request: Request, more: Mapping[str, Any]) -> Any:
-    """Call the computation's own function with what it takes."""
+    """Call the function of the computation with the options that it accepts."""
     function = found.function()
     parameters = inspect.signature(function).parameters
     known = [key for key in parameters if key not in ("name", "out", "tell")]
@@ -199,7 +203,7 @@ def _compute(found: Computation, request: Request, more: Mapping[str, Any]) -> A
 
 
 def main(arguments: list[str] | None = None, show: Callable[[str], None] = print) -> int:
-    """Run studies with torch and numpy only, one after the other. Exits with 3 if the time runs out first."""
+    """Run studies one after the other, with torch and numpy only. The exit code is 3 if the time runs out first."""
     parser = argparse.ArgumentParser(prog="python -m adaxlab.reproduce", description=main.__doc__)
     parser.add_argument("studies", nargs="+", metavar="STUDY")
     for key, default in vars(Request()).items():

@@ -1,12 +1,12 @@
-"""What is tuned, and over which range: `lr`, `weight_decay`, `b1`, `b2`, or any number that an optimizer takes.
+"""The search space of tuning: `lr`, `weight_decay`, `b1`, `b2`, or any numerical option of an optimizer, with ranges.
 
-    lr             a hundredth of the optimizer's own to a hundred times it
-    weight_decay   the same around its own, at most 1; from 1e-6 to 0.1 where its own is 0
+    lr             from 1/100 to 100 times the optimizer's own value
+    weight_decay   the same around the optimizer's own value, at most 1; from 1e-6 to 0.1 if that value is 0
     b1, b2         1 - b1 from 0.01 to 0.5; 1 - b2 from 1e-4 to 0.2
                    for AdaX, whose b2 is a rate of growth, b2*T from 0.3 to 30
     name=low:high  the same range for every optimizer that has such an option
 
-All but short ranges are logarithmic. An optimizer that lacks a setting spends its trials on the others.
+All but short ranges are logarithmic. If an optimizer does not have a setting, its trials vary the other settings.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from adaxlab.errors import LabError
 
 BETAS = {"b1": 0, "b2": 1}
 NAMED = ("lr", "weight_decay", *BETAS)
-"""Settings that have a range of their own."""
+"""Settings that have a default range."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`; `below_one` draws 1 - x on a logarithmic scale, as suits a decay rate near 1."""
+    """Numbers from `low` to `high`. With `below_one`, 1 - x is drawn on a logarithmic scale, for decay rates near 1."""
 
     low: float
     high: float
@@ -33,19 +33,19 @@ class Range:
     below_one: bool = False
 
     def clip(self, x: float) -> float:
-        """The number of the range that is nearest to x."""
+        """Clip x to the range."""
         return min(max(x, self.low), self.high)
 
     def inner(self) -> tuple[float, float]:
-        """The ends of what is drawn."""
+        """The bounds of the number that is drawn."""
         return (1 - self.high, 1 - self.low) if self.below_one else (self.low, self.high)
 
     def drawn(self, x: float) -> float:
-        """The number that is drawn for the setting x."""
+        """The drawn number that corresponds to the setting x."""
         return min(max(1 - x if self.below_one else x, self.inner()[0]), self.inner()[1])
 
     def outer(self, drawn: float) -> float:
-        """The setting for a number that was drawn, to three digits.
+        """The setting that corresponds to a drawn number, rounded to three digits.
 
         >>> Range(0.8, 0.9999, below_one=True).outer(0.0123456)
         0.9877
@@ -57,14 +57,14 @@ class Range:
 
 @dataclass(frozen=True)
 class Knob:
-    """A setting to tune, by the name of the option, and its range where one was given."""
+    """A setting to tune: the name of the option, and its range if one was given."""
 
     name: str
     given: Range | None = None
 
 
 def parse(words: Iterable[str]) -> tuple[Knob, ...]:
-    """`lr`, `weight_decay`, `momentum=0.5:0.99`, each once.
+    """Parse words such as `lr` and `momentum=0.5:0.99`; each setting may be given once.
 
     >>> parse(["lr", "eps=1e-10:1e-6"])[1].given
     Range(low=1e-10, high=1e-06, log=True, below_one=False)
@@ -77,7 +77,7 @@ def parse(words: Iterable[str]) -> tuple[Knob, ...]:
             raise LabError(f"--tune-over {word}: {name} was given before; give it once")
         if not sign and last not in NAMED:
             raise LabError(
-                f"--tune-over {word}: has no range of its own (those are {', '.join(NAMED)}); give one: {word}=0.1:0.9"
+                f"--tune-over {word}: has no default range (only {', '.join(NAMED)} have); give one: {word}=0.1:0.9"
             )
         found[name] = Knob(name, _range(word, last, text) if sign else None)
     if not found:
@@ -100,7 +100,7 @@ def _range(word: str, name: str, text: str) -> Range:
 
 
 def of(method: str, own: Mapping[str, Any], knobs: Iterable[Knob]) -> dict[str, Range]:
-    """The ranges of an optimizer whose own options are `own`; settings that it does not have are left out."""
+    """The ranges for an optimizer with options `own`; settings that the optimizer does not have are omitted."""
     taken = optimizers.options(method, own)
     found = {}
     for knob in knobs:
@@ -119,7 +119,7 @@ def of(method: str, own: Mapping[str, Any], knobs: Iterable[Knob]) -> dict[str, 
 
 
 def _own(options: Mapping[str, Any], name: str) -> Any:
-    """An option's own value; of a split, the shared one or that of the first part that has one."""
+    """The value of an option; for a split, the shared value or that of the first part that has the option."""
     last = name.rpartition(".")[2]
     keys = (name, last, *(f"{side}.{last}" for side in optimizers.SIDES))
     return next((options[key] for key in keys if key in options), None)
@@ -132,7 +132,7 @@ def _around(name: str, own: Any) -> Range:
 
 
 def _betas(method: str, options: Mapping[str, Any], name: str) -> list[float] | None:
-    """The betas that `b2` or `second.b2` is one of."""
+    """The betas to which `b2` or `second.b2` belongs."""
     prefix = name.rpartition(".")[0]
     key = f"{prefix}.betas" if prefix else "betas"
     found = options.get(key)
@@ -140,7 +140,7 @@ def _betas(method: str, options: Mapping[str, Any], name: str) -> list[float] | 
 
 
 def value(method: str, options: Mapping[str, Any], name: str) -> Any:
-    """A setting in the options of a run.
+    """The value of a setting in the options of a run.
 
     >>> value("adamw", {"lr": 0.1, "betas": [0.9, 0.99]}, "b2")
     0.99
@@ -157,7 +157,7 @@ def value(method: str, options: Mapping[str, Any], name: str) -> Any:
 
 
 def point(method: str, own: Mapping[str, Any], space: Mapping[str, Range]) -> dict[str, float]:
-    """The optimizer's own settings, where the range has them: the first trial of every optimizer."""
+    """The optimizer's own settings, clipped to their ranges: the first trial of every optimizer."""
     taken = optimizers.options(method, own)
     found = {}
     for name, span in space.items():
@@ -174,7 +174,7 @@ def point(method: str, own: Mapping[str, Any], space: Mapping[str, Range]) -> di
 
 
 def options(method: str, own: Mapping[str, Any], chosen: Mapping[str, float]) -> dict[str, Any]:
-    """The options `own` with the settings that were chosen; AdaX's b2*T is left to the row, which knows T."""
+    """The options `own` with the chosen settings. AdaX's b2*T is set by the row, which has the number of steps T."""
     taken, result = optimizers.options(method, own), optimizers.settled(method, own)
     for name, value in chosen.items():
         last = name.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Tables for the terminal: a comparison, a list of runs, one run."""
+"""Tables for the terminal: a comparison, its details, and a list of runs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SHORT = 8
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Four significant digits, or a dash."""
+    """The value with `digits` significant digits, or a dash."""
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}g}"
 
 
 def spread(estimate: Estimate | None, sign: str = "-") -> str:
-    """`0.9533 ± 0.0041`, or the mean alone when one run gives no interval; `sign="+"` shows a plus as well.
+    """`0.9533 ± 0.0041`, or only the mean if there is one run; `sign="+"` also shows the sign of positive means.
 
     >>> spread(Estimate(3, 0.5, 0.1, 0.25, 0.75), "+")
     '+0.5000 ± 0.2500'
@@ -57,7 +57,7 @@ def comparison(result: Comparison) -> Any:
         pad_edge=False,
         collapse_padding=True,
     )
-    table.add_column("optimizer", style="bold", overflow="fold")  # the one that gives way: no digit is lost
+    table.add_column("optimizer", style="bold", overflow="fold")  # only names are wrapped: no digit is lost
     table.add_column("lr", justify="right", no_wrap=True)
     tuned = list(dict.fromkeys(name for row in result.rows for name in row.tuned))
     for name in tuned:
@@ -89,7 +89,7 @@ def comparison(result: Comparison) -> Any:
 
 
 def details(result: Comparison) -> Any:
-    """When the target was reached, what tuning had found after so many trials, and what failed."""
+    """The table of when the target was reached, the best score after n tuning trials, and failures."""
     from rich import box
     from rich.table import Table
 
@@ -130,7 +130,7 @@ def details(result: Comparison) -> Any:
 
 
 def _expected(result: Comparison) -> list[str]:
-    """What other random trials would find, where the trials were random."""
+    """A sentence on what other random trials would find, if the trials were random."""
     tuning = result.study.tuning
     if not tuning or tuning.sampler != "random":
         return []
@@ -139,7 +139,7 @@ def _expected(result: Comparison) -> list[str]:
             row.name: bands(row.scores, result.higher_is_better)[-1] for row in result.rows if row.scores
         }
     except ModuleNotFoundError:
-        return ["What other random trials would find is shown where opda is installed (pip install opda)."]
+        return ["To estimate what other random trials would find, install opda (pip install opda)."]
     each = "; ".join(
         f"{name} {number(band.median)} [{number(band.low)}, {number(band.high)}]"
         for name, band in found.items()
@@ -148,7 +148,7 @@ def _expected(result: Comparison) -> list[str]:
 
 
 def _time(times: Sequence[float | None]) -> str:
-    """The median and how many reached the target, where not all did."""
+    """The median, and the number of runs that reached the target if some did not."""
     found = sum(time is not None for time in times)
     count = "" if found == len(times) else f" ({found} of {len(times)})"
     return f"{number(median(times), 3) if found else 'never'}{count}" if times else "-"
@@ -173,7 +173,7 @@ def failures(row: RowResult) -> str:
 
 
 def plain(result: Comparison) -> str:
-    """The study as plain text, without further packages: final runs, or the learning rates where it only tunes."""
+    """The study as plain text, without rich: its final runs, or its learning rates if it has only tuning runs."""
     name = f"{result.study.name}: {result.metric_name} after {result.study.epochs} epochs"
     if not result.study.seeds:
         rows = [
@@ -199,14 +199,14 @@ def plain(result: Comparison) -> str:
 
 
 def _verdict(result: Comparison, row: RowResult) -> tuple[str, str]:
-    """The difference from the baseline, and what it says; a row that failed has neither."""
+    """The difference from the baseline and the verdict; a row that failed has neither."""
     if row.verdict and not row.error:
         return spread(row.verdict.difference, "+"), row.verdict.word
     return "baseline" if row.name == result.study.baseline else "-", "failed" if row.error else ""
 
 
 def _header(baseline: str, width: int = 16) -> str:
-    """The baseline's name in lines no wider than the numbers below it."""
+    """The column's header; the baseline's name is broken into lines no wider than the numbers below it."""
     words = [baseline[i : i + width] for i in range(0, len(baseline), width)]
     if len(words[-1]) == width:
         words.append("")
@@ -222,18 +222,18 @@ def _caption(result: Comparison, percent: str) -> str:
         said.append(
             f"Verdict: better or worse than {study.baseline}{margin} by a paired t test over the seeds at {percent} "
             "confidence, corrected for the number of optimizers compared (Holm), fixed before the runs (study.json); "
-            "the interval is the plain one. A diverged run counts as worse than any finished one."
+            "the intervals are not corrected. A diverged run counts as worse than any finished one."
         )
         if study.terms == "given":
-            said.append("Verdicts are at the given settings.")
+            said.append("Verdicts hold at the given settings.")
         if any(found.provisional for found in judged):
             said.append(f"Provisional: fewer than {ENOUGH} seeds.")
-    said.append("ms/step: inside optimizer.step().")
+    said.append("ms/step: time in optimizer.step().")
     return " ".join(said)
 
 
 def _rates(result: Comparison) -> str:
-    """Where the learning rates are from."""
+    """A sentence on the source of the learning rates."""
     study = result.study
     seeds = f"{study.first_seed} to {study.first_seed + study.seeds - 1}"
     if study.tuning:
@@ -252,17 +252,17 @@ def _rates(result: Comparison) -> str:
 
 
 def _given(result: Comparison, name: str) -> bool:
-    """Whether the row's betas were given by hand."""
+    """Whether the row's betas were set by the user."""
     return "betas" in result.study.row(name).options
 
 
 def _remarks(result: Comparison) -> list[str]:
-    """What a reader should know about single rows, and what was cut."""
+    """Remarks on the budget and on individual rows."""
     said = []
     if budget := result.study.budget:
         said.append(f"Planned for {budget['asked']}: {budget['cut']}.")
     if any(row.edge for row in result.rows):
-        said.append("* the best lr is at the edge of the tried range: a larger --tune may find a better one.")
+        said.append("* the best lr is at the edge of the tried range; a larger --tune may find a better one.")
     short = [row.name for row in result.rows if row.b2_steps is not None and row.b2_steps < 1]
     if short:
         advice = (
@@ -282,7 +282,7 @@ def _remarks(result: Comparison) -> list[str]:
 
 
 def runs(records: Iterable[RunRecord]) -> Any:
-    """One line per run under its study, in 80 columns: names fold, numbers do not."""
+    """One line per run, grouped by study, in 80 columns: names are wrapped, numbers are not."""
     from rich.console import Group
 
     studies: dict[tuple[str, str], list[RunRecord]] = {}

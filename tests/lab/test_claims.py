@@ -122,7 +122,8 @@ def test_a_study_is_judged_from_its_own_records():
     ids = [claim.id for claim in FAMILIES["imagenet"] if claim.study == "imagenet/tuned"]
     assert rows == [row for row in judged(RECORDS)["imagenet"] if row["id"] in ids]
     assert show(rows).startswith(
-        "supported: 2\n  imagenet.tuned.adaxw-over-adamw (provisional, n = 3): AdaX-W ends above AdamW\n      48.45 - "
+        "supported: 2\n  imagenet.tuned.adaxw-over-adamw (provisional, n = 3): "
+        "AdaX-W has a higher final accuracy than AdamW\n      48.45 - "
     )
     assert verdicts("gpt", []) == []
 

@@ -260,7 +260,7 @@ def test_the_caption_says_where_the_lr_is_from(done, options, expected):
     result = replace(done[1], study=replace(done[1].study, tuning=None, rows=rows))
     text = " ".join(text_of(table.comparison(result)).split())
     assert expected in text
-    assert ("Verdicts are at the given settings." in text) == (len(options) == 2)
+    assert ("Verdicts hold at the given settings." in text) == (len(options) == 2)
 
 
 @pytest.mark.parametrize(("options", "b2_steps"), [({}, 3.0), ({"adaxw": {"betas": (0.9, 1e-2)}}, 0.12)])

@@ -216,7 +216,7 @@ def test_a_failed_optimizer_is_in_the_json_with_its_traceback(tmp_path, monkeypa
         (["--budget", "soon"], "--budget soon: must be a time such as 2h"),
         (["--log", "tensorbord"], "unknown --log 'tensorbord'"),
         (["--base-seed", "-3"], "base-seed=-3: must be from 0 to 9999"),
-        (["--tune-over", "speed"], "--tune-over speed: has no range of its own"),
+        (["--tune-over", "speed"], "--tune-over speed: has no default range"),
     ],
 )
 def test_bad_flags_are_one_line(more, message, tmp_path, monkeypatch, capsys):

@@ -403,7 +403,7 @@ def test_shorter_tuning_runs_are_told_and_not_claimed_to_be_repeated(runs, epoch
     assert command.differing(one) == differs
     text = render(runs)
     assert ("Run it again" in text) == (not differs)
-    assert ("differ in epochs, which no adax compare can ask for" in text) == bool(differs)
+    assert ("differ in epochs, which one adax compare command cannot express" in text) == bool(differs)
 
 
 def test_a_recorded_command_is_the_study():

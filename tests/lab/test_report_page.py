@@ -133,7 +133,7 @@ def test_the_table_says_what_the_records_say(browser, report):
         for words in (
             "cosine",
             "0, 1, 2, 3, 4 (5)",
-            "4 each, an equal budget",
+            "4 per optimizer (equal budgets)",
             "2.13.0",
             "0123456789ab",
             "adax compare",

@@ -90,7 +90,7 @@ class TestSpace:
             ([], "names no setting"),
             (
                 ["momentum"],
-                "has no range of its own (those are lr, weight_decay, b1, b2); give one: momentum=0.1:0.9",
+                "has no default range (only lr, weight_decay, b1, b2 have); give one: momentum=0.1:0.9",
             ),
             (["lr", "lr=1:2"], "lr was given before"),
             (["lr=3"], "must be lr=low:high"),

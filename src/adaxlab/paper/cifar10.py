@@ -25,7 +25,7 @@ __all__ = ["CLAIMS", "STUDIES", "TITLE"]
 TABLE2 = make(
     "table2",
     "table 2, fig. 1",
-    "accuracy of the five, 5 seeds",
+    "accuracy of five rows, 5 seeds",
     (
         sgdm("sgdm-5e-4", 5e-4, paper=(92.30, 0.09)),
         sgdm("sgdm-1e-4", 1e-4, paper=(92.30, 0.09)),
@@ -55,7 +55,7 @@ TUNING = make(
     "five learning rates for each method",
     tuple(replace(row, rates=_RATES[row.name]) for row in _METHODS),
     "Which learning rate is best for each method, with an equal number of trials and without using the test set?",
-    "Five learning rates each, up to a decade to either side of the paper's; the best is in bold. Without the held-out "
+    "Five learning rates each, up to a decade on either side of the paper's; the best is in bold. Without the held-out "
     "images, 45,056 remain for training, 352 full batches. The paper tried 9 learning rates for AdaX-W and 5 for each "
     "of the others, on the test set.",
     seeds=0,
@@ -81,11 +81,11 @@ TUNED = make(
 FRESH = make(
     "fresh",
     "ours",
-    "the same on ten fresh seeds",
+    "the same on ten new seeds",
     _METHODS,
     "Does the ranking of the methods hold on seeds that no other study has used?",
     "The rows of `tuned`, each at the best of its five learning rates, on ten seeds (100 to 109) that no other study "
-    "has used. Written before the runs.",
+    "has used. The study was written before the runs.",
     seeds=10,
     first_seed=100,
     follows="cifar10/tuning",
@@ -100,7 +100,7 @@ TRACE = make(
     "How large is the second moment during training, in AdamW and in AdaX-W?",
     "The figure shows the mean of sqrt(v-hat) over the parameters, as in the caption of the paper's Figure 3b; "
     "the paper's text refers to the average of the second moments. AdaX-W's kernel changed between table2 and this "
-    "study: its tests show the same rule, with different rounding.",
+    "study. Its tests show that it computes the same update, with different rounding.",
     task_options={"trace": True},
     figures=("second-moment",),
 )
@@ -127,12 +127,12 @@ TRACE_LR = make(
 EPSILON = make(
     "epsilon",
     "fig. 3c-d",
-    "does eps matter",
+    "sensitivity to eps",
     (
         *(adamw(f"adamw eps {eps}", eps=float(eps)) for eps in ("1e-8", "1e-5", "1e-3")),
         *(adaxw(f"adaxw eps {eps}", eps=float(eps)) for eps in ("1e-12", "1e-8", "1e-5", "1e-3")),
     ),
-    "Does eps matter to AdamW, and to AdaX-W?",
+    "How sensitive are AdamW and AdaX-W to eps?",
     "The paper's three values, and AdaX-W's default.",
     figures=("sweep",),
 )
@@ -148,7 +148,8 @@ PADAX = make(
         adaxw(),
     ),
     "What is the effect of the power 1/8 instead of the square root, in Adam and in AdaX?",
-    "p = 1/8, L2 5e-4. The paper does not state Padax's lr, so both ran at four; claims are judged at Padam's, 0.1.",
+    "p = 1/8, L2 5e-4. The paper does not state Padax's lr, so both methods ran at four learning rates; claims are "
+    "judged at Padam's, 0.1.",
     figures=("seeds", "sweep"),
 )
 
@@ -196,7 +197,7 @@ BETA2 = make(
     "appendix",
     "AdaX-W's b2",
     tuple(adaxw(f"adaxw b2 {b2:g}", betas=(0.9, b2)) for b2 in (1e-3, 1e-4, 1e-5)),
-    "Does b2 matter to AdaX-W?",
+    "How sensitive is AdaX-W to b2?",
     "The paper's three values: b2*T is 71, 7 and 0.7.",
     figures=("sweep",),
 )
@@ -204,10 +205,10 @@ BETA2 = make(
 RUNTIME = make(
     "runtime",
     "appendix",
-    "seconds of AdamW and of AdaX-W",
+    "run time of AdamW and AdaX-W",
     (adamw(), adaxw()),
     "Does AdaX-W take as long as AdamW?",
-    "Ten epochs, one network at a time, alternating between the two methods; seconds are for the ten epochs.",
+    "Ten epochs, one network at a time, alternating between the two methods; the seconds are for ten epochs.",
     seeds=5,
     epochs=10,
     schedule="constant",

@@ -1,7 +1,7 @@
-"""Claims on CIFAR-10 that were written later, and the retests of claims that their study left open.
+"""Claims on CIFAR-10 that were added later, and the retests of claims that their study left open.
 
-Each sentence was found to have no claim when most studies had been run. Where its study had been seen, the claim is
-marked post hoc: the rule is one of those that stood there before, but whoever chose the rows had seen them.
+These claims were added after most studies had been run. If the results of its study were known, a claim is marked post
+hoc: its rule is one of those that had been fixed before, but its rows were chosen with knowledge of the results.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ POST_HOC = (
         "adaxw lr 0.005",
         "adaxw lr 0.01",
         paper="5e-3 is best of nine from 1e-2 to 1e-5",
-        note="against 1e-2, the next larger that the paper tried",
+        note="compared with 1e-2, the next larger lr that the paper tried",
         post_hoc=True,
     ),
     *(
@@ -75,7 +75,10 @@ POST_HOC = (
     ),
     *(
         on("decay", DECAY, measure="early accuracy", note=BEFORE)(
-            f"decay-{id}-train", f"Decoupled decay trains better than L2, for {method}", f"{id}w", id
+            f"decay-{id}-train",
+            f"Training is better with decoupled decay than with L2, for {method}",
+            f"{id}w",
+            id,
         )
         for id, method in (("adax", "AdaX"), ("adam", "Adam"))
     ),
@@ -86,7 +89,9 @@ POST_HOC = (
             ("amsgrad-fast-start", f"AMSGrad's {FAST_START}", "amsgradw"),
             ("adaxw-faster-sgdm", "AdaX-W converges faster than SGDM", "adaxw"),
         )
-        for claim in against_sgdm(tested, f"{id}-test", f"{text}, by test accuracy", row, post_hoc=True)
+        for claim in against_sgdm(
+            tested, f"{id}-test", f"{text}, measured by test accuracy", row, post_hoc=True
+        )
     ),
     *(
         on("sgdm-lr", STEP_SIZE, paper="0.1 is best of 10, 1, 0.1, 0.01, 0.001")(
@@ -96,17 +101,20 @@ POST_HOC = (
     ),
     *(
         on("table2-fp32", CONTROL, "similar", margin=0.3, ours=True, note=WITHIN)(
-            f"fp32-{row}", f"{method} ends alike in float32 and in bfloat16", row, f"table2-new: {row}"
+            f"fp32-{row}",
+            f"{method} has a similar final accuracy in float32 and in bfloat16",
+            row,
+            f"table2-new: {row}",
         )
         for row, method in (("adamw", "AdamW"), ("adaxw", "AdaX-W"))
     ),
     on("table2-fp32", CONTROL, ours=True)(
-        "fp32-adaxw-over-adamw", "In float32, AdaX-W ends above AdamW", "adaxw", "adamw"
+        "fp32-adaxw-over-adamw", "In float32, AdaX-W has a higher final accuracy than AdamW", "adaxw", "adamw"
     ),
     *(
         on("eight-bit", LOW_BIT, "similar", margin=0.2, ours=True, note="within 0.2 points")(
             f"eight-bit-{row}",
-            f"{method} ends alike with 8-bit and with float32 state",
+            f"{method} has a similar final accuracy with 8-bit and with float32 state",
             f"{row}, 8-bit",
             f"{row}, float32",
         )
@@ -115,8 +123,8 @@ POST_HOC = (
     *(
         on("adamnx", OTHERS, ours=True, note="each at its best lr; written before the runs")(id, text, a, b)
         for id, text, a, b in (
-            ("adamnx-over-adam", "AdamNX ends above AdamW", "adamnx", "adamw"),
-            ("adamnx-over-adax", "AdamNX ends above AdaX-W", "adamnx", "adaxw"),
+            ("adamnx-over-adam", "AdamNX has a higher final accuracy than AdamW", "adamnx", "adamw"),
+            ("adamnx-over-adax", "AdamNX has a higher final accuracy than AdaX-W", "adamnx", "adaxw"),
             ("adamnx-mean", "A debiased mean improves AdaX-W", "adaxw, debiased mean", "adaxw"),
             ("adamnx-eps", "A plain eps of 1e-8 improves AdaX-W", "adaxw, eps 1e-8", "adaxw"),
             ("adamnx-decay", "A weight decay of 0.01 improves AdaX-W", "adaxw, decay 0.01", "adaxw"),
@@ -146,7 +154,7 @@ RETESTS = {
         "decay-adam-train",
     ),
 }
-"""By study, the claims that it judges anew."""
+"""The claims that each study judges again."""
 _RETEST = {f"cifar10.{id}": f"cifar10/{study}" for study, ids in RETESTS.items() for id in ids}
 CLAIMS: tuple[Claim, ...] = tuple(
     replace(claim, retest=_RETEST.get(claim.id, "")) for claim in (*PLANNED, *POST_HOC)

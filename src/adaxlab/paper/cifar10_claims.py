@@ -1,19 +1,19 @@
-"""The claims that CIFAR-10 can judge, and the rule for each: written before the runs.
+"""The claims that CIFAR-10 can judge, with their rules. Written before the runs.
 
 Accuracy is that of the last epoch (182), in percent of the test set; no epoch is chosen by its test accuracy. Seeds are
 0, 1, 2, ...; rows of one seed share initial weights, data order and crops. `claim.py` has the rules, `measures.py` what
-is measured: here
+is measured. The measures here:
 
     accuracy             after the last epoch
     early accuracy       training accuracy, averaged over the epochs 1..99 (before the first drop of lr)
     trace, last trace    mean of sqrt(v-hat) at iteration 1000, and at the last
-    epoch seconds        networks that train together have one time, which counts once
+    epoch seconds        networks that train together share one time, which is counted once
 
-Each claim about SGDM is judged at both of its weight decays; the twins at 1e-4 of three of them were asked for after
-the run, by the rule that stood there before it, and say so. The claims about study `tuned` are ours: they were asked
-for when `tuning` had been seen, and written before `tuned` was run.
+Each claim about SGDM is judged at both of its weight decays. For three of these claims, the variant at 1e-4 was added
+after the run, with the rule that had been fixed before it, and is marked as post hoc. The claims about study `tuned`
+are ours: they were written after the results of `tuning` were known, before `tuned` was run.
 
-Sentences that were found to have no claim when most studies had been run are in `cifar10_added_claims.py`.
+Claims that were added after most studies had been run are in `cifar10_added_claims.py`.
 
 A diverged run has a loss that is not finite, or an accuracy of at most 15%.
 """
@@ -32,7 +32,7 @@ def on(study: str, where: str, rule: ClaimRule = "better", measure: Any = "accur
 def against_sgdm(
     make: Any, id: str, text: str, row: str, more: str = "", later: bool = False, **common: Any
 ) -> tuple[Claim, Claim]:
-    """A claim about SGDM at both of its weight decays; the twin at 1e-4 may have been asked for `later`."""
+    """A claim about SGDM at both of its weight decays; with `later`, the variant at 1e-4 was added after the run."""
     twin = {**common, "post_hoc": True} if later else common
     return (
         make(id, text, row, "sgdm-5e-4", note=more, **common),
@@ -47,23 +47,25 @@ BEYOND = "Beyond the paper: CIFAR-10 at tuned learning rates"
 
 HE = "SGDM with weight decay 1e-4"
 FAST_START = "initial convergence is faster than SGDM's"
-THE_TEXTS = "weight decay 1e-4, as the text ('the same weight decays as in the original papers')"
+THE_TEXTS = "weight decay 1e-4, as in the text ('the same weight decays as in the original papers')"
 WITHIN = "within 0.3 points"
 SEED_0 = "seed 0 was also used for tuning"
-BEFORE = "ResNet-18; asked for before the study was run"
+BEFORE = "ResNet-18; written before the study was run"
 AFTER_TUNING = (
-    f"superseded by the same comparison on ten fresh seeds (cifar10.fresh-...), because {SEED_0}; asked for after "
-    "tuning was seen, before tuned was run"
+    f"superseded by the same comparison on ten new seeds (cifar10.fresh-...), because {SEED_0}; written after the "
+    "results of tuning were known, before tuned was run"
 )
 FRESH = "each at its best lr; written before the runs, on ten seeds that no study had used"
-AFTER_TRACE = "asked for after `trace` was seen, before `trace-lr` was run"
-CAPTION = "mean of sqrt(v-hat), as the figure's caption has it"
-PADAM_LR = "at Padam's own lr 0.1"
+AFTER_TRACE = "written after the results of `trace` were known, before `trace-lr` was run"
+CAPTION = "mean of sqrt(v-hat), as in the figure's caption"
+PADAM_LR = "at Padam's lr of 0.1"
 PADAM = (
-    f"{PADAM_LR}, one of the four that the study has; L2 5e-4 as in Padam's code, against decoupled decay "
-    "at the paper's lr: more differs than the power"
+    f"{PADAM_LR}, one of the four in the study; L2 5e-4 as in Padam's code, compared with decoupled decay at the "
+    "paper's lr, so that not only the power differs"
 )
-HELD_OUT = f"against 3e-3, which the paper tried too and which was best on our held-out images; {SEED_0}"
+HELD_OUT = (
+    f"compared with 3e-3, which the paper also tried and which was best on our held-out images; {SEED_0}"
+)
 
 BOTH = ("trace", "last trace")
 order = on("table2", TABLE2)
@@ -81,16 +83,28 @@ PLANNED = (
             f"table2.{id}", "{} reaches {:.2f} +- {:.2f}".format(method, *paper), row
         )
         for id, method, row, paper, note in (
-            ("sgdm", "SGDM", "sgdm-5e-4", (92.30, 0.09), "weight decay 5e-4, as the released code"),
+            ("sgdm", "SGDM", "sgdm-5e-4", (92.30, 0.09), "weight decay 5e-4, as in the released code"),
             ("sgdm-he", "SGDM", "sgdm-1e-4", (92.30, 0.09), THE_TEXTS),
             ("adamw", "AdamW", "adamw", (91.86, 0.04), ""),
             ("amsgradw", "AMSGrad(W)", "amsgradw", (92.04, 0.05), ""),
             ("adaxw", "AdaX-W", "adaxw", (92.32, 0.04), ""),
         )
     ),
-    order("adaxw-over-adamw", "AdaX-W ends above AdamW", "adaxw", "adamw", paper=0.46),
-    order("adaxw-over-amsgradw", "AdaX-W ends above AMSGrad(W)", "adaxw", "amsgradw", paper=0.28),
-    order("amsgradw-over-adamw", "AMSGrad(W) ends above AdamW", "amsgradw", "adamw", paper=0.18),
+    order("adaxw-over-adamw", "AdaX-W has a higher final accuracy than AdamW", "adaxw", "adamw", paper=0.46),
+    order(
+        "adaxw-over-amsgradw",
+        "AdaX-W has a higher final accuracy than AMSGrad(W)",
+        "adaxw",
+        "amsgradw",
+        paper=0.28,
+    ),
+    order(
+        "amsgradw-over-adamw",
+        "AMSGrad(W) has a higher final accuracy than AdamW",
+        "amsgradw",
+        "adamw",
+        paper=0.18,
+    ),
     *(
         final(
             f"{id}-not-sgdm{he}", f"{name}'s final accuracy does not catch up with SGDM's", sgdm, row, **more
@@ -112,16 +126,16 @@ PLANNED = (
         "adamw",
         margin=4e-4,
         paper="around 2e-4",
-        note=f"very small: below 4e-4 at iteration 1000; {CAPTION}; the text's average of the second moments, without "
-        "the root, was not recorded",
+        note=f"very small: below 4e-4 at iteration 1000; {CAPTION}; the text refers to the average of the second "
+        "moments without the root, which was not recorded",
     ),
     on("trace", FIGURE3B, "larger", BOTH)(
         "trace-adax",
         "AdaX's second moment decreases more slowly to a much larger number",
         "adaxw",
         "adamw",
-        note=f"{CAPTION}; each method along its own run, at its own lr; both begin at the same number, so the ratio at "
-        "1000 says which fell more slowly",
+        note=f"{CAPTION}; each method in its own run, at its own lr; both start at the same value, so the ratio at "
+        "iteration 1000 shows which decreased more slowly",
     ),
     on("epsilon", FIGURE3CD)(
         "eps-adam",
@@ -153,13 +167,15 @@ PLANNED = (
         "adaxw lr 0.005",
         note=f"4e-3 against 5e-3; {WITHIN}",
     ),
-    on("lr", STEP_SIZE)("lr-small", "A very small lr (1e-3) tests badly", "adaxw lr 0.005", "adaxw lr 0.001"),
+    on("lr", STEP_SIZE)(
+        "lr-small", "A very small lr (1e-3) gives a poor test accuracy", "adaxw lr 0.005", "adaxw lr 0.001"
+    ),
     on("beta1", "Appendix, beta1")(
         "beta1",
         "b1 = 0.9 is best",
         "adaxw b1 0.9",
         "adaxw b1 0.99",
-        note="against 0.99 alone: the paper's other values are only in a missing figure; the study has 0 and 0.5 too",
+        note="compared with 0.99 only; the paper's other values are in a missing figure; the study also has 0 and 0.5",
     ),
     *(
         on("beta2", "Appendix, beta2", "similar", margin=0.3, note=f"{other} against 1e-4; {WITHIN}")(
@@ -174,35 +190,50 @@ PLANNED = (
         "adamw",
         margin=0.05,
         paper="0.35 h against 0.36 h",
-        note="within 5%; one method at a time; networks that train together have one time, which counts once",
+        note="within 5%; one method at a time; networks that train together share one time, which is counted once",
     ),
-    fresh("fresh-over-adamw", "AdaX-W ends above AdamW, each at its best lr", "adaxw", "adamw"),
-    fresh("fresh-over-amsgradw", "AdaX-W ends above AMSGrad(W), each at its best lr", "adaxw", "amsgradw"),
+    fresh(
+        "fresh-over-adamw",
+        "AdaX-W has a higher final accuracy than AdamW, each at its best lr",
+        "adaxw",
+        "adamw",
+    ),
+    fresh(
+        "fresh-over-amsgradw",
+        "AdaX-W has a higher final accuracy than AMSGrad(W), each at its best lr",
+        "adaxw",
+        "amsgradw",
+    ),
     on("fresh", BEYOND, "similar", ours=True, margin=0.3, note=f"{WITHIN}; {FRESH}")(
         "fresh-like-sgdm", "AdaX-W yields performance similar to SGDM's, each at its best lr", "adaxw", "sgdm"
     ),
     *(
         on("fresh", "Section 1", note=FRESH)(
             f"fresh-{row}-not-sgdm",
-            f"No other adaptive method catches up with SGDM: {method} ends below it, each at its best lr",
+            f"No other adaptive method catches up with SGDM: {method} has a lower final accuracy, each at its best lr",
             "sgdm",
             row,
         )
         for row, method in (("adamw", "AdamW"), ("amsgradw", "AMSGrad(W)"))
     ),
-    tuned("tuned-over-adamw", "AdaX-W ends above AdamW at the lr that is best for AdamW", "adaxw", "adamw"),
+    tuned(
+        "tuned-over-adamw",
+        "AdaX-W has a higher final accuracy than AdamW, which is at its best lr",
+        "adaxw",
+        "adamw",
+    ),
     tuned(
         "tuned-over-amsgradw",
-        "AdaX-W ends above AMSGrad(W) at the lr that is best for AMSGrad(W)",
+        "AdaX-W has a higher final accuracy than AMSGrad(W), which is at its best lr",
         "adaxw",
         "amsgradw",
     ),
     on("tuned", BEYOND, "not_worse", ours=True)(
         "tuned-not-below-sgdm",
-        "AdaX-W does not end below SGDM at the lr that is best for SGDM",
+        "AdaX-W's final accuracy is not lower than that of SGDM, which is at its best lr",
         "adaxw",
         "sgdm",
         margin=0.3,
-        note=f"{AFTER_TUNING}; at most 0.3 points below; both rows are table2's own runs, which had been seen",
+        note=f"{AFTER_TUNING}; at most 0.3 points lower; both rows are runs of table2, whose results were known",
     ),
 )

@@ -1,8 +1,8 @@
-"""CIFAR-10 on new seeds: studies that judge again what n = 1 to 5 left open, and what no study had asked. Data only.
+"""CIFAR-10 on new seeds: studies that judge claims left open at n = 1 to 5, and new questions. Data only.
 
-Written before their runs. Seeds begin at 200, where no study has been, so the new runs alone decide (`Claim.retest`). n
-comes from the recorded paired standard deviation: the n at which the interval would leave the margin, were mean and
-standard deviation to stay (docs/claims.md has it with each open claim), and at least 5:
+Written before their runs. Seeds start at 200, which no study had used, so that only the new runs decide
+(`Claim.retest`). n is computed from the recorded paired standard deviation: the n at which the interval would exclude
+the margin if mean and standard deviation stayed the same (docs/claims.md has it for each open claim), and at least 5:
 
     table2-new    n = 13   adaxw-like-sgdm 6, at 1e-4 8, amsgradw-over-adamw 9, adam-fast-start-he 13
     catch-up      n = 23   fresh-amsgradw-not-sgdm
@@ -11,9 +11,9 @@ standard deviation to stay (docs/claims.md has it with each open claim), and at 
     epsilon-new   n = 13   eps-adax-default 8, eps-adax 13; eps-adam needs more than 1,000 and is left out
     eight-bit     n = 16   the whole interval within 0.2 points in 9 of 10 repetitions, at a paired standard deviation
                            of 0.24 (AdamW and AdaX-W of `fresh`) and no difference: (1.96 + 1.28)*0.24/0.2 squared
-    lr-new, padax-new, sgdm-lr, adamnx   n = 5: one seed, or none, says nothing about a standard deviation
+    lr-new, padax-new, sgdm-lr, adamnx   n = 5: there were fewer than two seeds to estimate a standard deviation
 
-Rows with the same settings and seed are one run, whichever study asks for it.
+Rows with the same settings and seed are one run, which the studies share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from adaxlab.paper.cifar10_rows import HOLDOUT, adamw, adaxw, make, ours, sgdm
 from adaxlab.study import Row, Tuning
 
 FIRST = 200
-NEW = "On new seeds, written before the runs."
+NEW = "On new seeds; the study was written before the runs."
 
 TABLE2_NEW = make(
     "table2-new",
@@ -37,7 +37,7 @@ TABLE2_NEW = make(
         adamw("amsgradw", (92.04, 0.05), amsgrad=True),
         adaxw("adaxw", (92.32, 0.04)),
     ),
-    "Does what five seeds left open in the main table become clear on 13 new ones?",
+    "Do 13 new seeds decide the claims on the main table that five seeds left open?",
     NEW,
     seeds=13,
     first_seed=FIRST,
@@ -59,7 +59,7 @@ LR_NEW = make(
     "AdaX-W's lr on new seeds",
     tuple(adaxw(f"adaxw lr {lr:g}", lr=lr) for lr in (1e-2, 5e-3, 4e-3, 1e-3)),
     "How sensitive is AdaX-W to its learning rate?",
-    f"The four learning rates of `lr` that claims are about. {NEW}",
+    f"The four learning rates of `lr` to which claims refer. {NEW}",
     seeds=5,
     first_seed=FIRST,
 )
@@ -93,7 +93,7 @@ BETA2_NEW = make(
     "appendix",
     "AdaX-W's b2 on new seeds",
     tuple(adaxw(f"adaxw b2 {b2:g}", betas=(0.9, b2)) for b2 in (1e-3, 1e-4, 1e-5)),
-    "Does b2 matter to AdaX-W?",
+    "How sensitive is AdaX-W to b2?",
     f"b2*T is 71, 7 and 0.7. {NEW}",
     seeds=17,
     first_seed=FIRST,
@@ -103,7 +103,7 @@ EPSILON_NEW = make(
     "fig. 3c-d",
     "AdaX-W's eps on new seeds",
     tuple(adaxw(f"adaxw eps {eps}", eps=float(eps)) for eps in ("1e-12", "1e-8", "1e-3")),
-    "Does eps matter to AdaX-W?",
+    "How sensitive is AdaX-W to eps?",
     NEW,
     seeds=13,
     first_seed=FIRST,
@@ -141,7 +141,7 @@ FLOAT32 = make(
     "a control in float32",
     (adamw(), adaxw()),
     "Does bfloat16 change the result of AdamW and of AdaX-W?",
-    f"Float32 by three TF32 products. Compared seed by seed with the runs of `table2-new`. {NEW}",
+    f"Float32 by three TF32 products. The runs are compared seed by seed with those of `table2-new`. {NEW}",
     task_options={"precision": "fp32"},
     seeds=5,
     first_seed=FIRST,
@@ -160,7 +160,7 @@ ADAMNX_TUNING = make(
     "ours",
     "five lr for AdamNX and its parts",
     tuple(replace(row, rates=(5e-4, 1e-3, 2e-3, 4e-3, 8e-3)) for row in _ADAMNX),
-    "Which learning rate is best for AdamNX, Adam, AdaX-W and what lies between them?",
+    "Which learning rate is best for AdamNX, Adam, AdaX-W and the variants between them?",
     f"The same five learning rates for every row, judged on the held-out images. {NEW}",
     seeds=0,
     tuning=Tuning(5, first_seed=20_000),
@@ -172,9 +172,10 @@ ADAMNX = make(
     "ours",
     "AdamNX, Adam, AdaX at equal tuning",
     _ADAMNX,
-    "Does AdamNX beat Adam and AdaX, and which of its differences to AdaX matters?",
-    "AdamNX (arXiv 2511.13465) is AdaX-W with b2 = 1.005e-4, a debiased mean, eps 1e-8 added plainly and weight decay "
-    f"0.01. The last three rows are AdaX-W with one of these each. Each row at the best of five learning rates. {NEW}",
+    "Is AdamNX better than Adam and AdaX, and which of its differences from AdaX matters?",
+    "AdamNX (arXiv 2511.13465) is AdaX-W with b2 = 1.005e-4, a debiased mean, a plain eps of 1e-8 and weight decay "
+    "0.01. Each of the last three rows is AdaX-W with one of these. Each row is at the best of five learning rates. "
+    f"{NEW}",
     seeds=5,
     first_seed=FIRST,
     follows="cifar10/adamnx-tuning",
@@ -193,7 +194,7 @@ EIGHT_BIT = make(
         )
         for state in ("float32", "8-bit")
     ),
-    "Does state of 8 bits change the result of AdamW and of AdaX-W?",
+    "Does 8-bit state change the result of AdamW and AdaX-W?",
     f"The library's AdamW and AdaX-W, each at the best lr of `tuning`. {NEW}",
     seeds=16,
     first_seed=FIRST,

@@ -98,7 +98,7 @@ def _overview(rows: list[Row]) -> list[str]:
     if own:
         out += [
             "",
-            f"{len(own)} of our own (corrections, facts that the library rests on, further comparisons):",
+            f"{len(own)} claims of our own (corrections, facts on which the library relies, additional comparisons):",
         ]
         out += ["", by_source(own)]
     cells = []
@@ -106,7 +106,7 @@ def _overview(rows: list[Row]) -> list[str]:
         plain = row["verdict"] in (VERDICTS[True], NOT_RUN)
         verdict = words(row) if plain else words(row).replace(row["verdict"], f"**{row['verdict']}**")
         cells.append((f"[{row['id']}](#{anchor(row['id'])})", row["by"], _cell(row["claim"]), verdict))
-    whose = "*Whose* is `paper` for a statement of the paper and `ours` for one of this project."
+    whose = "*Whose* is `paper` for a claim of the paper and `ours` for a claim of this project."
     return [*out, "", whose, "", table(("id", "whose", "claim", "verdict"), cells)]
 
 
@@ -190,10 +190,11 @@ def _open(rows: list[Row]) -> list[str]:
         )
     head = ("id", "whose", "verdict", "n now", "n needed", "study that would judge it", "n planned")
     about = (
-        "Every claim that is not decided. *n needed* is the smallest number of new seeds at which the mean and the "
-        "standard deviation seen so far would decide the claim at Holm's strictest level. A new sample of that size "
-        "decides with about even odds, because its mean may be smaller; those that were not run have no *n needed*. "
-        "[The queue](queue.md) has the studies in order, with their GPU minutes, which the claims of a study share."
+        "This table lists every claim that is not decided. *n needed* is the smallest number of new seeds at which the "
+        "mean and the standard deviation observed so far would decide the claim at Holm's strictest level. A new "
+        "sample of that size decides the claim with a probability of about 50%, because its mean may be smaller. "
+        "Claims that were not run have no *n needed*. [The queue](queue.md) lists the studies in order, with their "
+        "GPU minutes, which the claims of a study share."
     )
     return ["", "## Open claims", "", about, "", table(head, cells)]
 

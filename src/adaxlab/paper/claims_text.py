@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 CHANGED = (
-    "E3 was inconclusive twice by clock time, and is now judged by counting operations;",
-    "the rate's lr went from 0.05 to 0.5 after a reduced run missed its rule (at 0.05 and 1e5 steps the slope was "
-    "-0.473, steeper than claimed too);",
-    "the rare-gradient problem runs at lr 0.5 after a trial at 0.1, where AdaX had not yet reached the right side on "
-    "most seeds;",
+    "E3 was inconclusive twice when it was judged by run time, and is now judged by counting operations;",
+    "the lr of the study of the rate was changed from 0.05 to 0.5 after a reduced run did not satisfy the rule (at "
+    "0.05 and 1e5 steps the slope was -0.473, also steeper than claimed);",
+    "the lr of the rare-gradient problem was changed to 0.5 after a trial at 0.1, in which AdaX had not yet reached "
+    "the right side on most seeds;",
     "a drift reversal was removed from the regret problems, because it made regret negative;",
-    "the paths drawn on the landscape use other rates than the tuned ones, whose paths were not legible.",
+    "the paths drawn on the landscape use other learning rates than the tuned ones, which give illegible paths.",
 )
 """What was changed after first results were known, in sections 2 to 4."""
 
 BEGIN = """\
-This page lists every claim of the paper that was checked, and comparisons of our own: what the paper says (in our
-words), the rule by which it was tested, and the result. [The report](reproduction.md) has the summary, and defines
+This page lists every claim of the paper that was checked, and comparisons of our own: the statement (in our words),
+the rule by which it was tested, and the result. [The report](reproduction.md) summarises the results and defines
 [stand-ins](reproduction.md#scope). AMSGrad(W) is AMSGrad with decoupled weight decay (`amsgradw`). On CIFAR-10, ids
-that end in `-he` are about SGDM at the weight decay of the paper's text (1e-4), others at that of the released code
-(5e-4).
+that end in `-he` refer to SGDM with the weight decay of the paper's text (1e-4); other ids refer to SGDM with the
+weight decay of the released code (5e-4).
 """
 
 MEANING = """\
@@ -29,30 +29,32 @@ paired by seed where two rows are compared. The p values of all claims of one st
 so that the chance of any wrong verdict in a study stays below 5%: claims written before the runs among themselves, post
 hoc claims among all. The adjusted p decides:
 
-- *supported*: the adjusted p is below 0.05, and the mean is on the statement's side;
-- *contradicted*: the adjusted p is below 0.05, and the mean is on the other side;
-- *inconclusive*: anything else. For a comparison of two methods, the pages also say *no significant difference*. It
-  does not mean that the methods are equal: the seeds do not decide. That two methods are close is shown only by a
-  supported claim "within a margin". [Open claims](#open-claims) has the n that would decide, and says how likely;
+- *supported*: the adjusted p is below 0.05, and the mean satisfies the statement;
+- *contradicted*: the adjusted p is below 0.05, and the mean does not satisfy the statement;
+- *inconclusive*: anything else. For a comparison of two methods, the pages also say *no significant difference*. This
+  does not mean that the methods are equal, only that the seeds do not decide. Only a supported claim "within a margin"
+  shows that two methods are close. [Open claims](#open-claims) lists the n that would decide, and states how likely a
+  decision is;
 - *not run*: there are no runs yet.
 
-**An interval that excludes 0 can be inconclusive.** Intervals are plain 95% intervals, without the adjustment. In a
-study of 8 claims the smallest p has to be below 0.05/8. An interval that excludes 0 only says that the plain p is below
-0.05. The line *Test* of an entry has the adjusted p.
+**A claim can be inconclusive although its interval excludes 0.** Intervals are plain 95% intervals, without the
+adjustment. In a study of 8 claims the smallest p has to be below 0.05/8. An interval that excludes 0 only shows that
+the plain p is below 0.05. The line *Test* of an entry gives the adjusted p.
 
-**Values of the paper** (mean ± margin): *supported* if our plain interval meets the paper's, *contradicted* if it does
-not and the adjusted p is below 0.05, else *inconclusive*. A supported value is one that our runs do not exclude.
+**Values of the paper** (mean ± margin): *supported* if our plain interval overlaps the paper's, *contradicted* if it
+does not and the adjusted p is below 0.05, otherwise *inconclusive*. A supported value is one that our runs do not
+exclude.
 
 **Computed claims** (sections 2 to 4) are judged on the cases that were computed. *Supported* means that no case
-violates the statement; it is no proof. *Contradicted* means that a case does.
+violates the statement; this is not a proof. *Contradicted* means that a case violates it.
 
-**n** counts seeds; in computed claims it counts the cases, and in claims about speed the rounds. Fewer than 3 seeds
-decide nothing; a verdict from fewer than 5 is marked *provisional*.
+**n** is the number of seeds; in computed claims it is the number of cases, and in claims about speed the number of
+rounds. With fewer than 3 seeds a claim is not decided; a verdict from fewer than 5 seeds is marked *provisional*.
 
-**Before or after the runs.** Rules were written before the runs that judge them, except for claims marked *post hoc*;
-where an entry says that the commit of its runs was not recorded, or that they had uncommitted changes, the records do
-not prove it. Computed claims have their rules in the code that computes them, so these were fixed before the recorded
-run, though not before every prototype:
+**Before or after the runs.** Rules were written before the runs that judge them, except for claims marked *post hoc*.
+If an entry states that the commit of its runs was not recorded, or that they had uncommitted changes, the records do
+not prove this. The rules of computed claims are in the code that computes them. They were therefore fixed before the
+recorded run, but not before every prototype:
 """
 
 END = """\
@@ -63,8 +65,8 @@ core; see the [figures](#figures).
 
 ERRATA = """\
 Errors in the paper or in the code released with it, and what this project does instead. Every contradicted computed
-claim is here. Results of the paper's experiments that are contradicted are no errata; they are in
-[the list](#list-of-claims)."""
+claim is listed here. Contradicted results of the paper's experiments are not errata; they are in
+[the list of claims](#list-of-claims)."""
 
 FIGURES = {
     "gain": "The second moments of the methods differ in one number per step, the gain k_t (S4.3, D1).",

@@ -98,9 +98,9 @@ NOISE = Study(
     task_options={"batch": 32, "eval_bytes": 2**22, "compile": True},
     schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
     where="ours",
-    asks="where a seed's noise comes from",
-    title="Bytes of enwik8: how far seeds differ, and why",
-    note="800 steps (1,600 in one row). Rows share or vary first weights and windows, lr, batch and length; "
+    asks="sources of noise between seeds",
+    title="Bytes of enwik8: how much seeds differ, and why",
+    note="800 steps (1,600 in one row). Rows share or vary initial weights, windows, lr, batch size and length; "
     "`tools/seed_noise.py` shows the standard deviation of each, and of the difference between AdamW and AdaX-W.",
 )
 
@@ -148,8 +148,9 @@ def _settings(sizes: dict[str, dict[str, Any]]) -> tuple[Row, ...]:
 
 CRITERION = (
     "A setting is quiet if the standard deviation of the paired difference between AdamW and AdaX-W is below 0.003 "
-    "nats and the seeds of AdamW lie within 0.005 of each other, in at most a minute a run; of several quiet ones the "
-    "memory study takes the one with the smallest standard deviation times the root of its time."
+    "nats and the seeds of AdamW are within 0.005 of each other, with at most one minute per run. Of several quiet "
+    "settings, the memory study uses the one with the smallest product of standard deviation and square root of run "
+    "time."
 )
 QUIET = Study(
     name="gpt-quiet",
@@ -164,7 +165,7 @@ QUIET = Study(
     schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
     where="ours",
     asks="which transformer has little noise",
-    title="Bytes of enwik8: settings whose seeds agree",
+    title="Bytes of enwik8: settings with little noise between seeds",
     note=f"Written after `gpt-noise`, before its own runs. {CRITERION}",
 )
 
@@ -188,10 +189,10 @@ SHORT = Study(
     schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
     where="ours",
     asks="do short contexts have little noise",
-    title="Bytes of enwik8, short contexts: settings whose seeds agree",
-    note="Written after `gpt-quiet`, before its own runs. There the seeds of the smeared network with 4 million "
-    "parameters lie within 0.003 of each other until step 600, and part when copying over a distance is learned. A "
-    f"context of 32 or 64 bytes leaves little to copy. {CRITERION}",
+    title="Bytes of enwik8, short contexts: settings with little noise between seeds",
+    note="Written after `gpt-quiet`, before its own runs. There, the seeds of the smeared network with 4 million "
+    "parameters are within 0.003 of each other until step 600, and separate when the network learns to copy over a "
+    f"distance. With a context of 32 or 64 bytes there is little to copy. {CRITERION}",
 )
 
 EIGHT_BIT = Study(
@@ -211,7 +212,7 @@ EIGHT_BIT = Study(
     schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
     where="ours",
     asks="8-bit state against float32",
-    title="Bytes of enwik8: does state of 8 bits change the result of AdamW and of AdaX-W?",
+    title="Bytes of enwik8: does 8-bit state change the result of AdamW and AdaX-W?",
     note="The setting of the memory study, at the lr of `gpt-short`. n = 6: at its paired standard deviation of 0.0014 "
     "and no difference, the whole interval is within 0.005 nats in nearly every repetition from n = 5 on. Written "
     "before the runs.",
@@ -223,7 +224,7 @@ STUDIES = (GPT, NOISE, QUIET, SHORT, memory.GPT_SCREEN, EIGHT_BIT)
 CLAIMS = tuple(
     Claim(
         f"gpt.eight-bit-{row}",
-        f"{method} ends alike with 8-bit and with float32 state",
+        f"{method} has a similar final loss with 8-bit and with float32 state",
         "Beyond the paper: 8-bit state on a transformer",
         "gpt-eight-bit",
         "similar",

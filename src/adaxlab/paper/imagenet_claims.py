@@ -29,8 +29,8 @@ EACH_ITS_OWN = "each method at the best of its learning rates (study tuning)"
 MUCH = "much: by more than 1 point"
 BEYOND = "Beyond the paper: Tiny-ImageNet, ResNet-18"
 PAPER_LR = (
-    "the paper's lr: larger rates suit every method better here (study tuning), see imagenet.tuned.* for the same at "
-    "equal tuning"
+    "at the paper's lr; larger learning rates are better for every method here (study tuning); imagenet.tuned.* is the "
+    "same comparison with equal tuning"
 )
 
 
@@ -64,7 +64,14 @@ def _order(study: str, prefix: str, adax: str, note: str) -> tuple[Claim, ...]:
     no_loss = about(f"imagenet/{study}", T2, "not_worse", "top-1", margin=0.5, paper="-0.03 on ImageNet")
     return (
         *(
-            top(f"{prefix}adaxw-over-{row}", f"AdaX-W ends above {name}", adax, row, paper=paper, note=note)
+            top(
+                f"{prefix}adaxw-over-{row}",
+                f"AdaX-W has a higher final accuracy than {name}",
+                adax,
+                row,
+                paper=paper,
+                note=note,
+            )
             for row, name, paper in (
                 ("adamw", "AdamW", "+2.95 on ImageNet"),
                 ("amsgradw", "AMSGrad(W)", "+3.23 on ImageNet"),
@@ -72,7 +79,7 @@ def _order(study: str, prefix: str, adax: str, note: str) -> tuple[Claim, ...]:
         ),
         no_loss(
             f"{prefix}adaxw-no-loss",
-            "AdaX-W loses no test accuracy against SGDM",
+            "AdaX-W loses no test accuracy compared with SGDM",
             adax,
             "sgdm",
             note=notes(note, "no loss: not more than 0.5 points"),
@@ -159,7 +166,7 @@ SENTENCES: tuple[Claim, ...] = (
         "adaxw",
         "adamw",
         margin=1.0,
-        note=f"{SHORT}; than AdamW, which the sentence is about; {MUCH}",
+        note=f"{SHORT}; compared with AdamW, to which the sentence refers; {MUCH}",
     ),
 )
 RESNET50 = tuple(

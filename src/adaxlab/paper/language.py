@@ -101,7 +101,7 @@ NEW = "On new seeds; the rule was written before the runs."
 GAP = replace(
     PTB,
     name="language/ptb-gap",
-    asks="is AdaX's deficit its learning rate",
+    asks="is AdaX worse because of its lr",
     rows=(
         Row("adam", options=ADAM, task_options=SPARSE, rates=(6.3e-4, 1e-3, 1.58e-3, 2.5e-3, 4e-3)),
         Row(
@@ -137,7 +137,7 @@ SGDM = replace(
         Row("sgdm", options={"lr": 1.0}, task_options=DENSE, rates=(0.1, 0.32, 1.0, 3.2, 10.0)),
     ),
     title="Penn Treebank with SGDM, a stand-in for One Billion Word",
-    note="Five learning rates each, three tuning seeds; SGDM has dense gradients. Adam's runs are those of `ptb-gap`. "
+    note="Five learning rates each, three tuning seeds; SGDM uses dense gradients. Adam's runs are those of `ptb-gap`. "
     f"{NEW}",
 )
 WIDE = replace(
@@ -152,9 +152,9 @@ WIDE = replace(
     seeds=8,
     first_seed=210,
     title="Penn Treebank with larger learning rates, a stand-in for One Billion Word",
-    note="In `ptb-gap` AdaX at b2*T = 35 was best at its largest lr, and both differences to Adam were open at n = 5. "
-    "At the standard deviations found there n = 8 decides them. Tuning runs of `ptb-gap` are not made again. "
-    f"{NEW}",
+    note="In `ptb-gap`, AdaX at b2*T = 35 was best at its largest lr, and both differences from Adam were open at "
+    "n = 5. At the standard deviations found there, n = 8 would decide them. Tuning runs of `ptb-gap` are not "
+    f"repeated. {NEW}",
 )
 ENWIK8_NEW = replace(
     ENWIK8,
@@ -209,7 +209,7 @@ def _claims(text: str) -> tuple[Claim, ...]:
     where, study = f"Section 5.1, language (stand-in: {TEXTS[text]})", f"language/{text}"
     test = about(study, where, "better", "test loss")
     all_three = about(study, where, "better", ("slow start", "last loss", "test loss"))
-    below = "AdaX ends below Adam's perplexity"
+    below = "AdaX reaches a lower perplexity than Adam"
     return (
         test(f"{text}.adax-over-adam", below, "adax", "adam", paper=PPL, note="b2*T = 35"),
         test(f"{text}.adax-over-adam.b2T3", below, "adax@b2T=3", "adam", paper=PPL, note="b2*T = 3"),
@@ -240,7 +240,8 @@ def _claims(text: str) -> tuple[Claim, ...]:
 
 
 def _gap() -> tuple[Claim, ...]:
-    """The hypothesis that AdaX is Adam with an inflated step and a lower ceiling of lr: finer rates lose little."""
+    """Claims on the hypothesis that AdaX is Adam with a larger step and a lower maximum lr: with finer learning rates,
+    AdaX is only slightly worse."""
     close = about("language/ptb-gap", BEYOND, "not_worse", "test loss", margin=0.05, ours=True)
     text = "With finer learning rates, AdaX is at most 0.05 nats worse than Adam"
     return (
@@ -272,7 +273,7 @@ SENTENCES = (
         "adax",
         "adam",
         paper="96.82 h against 95.58 h",
-        note="a training step with sparse gradients, within 5%; rounds in turn (benchmarks/language.py)",
+        note="a training step with sparse gradients, within 5%; alternating rounds (benchmarks/language.py)",
     ),
 )
 CLAIMS = tuple(

@@ -72,8 +72,8 @@ CIFAR_SCREEN = make(
     "16 memories at six learning rates",
     rows(CIFAR_STEPS, CIFAR_RATES),
     "Which memories of the second moment train well, and over which learning rates?",
-    "AdamW with its memory exchanged; lr*weight_decay is 1e-4 at every lr; one seed, on the held-out images. Part of "
-    "the memory study (`adaxlab/paper/memory.py` has its rule). Written before the runs.",
+    "AdamW with each memory in place of its own; lr*weight_decay is 1e-4 at every lr; one seed, on the held-out "
+    "images. Part of the memory study, whose rule is in `adaxlab/paper/memory.py`. Written before the runs.",
     seeds=0,
     tuning=Tuning(len(CIFAR_RATES), first_seed=20_000),
     task_options={"holdout": HOLDOUT},
@@ -109,7 +109,7 @@ GPT_SCREEN = Study(
     where="ours",
     asks="16 memories at six learning rates",
     title="Bytes of enwik8: which memories train well, and over which learning rates?",
-    note="AdamW with its memory exchanged; lr*weight_decay is 1e-4 at every lr; one seed, on the validation split. "
-    "Part of the memory study (`adaxlab/paper/memory.py` has its rule). Written before the runs.",
+    note="AdamW with each memory in place of its own; lr*weight_decay is 1e-4 at every lr; one seed, on the validation "
+    "split. Part of the memory study, whose rule is in `adaxlab/paper/memory.py`. Written before the runs.",
     figures=("lr",),
 )

@@ -1,10 +1,10 @@
-"""Tables of README.md and docs/, written from the code and from records/ between marks.
+"""Generate the marked sections of README.md and docs/ from the code and from records/.
 
-    python -m adaxlab.paper.pages          writes what is not current (`make docs`)
-    python -m adaxlab.paper.pages --check  names it and exits with 1
+    python -m adaxlab.paper.pages          update the pages that are out of date (`make docs`)
+    python -m adaxlab.paper.pages --check  list them and exit with 1
 
-A mark is `<!-- name: begin -->` ... `<!-- name: end -->`; `SECTIONS` maps its name to the function that fills it. A
-section without a record says that it was not run.
+A marked section is enclosed in `<!-- name: begin -->` and `<!-- name: end -->`; `SECTIONS` maps its name to the
+function that generates it. A section without a record states that it was not run.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _method(row: Method) -> Cells:
 
 
 def _rates(row: Method) -> str:
-    """The rates of both moments, by the method's own names for them; those that are 0 are not used.
+    """The rates of both moments, by the method's own names; rates of 0 are not used and not shown.
 
     >>> _rates(METHODS["adax"]), _rates(METHODS["nosadam"]), _rates(METHODS["sgdm"]), _rates(METHODS["adagrad"])
     ('b1 0.9, b2 0.0001', 'b1 0.9, c 0.1', 'momentum 0.9', '–')
@@ -115,7 +115,7 @@ def cpu(record: dict[str, Any]) -> str:
         f"{' x '.join(f'{n:,}' for n in record['sparse_table'])}, of which each step updates "
         f"{record['sparse_named']:,}. "
         "In the rows with coordinates without a gradient, one coordinate of every tensor (or half of them) never "
-        "receives a gradient, and `wake` checks for it. A speedup of 2 × X is half the time of X:"
+        "receives a gradient, and `wake` checks for it. A speedup of 2 × X means half the time of X:"
         "\n\n"
         + table(("", "ms per step", "speedup", "extra memory, MB"), rows)
         + (f"\n\n{gpu_step.since(record).strip()}" if record.get("since") else "")
@@ -131,14 +131,14 @@ HEADLINES = {
     "L4.1c": "Lemma 4.1",
     "E1": "Algorithm 3",
 }
-"""Claims beyond those of `tables/exhibits.py` that docs/reproduction.md shows once they have been run."""
+"""Claims in addition to those of `tables/exhibits.py` that docs/reproduction.md shows after they have been run."""
 
 
 FOREST = (
-    "The forest plot shows every claim about a final score (test accuracy, IoU or test loss) that at least three "
-    "seeds judge, the paper's own data first. Claims about training speed, run time, second moments and learning "
-    "rates are only in the tables. *Equal tuning* and b2·T = 50 are comparisons of ours; *the paper's learning "
-    "rates* are those of its text."
+    "The forest plot shows every claim about a final score (test accuracy, IoU or test loss) that is judged on at "
+    "least three seeds, the paper's own data first. Claims about training speed, run time, second moments and "
+    "learning rates are only in the tables. *Equal tuning* and b2·T = 50 are comparisons of this project; *the paper's "
+    "learning rates* are those of its text."
 )
 
 
@@ -151,9 +151,10 @@ def claims(root: Path) -> str:
         return "*No claims checked yet (`adax reproduce theory`).*"
     theirs = [claim for claim in found if claim["by"] != OURS]
     by_id = {claim["id"]: claim for claim in found}
-    heads = ("", "claim", "found here", "verdict")
+    heads = ("", "claim", "result here", "verdict")
     return (
-        f"Claims of the paper by what judges them ([all claims](claims.md), with rules):\n\n{by_source(theirs)}\n\n"
+        f"Claims of the paper, by how they are judged ([all claims](claims.md), with their rules):\n\n"
+        f"{by_source(theirs)}\n\n"
         f"{FOREST}\n\n{image('claims-forest', 'Forest plot of the claims about final scores', 'images')}\n\n"
         f"By section, table or figure of the paper:\n\n{by_exhibit(theirs)}\n\n"
         f"{SELECTION}\n\n{table(heads, _headlines(by_id))}"
@@ -224,11 +225,11 @@ LAYOUTS: dict[str, studies.LayoutOf] = {
     "language": text_tables.words,
     "gpt": text_tables.transformer,
 }
-"""How the tables of each family look."""
+"""The layout of the tables of each family."""
 
 
 def study(name: str) -> Section:
-    """The part of a page about one study."""
+    """The section of a page on one study."""
     found = catalogue.study(name)
 
     def section(root: Path) -> str:
@@ -240,8 +241,8 @@ def study(name: str) -> Section:
 
 
 def others(family: str) -> Section:
-    """The studies of a family without a mark of their own on its page: those with records, then the others by
-    name."""
+    """The studies of a family that have no section of their own on its page: those with records, then the names of the
+    others."""
 
     def section(root: Path) -> str:
         page = root / "docs" / f"{family}.md"
@@ -298,7 +299,7 @@ SECTIONS: dict[str, Section] = {
 
 
 def filled(text: str, root: Path) -> str:
-    """The page with every marked part written anew."""
+    """The page with every marked section regenerated."""
 
     def fill(match: re.Match[str]) -> str:
         name = match["name"]

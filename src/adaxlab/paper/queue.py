@@ -25,15 +25,15 @@ class Job:
     study: str
     minutes: float
     purpose: str = ""
-    """What it is for, where it judges no claim."""
+    """The purpose of a study that judges no claim."""
     command: str = ""
-    """Instead of `adax reproduce`."""
+    """The command, if it is not `adax reproduce`."""
     more: str = ""
-    """Further options of `adax reproduce`."""
+    """Additional options of `adax reproduce`."""
 
 
 AGAIN = ("cifar10/runtime", "language/speed")
-"""Measured again, though there is a record: it does not have what the claim needs."""
+"""Studies that are run again because their record lacks what the claim needs."""
 JOBS = (
     Job("cifar10/trace-lr", 2),
     Job("cifar10/lr-new", 8),
@@ -78,12 +78,12 @@ OPEN = (VERDICTS[None], NOT_RUN)
 
 
 def ran(root: Path) -> set[str]:
-    """The studies of the queue that have a record which says what their claims need."""
+    """The studies of the queue whose record contains what their claims need."""
     return {job.study for job in JOBS if job.study not in AGAIN and records.load(root, job.study)}
 
 
 def job_of(claim: Claim, verdict: str, ran: Container[str] = ()) -> Job | None:
-    """The job that would judge a claim which is open; none where its study has run."""
+    """The job that would judge an open claim; None if its study has been run."""
     wanted = claim.retest or claim.study
     if verdict not in OPEN or wanted in ran:
         return None
@@ -91,7 +91,7 @@ def job_of(claim: Claim, verdict: str, ran: Container[str] = ()) -> Job | None:
 
 
 def planned(claim: Claim, job: Job) -> int | None:
-    """The n that a job gives a claim: its seeds, or its tuning seeds where tuned settings are compared."""
+    """The n of a claim after a job: the number of seeds, or of tuning seeds if tuned settings are compared."""
     study = catalogue.studies().get(job.study)
     if not isinstance(study, Study):
         return None
@@ -102,25 +102,29 @@ HEAD = """# Planned GPU studies
 
 <!-- Made from src/adaxlab/paper/queue.py by `adax claims`; edits here are lost. -->
 
-If you have a GPU, these studies would judge claims that are still open, in the order in which they are to be run. A
-study may not settle a claim: [the second table](#claims-by-study) compares planned with required seeds. Minutes are
-estimates for one H200, from the records, and are shared by all claims of a study; runs that an earlier study makes are
-not counted again: `adax runs import records/cifar10/lr-new.jsonl` puts those of a finished study into the store.
-`--seconds 570` stops a command in time, and the same command resumes, on another machine too, since runs that have
-ended are kept in `records/unfinished`. Commands of several studies can share a GPU;
-`nvidia-cuda-mps-control -d`, started before them, lets their kernels run side by side. An error of one process on the
-GPU then ends all of them; the same commands resume. A command that writes records needs a checkout without uncommitted
-changes; for a copy of the code without its history, set `ADAXOPT_COMMIT` to the commit.
+These studies would judge claims that are still open. They require a GPU, and are listed in the order in which they are
+to be run. A study may leave a claim open: [the second table](#claims-by-study) compares the planned with the required
+number of seeds.
+
+- **Cost.** Minutes are estimates for one H200, from the records, and are shared by all claims of a study. Runs that an
+  earlier study makes are not counted again; `adax runs import records/cifar10/lr-new.jsonl` imports the runs of a
+  finished study into the store.
+- **Interruptions.** `--seconds 570` stops a command after that time. The same command resumes the study, also on
+  another machine, because runs that have ended are stored in `records/unfinished`.
+- **Sharing a GPU.** Commands of several studies can share a GPU. If `nvidia-cuda-mps-control -d` is started first,
+  their kernels run concurrently. An error of one process on the GPU then ends all of them; the same commands resume.
+- **Records.** A command that writes records requires a checkout without uncommitted changes. For a copy of the code
+  without its git history, set `ADAXOPT_COMMIT` to the commit.
 
 """
 CLAIMS = """
 
 ## Claims by study
 
-*Whose* is `paper` for a statement of the paper and `ours` for a comparison of this project. With [*n
-needed*](claims.md#open-claims) new seeds there is about a 50% chance of a verdict. Where *n planned* is smaller, the
-study may leave the claim open; Holm's threshold is looser in a study with fewer claims. Claims that are decided already
-are judged again on new seeds.
+*Whose* is `paper` for a claim of the paper and `ours` for a claim of this project. With [*n
+needed*](claims.md#open-claims) new seeds the probability of a verdict is about 50%. If *n planned* is smaller, the
+study may leave the claim open, although Holm's threshold is less strict in a study with fewer claims. Claims that are
+already decided are judged again on new seeds.
 
 """
 
@@ -154,7 +158,7 @@ def page(root: Path, claims: Iterable[Claim], rows: Mapping[str, Mapping[str, An
             link = f"[{claim.id}](claims.md#{anchor(claim.id)})"
             needed, n = row["plan"].get("needed", ""), planned(claim, job) or ""
             judged.append((f"`{job.study}`", link, row["by"], words(row), row["n"] or "", needed, n))
-    first = table(("study", "command", "runs", "seeds", "minutes", "in all", "judges"), jobs)
+    first = table(("study", "command", "runs", "seeds", "minutes", "total minutes", "judges"), jobs)
     head = ("study", "claim", "whose", "verdict now", "n now", "n needed", "n planned")
     return f"{HEAD}{first}{CLAIMS}{table(head, judged)}\n"
 

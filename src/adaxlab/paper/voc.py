@@ -132,7 +132,7 @@ STUDIES = (
         seeds=0,
         asks="four learning rates x two decays",
         title="CamVid with four learning rates and two weight decays, a stand-in for PASCAL VOC2012",
-        note="AdamW and AdaX-W alone, each with the paper's two weight decays; `voc/eight` takes the best of each.",
+        note="Only AdamW and AdaX-W, each with the paper's two weight decays; `voc/eight` uses the best of each.",
     ),
     _study(
         "eight",
@@ -152,7 +152,9 @@ STUDIES = (
 
 SECTION = "Section 5.1, transfer learning: VOC2012 segmentation (stand-in: CamVid)"
 BEYOND = "Beyond the paper: CamVid at tuned learning rates"
-SHORT_NOTE = "the paper's lr, in a tenth of its steps and with a head from scratch: see the same claim, tuned"
+SHORT_NOTE = (
+    "at the paper's lr, with a tenth of its steps and a head trained from scratch; see the claim with tuning"
+)
 
 
 def _over(id: str, text: str, a: str, b: str) -> Claim:
@@ -174,7 +176,7 @@ SENTENCES = (
     _over("adaxw-over-amsgradw", "AMSGrad(W) does not reach an IoU comparable to AdaX-W's", ADAXW, AMSGRADW),
     _over("sgdm-over-adamw", "AdamW does not reach an IoU comparable to SGDM's", SGDM, ADAMW),
     _over("sgdm-over-amsgradw", "AMSGrad(W) does not reach an IoU comparable to SGDM's", SGDM, AMSGRADW),
-    _over("adamw-over-amsgradw", "AMSGrad(W) ends below AdamW", ADAMW, AMSGRADW),
+    _over("adamw-over-amsgradw", "AMSGrad(W) obtains a lower IoU than AdamW", ADAMW, AMSGRADW),
 )
 AT_PAPER = tuple(replace(claim, note=notes(SHORT_NOTE, claim.note)) for claim in SENTENCES)
 TUNED = tuple(
@@ -211,7 +213,7 @@ CLAIMS: tuple[Claim, ...] = (
         ADAXW,
         ADAMW,
         paper="8.89 h against 9.10 h",
-        note="as long: a training step, within 5%",
+        note="about as long: time of a training step, within 5%",
     ),
     about("voc/tuning", SECTION, "paper_ratio", "tuned lr", margin=10**0.5, paper=(1e-5, 1e-6))(
         "lr-ratio",

@@ -1,9 +1,9 @@
-"""Reports: tables, charts and one offline page, all pure functions of run records; `static` writes charts as files.
+"""Reports: tables, charts and an offline HTML page, as pure functions of run records; `static` writes charts as files.
 
     from adaxlab.report import write_report
     write_report(records, Path("report.html"), title="digits")     # one HTML file, no network
 
-Nothing is imported until it is called: a training run on a bare image needs neither Altair nor vl-convert.
+Imports are deferred until a function is called: a training run requires neither Altair nor vl-convert.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def write_report(
     lead: str = "",
     rule: Any = None,
 ) -> Path:
-    """Write one self-contained HTML page about `records`, whole or not at all, and return its path.
+    """Write a self-contained HTML report of `records` atomically, and return its path.
 
-    `claims` are rows with id, text, paper, ours, n and verdict; `figures` are (title, caption, Altair chart or
-    Vega-Lite dict): a figure whose rows have a field `optimizer` obeys the page's optimizer switches. `baseline`
-    names the optimizer that the others are compared with (the best one if not given), `rule` (`stats.DecisionRule`)
-    decides the verdicts. `lead` is a sentence under the title.
+    `claims` are rows with id, text, paper, ours, n and verdict. `figures` are (title, caption, Altair chart or
+    Vega-Lite dict); the page's optimizer switches apply to figures whose rows have a field `optimizer`. `baseline` is
+    the optimizer that the others are compared with (default: the best one), and `rule` (`stats.DecisionRule`) decides
+    the verdicts. `lead` is a sentence under the title.
     """
     from adaxlab import files
     from adaxlab.report.page import render

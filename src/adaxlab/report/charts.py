@@ -1,7 +1,7 @@
-"""Every chart of a study, in reading order, with its title and caption: records in, Altair charts out.
+"""All charts of a study, in reading order, with titles and captions, as Altair charts computed from records.
 
-A chart is one layered view whose rows have a field `optimizer`; the page adds the optimizer switches by that field, and
-the image files add paper and type.
+A chart is one layered view whose rows have a field `optimizer`. The page adds optimizer switches based on that field;
+image files add background and fonts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Figure:
 
 
 def figures(study: StudyRuns, found: Judged | None = None) -> list[Figure]:
-    """The charts that have something to show."""
+    """The charts of a study; charts without data are omitted."""
     axis = axis_of(study)
     found = found or judged(study)
     base = study.says(found.base)
@@ -105,7 +105,7 @@ def figures(study: StudyRuns, found: Judged | None = None) -> list[Figure]:
 
 
 def _seeds(study: StudyRuns) -> str:
-    """How many finished runs the means are over: `5 seeds`, or `3 to 5 seeds`."""
+    """The number of finished runs per mean: `5 seeds`, or `3 to 5 seeds`."""
     counts = sorted({len(s.finished) for s in study.series if s.finished}) or [0]
     few = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
     return f"{few} seed{'s' * (counts[-1] != 1)}"

@@ -1,4 +1,4 @@
-"""The commands that repeat a study, or come near to it, written from its specifications alone."""
+"""The commands that repeat a study exactly or approximately, derived from its specifications."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from adaxopt.zoo import METHODS
 
 
 def commands(study: StudyRuns, planned: Study | None = None) -> list[str]:
-    """The command that the runs recorded; else one `adax compare`, or one a variant where an optimizer has several.
+    """The recorded command of the runs; otherwise one `adax compare`, or one per variant if an optimizer has several.
 
-    `planned` is the study as it was asked for, where it is known: it has the ranges that were tuned over.
+    `planned` is the study from study.json, if available; it contains the tuned ranges.
     """
     tuning = planned.tuning if planned else None
     return _given(study) or [_compare(chosen, tuning) for chosen in _groups(study)]
 
 
 def differing(study: StudyRuns) -> list[str]:
-    """What differs between runs that one of the commands stands for, though `adax compare` has it the same in all."""
+    """The settings that differ between the runs of one command although `adax compare` uses one value for all runs."""
     if _given(study):
         return []
     specs = [[r.spec for s in chosen for r in (*s.final, *s.tune)] for chosen in _groups(study)]
@@ -42,7 +42,7 @@ def _given(study: StudyRuns) -> list[str]:
 
 
 def _groups(study: StudyRuns) -> list[Sequence[Series]]:
-    """The series that a command takes together."""
+    """The series of each command."""
     optimizers = [s.optimizer for s in study.series]
     if len(set(optimizers)) == len(optimizers):
         return [study.series]
@@ -91,8 +91,8 @@ def _trial(spec: Mapping[str, Any]) -> Any:
 
 
 def _tuned(chosen: Sequence[Series]) -> tuple[str, ...]:
-    """The settings that the trials of some optimizer differ in, as `--tune-over` has them; lr where none does. Of one
-    without a range of its own, the range is that of its trials."""
+    """The settings that differ between the trials of an optimizer, in the form of `--tune-over`; lr if none differs.
+    For a setting without a default range, the range is that of the trials."""
     found: dict[str, list[float]] = {}
     for s in chosen:
         trials = [flat({"options": r.spec.get("options")}) for r in s.tune]
@@ -104,7 +104,7 @@ def _tuned(chosen: Sequence[Series]) -> tuple[str, ...]:
 
 
 def _changed(series: Series, tuned: Collection[str]) -> list[str]:
-    """Options that differ from the documented defaults; what tuning chose is left out."""
+    """Options that differ from the documented defaults, without those that tuning chose."""
     spec = (series.final or series.tune)[0].spec
     defaults = METHODS[series.optimizer].defaults if series.optimizer in METHODS else {}
     chosen = {name.replace(beta, "betas") for name in tuned for beta in BETAS if name.endswith(beta)} | set(

@@ -1,7 +1,7 @@
-"""Charts of lines: a quantity along training, or over the time that it took.
+"""Line charts: a quantity during training, by epoch, step or time.
 
-Up to `SEEDS` seeds are drawn one by one, thin, under their mean: an interval over three runs is wider than all of them.
-More seeds are a band.
+Up to `SEEDS` seeds are drawn as individual thin lines under their mean, because the interval of three runs is wider
+than their range. For more seeds, the interval is drawn as a band.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from adaxlab.report.numbers import Figures, interval
 from adaxlab.report.series import MAX_POINTS, StudyRuns, curve
 
 FEW = 8
-"""So many evaluations each have a tick."""
+"""Up to this number of evaluations, each has a tick."""
 STROKE, WIDEST, CLOSE = 2.0, 5.0, 0.008
 SEEDS = 10
-"""So many seeds are drawn one by one."""
+"""Up to this number of seeds, each is drawn as a line."""
 POINTS = 2600
-"""Points of all seeds' lines in one chart, about; of all means half as many."""
+"""Approximate number of points of all seeds' lines in one chart; the means have half as many."""
 TIME = "seconds"
 
 
 def single(study: StudyRuns) -> bool:
-    """Whether seeds are drawn one by one."""
+    """Whether seeds are drawn as individual lines."""
     return max((len(s.finished) for s in study.series), default=0) <= SEEDS
 
 
 def drawn(study: StudyRuns, quantity: str, axis: str = "epoch") -> tuple[Chart, str]:
-    """The mean of `quantity` along training over its seeds, diverged runs one by one, ending in a cross; and the words
-    for what the chart's frame cuts."""
+    """The chart of the mean of `quantity` over seeds, with diverged runs as individual lines that end in a cross; and a
+    text that lists what is outside the chart's frame."""
     rows, lost, at = _points(study, quantity, axis)
     if not rows and not lost:
         return None, ""
@@ -62,7 +62,7 @@ def drawn(study: StudyRuns, quantity: str, axis: str = "epoch") -> tuple[Chart, 
         thin = alt.Chart(data(seeds)).mark_line(strokeWidth=1, opacity=0.4, clip=True)
         layers.append(thin.encode(x=x, y=y, color=hue, detail="run:N"))
     elif any(r["high"] > r["low"] for r in rows):
-        if limit.log:  # which has no place for an interval that reaches below zero
+        if limit.log:  # a logarithmic axis cannot show values below zero
             for r in rows:
                 r["low"] = max(r["low"], limit.domain[0])
         low = alt.Y("low:Q", title=title, scale=alt.Scale(**limit.scale), axis=y_axis)
@@ -86,7 +86,7 @@ def drawn(study: StudyRuns, quantity: str, axis: str = "epoch") -> tuple[Chart, 
 
 
 def _seeds(study: StudyRuns, quantity: str, axis: str, limit: Frame) -> list[dict[str, Any]]:
-    """Rows of the finished runs, one line each, where a series has several."""
+    """Rows of the finished runs, one line per run, for series with several runs."""
     runs = [(i, s, j, run) for i, s in enumerate(study.series) for j, run in enumerate(s.finished)]
     runs = [each for each in runs if len(each[1].finished) > 1]
     most = _most(POINTS, len(runs))
@@ -100,12 +100,12 @@ def _seeds(study: StudyRuns, quantity: str, axis: str, limit: Frame) -> list[dic
 
 
 def _most(points: int, lines: int) -> int:
-    """The points of a line, where so many lines share so many points."""
+    """The number of points per line, if `lines` lines share `points` points."""
     return min(MAX_POINTS, max(24, points // max(1, lines)))
 
 
 def _x_axis(places: set[float], axis: str) -> alt.Axis:
-    """A tick at each evaluation where they are few; steps are written out as long as there is room."""
+    """One tick per evaluation if there are few; steps are written in full if there is room."""
     form = ",d" if axis == "step" and max(places) < 1e5 else "~s"
     if len(places) <= FEW:
         return alt.Axis(values=sorted(places), format=form)
@@ -113,9 +113,10 @@ def _x_axis(places: set[float], axis: str) -> alt.Axis:
 
 
 def widths(rows: Rows, limit: Frame) -> dict[str, float]:
-    """Strokes of the lines that others hide: wider, so that their colour shows on both sides of the line on top.
+    """Stroke widths of lines that are covered by others: wider, so that both sides stay visible.
 
-    A line is hidden by a later one that is within `CLOSE` of the frame's height of it at three of four places.
+    A line is covered by a later line if, at three quarters of the points or more, they differ by less than `CLOSE`
+    times the height of the frame.
     """
     low, high = (math.log10(v) if limit.log else v for v in limit.domain)
     curves: dict[str, dict[float, float]] = {}
@@ -137,7 +138,7 @@ def widths(rows: Rows, limit: Frame) -> dict[str, float]:
 def _points(
     study: StudyRuns, quantity: str, axis: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[float, dict[str, Any]]]:
-    """Rows of the means, rows of diverged runs, and for the tooltip one wide row per x (a column per series)."""
+    """Rows of the means, rows of diverged runs, and one wide row per x for the tooltip (one column per series)."""
     rows: list[dict[str, Any]] = []
     lost: list[dict[str, Any]] = []
     at: dict[float, dict[str, Any]] = {}
@@ -161,7 +162,7 @@ def _points(
 
 
 def _along(runs: Sequence[Any], quantity: str, axis: str, most: int) -> Iterator[tuple[float, list[float]]]:
-    """The values of the runs at each x. Over time, x is the mean time at which they were evaluated."""
+    """Yield x and the values of the runs at x. For time, x is the mean time of the evaluation."""
     if axis != TIME:
         line = curve(runs, quantity, axis, most)
         yield from zip(line.x, line.values, strict=True)
@@ -174,7 +175,7 @@ def _along(runs: Sequence[Any], quantity: str, axis: str, most: int) -> Iterator
 
 
 def _ends(lost: Rows, domain: tuple[float, float]) -> list[dict[str, Any]]:
-    """The last point of each diverged run, moved to the edge when the frame leaves it out."""
+    """The last point of each diverged run, moved to the edge if it is outside the frame."""
     last = {r["run"]: r for r in lost}
     low, high = domain
     return [{**r, "mean": min(high, max(low, r["mean"]))} for r in last.values()]
@@ -183,9 +184,10 @@ def _ends(lost: Rows, domain: tuple[float, float]) -> list[dict[str, Any]]:
 def _hover(
     study: StudyRuns, rows: Rows, at: dict[float, dict[str, Any]], axis: str, x: alt.X, y: alt.Y, left: alt.X
 ) -> list[Any]:
-    """A rule that follows the pointer, with every series' value at that x in one tooltip.
+    """A rule that follows the pointer, with the values of all series at that x in one tooltip.
 
-    Unseen columns catch the pointer. Vega-Lite's own nearest point does not fill text fields into its tooltip.
+    Invisible columns receive the pointer events, because the tooltip of Vega-Lite's nearest-point selection does not
+    fill text fields.
     """
     hover = alt.selection_point(name="hover", fields=["x"], on="pointerover", clear="pointerout", empty=False)
     order = {s.label: i for i, s in enumerate(study.ranked)}

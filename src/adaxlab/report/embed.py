@@ -1,4 +1,4 @@
-"""A chart made ready for the page: colours become CSS variables, the width is the reader's, the switches work."""
+"""Prepare a chart for the page: colours become CSS variables, the width follows the page, optimizers can be hidden."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHANNELS = ("color", "fill", "stroke", "strokeDash", "shape")
 
 
 def as_dict(chart: Any) -> dict[str, Any]:
-    """An Altair chart or a Vega-Lite dict as a dict of its own, without schema address and configuration."""
+    """An Altair chart or a Vega-Lite dict as a new dict, without schema address and configuration."""
     if isinstance(chart, Mapping):
         spec = copy.deepcopy(dict(chart))
     elif hasattr(chart, "to_dict"):
@@ -38,7 +38,7 @@ def as_dict(chart: Any) -> dict[str, Any]:
 
 
 def _dress(spec: Mapping[str, Any], labels: list[str]) -> None:
-    """Give colours by `optimizer` that have no scale of their own the palette's."""
+    """Apply the palette to colour encodings of `optimizer` that have no scale."""
     scale = {"domain": labels, "range": [look.light for look in looks(labels).values()]}
     for part in _walk(spec):
         encoding = part.get("encoding") if isinstance(part, Mapping) else None
@@ -49,7 +49,7 @@ def _dress(spec: Mapping[str, Any], labels: list[str]) -> None:
 
 
 def labels_in(spec: Mapping[str, Any]) -> list[str]:
-    """The optimizers whose rows a chart holds, in their order."""
+    """The optimizers in a chart's rows, in order."""
     found: dict[str, None] = {}
     for part in _walk(spec):
         if isinstance(part, Mapping) and isinstance(part.get(FIELD), str) and "field" not in part:
@@ -58,7 +58,7 @@ def labels_in(spec: Mapping[str, Any]) -> list[str]:
 
 
 def prepare(spec: Mapping[str, Any], known: Mapping[str, Look]) -> dict[str, Any]:
-    """The spec that the page draws; the one given is not changed."""
+    """Return the spec that the page draws; the given spec is not modified."""
     out = recolour(copy.deepcopy(dict(spec)), known)
     out.pop("title", None)
     out["config"] = config("page")
@@ -71,7 +71,7 @@ def prepare(spec: Mapping[str, Any], known: Mapping[str, Look]) -> dict[str, Any
 
 
 def recolour(spec: Any, known: Mapping[str, Look]) -> Any:
-    """Colours of the light palette and the light paper as CSS variables, wherever they stand."""
+    """Replace all colours of the light palette and the light theme by CSS variables."""
     every = [*LOOKS.values(), *known.values()]
     variables = {look.light: f"var({variable(look)})" for look in every}
     variables |= {colour: f"var(--{name})" for name, colour in TOKENS["light"].items()}
@@ -84,7 +84,7 @@ def variable(look: Look) -> str:
 
 
 def swap(node: Any, words: Mapping[str, str]) -> Any:
-    """`node` with every colour in `words` replaced; data rows are left alone."""
+    """`node` with every colour in `words` replaced; data rows are unchanged."""
     if isinstance(node, dict):
         return {k: v if k in ("values", "datasets") else swap(v, words) for k, v in node.items()}
     if isinstance(node, list):
@@ -106,7 +106,8 @@ def entitle(spec: Mapping[str, Any], titles: Mapping[str, str]) -> dict[str, Any
 
 
 def _switch(view: dict[str, Any], inherited: bool) -> bool:
-    """Filter every view that encodes `optimizer` by the signal `hidden`, and drop its legend; was there one?"""
+    """Filter every view that encodes `optimizer` by the signal `hidden`, and remove its legend. Return whether there is
+    such a view."""
     encoding = view.get("encoding", {})
     mine = inherited or any(isinstance(c, dict) and c.get("field") == FIELD for c in encoding.values())
     for channel in _CHANNELS:

@@ -1,4 +1,4 @@
-"""What the charts share: rows of data, the look of a series on each channel, axes."""
+"""Common parts of the charts: rows of data, the encoding of a series on each channel, axes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ WIDTH, HEIGHT, ROW = 460, 270, 38
 Chart = alt.LayerChart | None
 Looks = Mapping[str, Look]
 
-# Two strokes that read as "gone wrong" at any size; Vega's own `cross` is a plus sign.
+# An x-shaped mark for divergence; Vega's `cross` is a plus sign.
 CROSS = "M-1,-.7L-.7,-1L0,-.3L.7,-1L1,-.7L.3,0L1,.7L.7,1L0,.3L-.7,1L-1,.7L-.3,0Z"
 
 
 def layered(*layers: alt.Chart, height: int = HEIGHT) -> alt.LayerChart:
-    """Layers as one view of the common width."""
+    """A layered view of the common width."""
     chart = alt.LayerChart(layer=list(layers))
     chart.width, chart.height = WIDTH, height
     return chart
 
 
 def row(label: str, **values: Any) -> dict[str, Any]:
-    """A row of data; floats keep six significant digits, which is more than a pixel can show."""
+    """A row of data; floats are rounded to six significant digits."""
     return {"optimizer": label} | {
         k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in values.items()
     }
@@ -37,7 +37,7 @@ def data(rows: Iterable[Mapping[str, Any]]) -> alt.InlineData:
 
 
 def _legend(points: bool = False) -> alt.Legend:
-    """Strokes, or the filled shapes of a chart whose points tell the methods apart."""
+    """A legend of strokes, or of filled shapes if points distinguish the methods."""
     look: dict[str, Any] = {"symbolSize": 300, "symbolStrokeWidth": 2.4}
     if points:
         look = {"symbolSize": 90, "symbolStrokeWidth": 0, "symbolDash": [1, 0]}
@@ -45,13 +45,13 @@ def _legend(points: bool = False) -> alt.Legend:
 
 
 def colour(looks: Looks, labels: Sequence[str], legend: bool = True, points: bool = False) -> alt.Color:
-    """The colours for light paper (the page and the dark images exchange them); no legend where rows carry names."""
+    """The colours of the light theme, which the page and the dark images replace; no legend if rows are named."""
     scale = alt.Scale(domain=list(labels), range=[looks[name].light for name in labels])
     return alt.Color("optimizer:N", scale=scale, legend=_legend(points) if legend else None)
 
 
 def dash(looks: Looks, labels: Sequence[str], legend: bool = True) -> alt.StrokeDash:
-    """The dashes; no legend where points have one, or its symbols would be dashed around."""
+    """The dash patterns; without a legend if points have one, because its symbols would have dashed outlines."""
     scale = alt.Scale(domain=list(labels), range=[list(looks[name].dash) for name in labels])
     return alt.StrokeDash("optimizer:N", scale=scale, legend=_legend() if legend else None)
 
@@ -62,7 +62,7 @@ def shape(looks: Looks, labels: Sequence[str]) -> alt.Shape:
 
 
 def names(order: Sequence[str]) -> alt.Y:
-    """A row per optimizer, in that order."""
+    """A y axis with one row per optimizer, in the given order."""
     axis = alt.Axis(grid=False, labelFontSize=12, labelLimit=150, labelOverlap=False)
     return alt.Y(
         "optimizer:N",
@@ -74,13 +74,13 @@ def names(order: Sequence[str]) -> alt.Y:
 
 
 def values(title: str, **scale: Any) -> Callable[[str], alt.X]:
-    """A maker of the value axis under rows, by field: grid lines instead of a line."""
+    """Return a function that creates the value axis of a field, with grid lines and without an axis line."""
     axis = alt.Axis(grid=True, domain=False, ticks=False, tickCount=5, labelFlush=False)
     return lambda field: alt.X(f"{field}:Q", title=title, scale=alt.Scale(nice=True, **scale), axis=axis)
 
 
 def log_ticks(values: Iterable[float]) -> list[float]:
-    """Round tick values for a logarithmic axis: decades, with 2 and 5 between them when there are few.
+    """Round tick values for a logarithmic axis: powers of ten, with values in between if there are few.
 
     >>> log_ticks([0.0005, 0.03])
     [0.001, 0.01]

@@ -1,7 +1,7 @@
-"""Which values a chart of curves shows, and the words that say what its frame cuts.
+"""The y range (frame) of a line chart, and the caption's text about values outside it.
 
-Everything is decided by the means: their range is the frame, and the lines of single seeds (or bands, where seeds are
-many) widen it. What is left out is named in the caption.
+The frame is the range of the means, widened to contain the lines of single seeds (or the bands, if there are many
+seeds). The caption names what is outside the frame.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from adaxlab.report.numbers import listed
 
 Rows = Sequence[dict[str, Any]]
 FAR = 0.5
-"""A band that reaches farther beyond the means than this share of their spread is cut."""
+"""A band that extends beyond the means by more than this fraction of their spread is cut."""
 FAR_LINE = 1.0
 """The same for the line of a single seed."""
 BEGINNING = 0.15
-"""The share of a run that may be left out."""
+"""The fraction of a run, from its start, that may be outside the frame."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The y scale of a chart; whether the beginning of the curves is outside, and whose lines or bands are cut."""
+    """The y scale of a chart, whether the beginning of the curves is outside, and the series that are cut."""
 
     scale: dict[str, Any]
     beginning: bool = False
@@ -41,7 +41,7 @@ class Frame:
         return low, high
 
     def words(self, titles: Mapping[str, str]) -> str:
-        """What is not shown, for the caption.
+        """The caption's text about what is not shown.
 
         >>> Frame({}, True, ("adax",)).words({"adax": "AdaX"})
         ' The beginning lies outside the frame. The band of AdaX is cut at its edge.'
@@ -65,9 +65,9 @@ def frame(sound: Rows, lost: Rows, quantity: str, higher: bool, lines: bool = Fa
 
     `low` and `high` are the ends of a band or, with `lines`, the lowest and the highest seed.
 
-    A positive loss that spans a decade and a half is logarithmic. When the beginning of the runs would take more than
-    half of a metric's frame, it is left out, so that the ends can be distinguished. Intervals of what is shown are
-    shown whole, but for those of a series that would flatten the lines (`FAR`).
+    The scale of a positive loss is logarithmic if its range exceeds a factor of 30. If the beginning of the runs would
+    take more than half of a metric's frame, it is left out, so that the ends can be distinguished. The intervals of
+    shown values are inside the frame, except for series whose intervals would flatten the lines (`FAR`).
     """
     rows = [*sound, *lost]
     low, high = min(r["mean"] for r in rows), max(r["mean"] for r in rows)
@@ -93,7 +93,7 @@ def frame(sound: Rows, lost: Rows, quantity: str, higher: bool, lines: bool = Fa
 
 
 def _late(rows: Rows) -> list[dict[str, Any]]:
-    """Rows after the beginning; the first evaluation belongs to that, however few there are."""
+    """The rows after the beginning, which always includes the first evaluation."""
     first, last = min(r["x"] for r in rows), max(r["x"] for r in rows)
     return [r for r in rows if r["x"] > first + BEGINNING * (last - first)]
 
@@ -101,7 +101,7 @@ def _late(rows: Rows) -> list[dict[str, Any]]:
 def _widen(
     rows: Rows, low: float, high: float, spread: float, log: bool, far: float
 ) -> tuple[tuple[float, float], tuple[str, ...]]:
-    """The ends that hold the bands, with a little air, and the series whose band is far wider than the rest."""
+    """The bounds that contain the bands, with a small margin, and the series whose bands are cut."""
 
     def place(value: float) -> float:
         if not log:

@@ -1,4 +1,4 @@
-"""Pieces of HTML. Every text that comes from a record goes through `esc`."""
+"""HTML elements. Every text from a record is escaped with `esc`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def badge(verdict: str, words: str) -> str:
 def table(
     head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "", attributes: Sequence[str] = ()
 ) -> str:
-    """A table whose cells are HTML already; on a phone each row becomes a card with its heads as labels."""
+    """A table of HTML cells; on small screens each row is a card with the column heads as labels."""
     cells = "".join(f'<th scope="col">{h}</th>' for h in head)
     body = []
     extra = list(attributes)
@@ -92,7 +92,7 @@ def pairs(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def whisker(mean: float, low: float, high: float, span: tuple[float, float], look: Look) -> str:
-    """Mean and interval as a small image on a scale that all rows of a table share."""
+    """Mean and interval as a small image; all rows of a table have the same scale."""
     width = (span[1] - span[0]) or 1.0
     a, m, b = (4 + 112 * (v - span[0]) / width for v in (low, mean, high))
     colour = f"var({variable(look)})"
@@ -104,7 +104,7 @@ def whisker(mean: float, low: float, high: float, span: tuple[float, float], loo
 
 
 def figure(number: int, title: str, caption: str, spec: Mapping[str, Any]) -> str:
-    """A chart with its words; the script of the page draws it into the empty box. Several views take a whole row."""
+    """A chart with title and caption; the page's script draws it. Charts of several views take a whole row."""
     wide = "" if spec.get("width") == "container" else " wide"
     return (
         f'<figure class="card{wide}" id="figure-{number}"><div class="top"><h3>{esc(title)}</h3>'

@@ -1,7 +1,7 @@
-"""What a study's runs say about its optimizers: the verdicts of `adax compare`, from records.
+"""The verdicts of `adax compare`, computed from records.
 
-A study that lies beside its runs (`study.json`) decides by its own baseline and rule, and says what may not be judged.
-Exported records have no such file: the best mean is then the reference, and the rule is the default one.
+If there is a `study.json` beside the runs, its baseline and rule are used, and it determines what may not be judged.
+For exported records, which have no such file, the reference is the best mean and the rule is the default one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from adaxlab.verdict import EQUAL, Verdict, verdicts
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on every label but `base`, which the others are compared with."""
+    """The verdict on every label except `base`, with which the others are compared."""
 
     base: str
     fixed: bool = False
@@ -29,19 +29,19 @@ class Judged:
     rule: stats.DecisionRule = field(default_factory=stats.DecisionRule)
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     result: Comparison | None = None
-    """What `adax compare` says of the study, where these are its verdicts."""
+    """The result of `adax compare`, if these are its verdicts."""
 
     @property
     def unjudged(self) -> str:
-        """Why there is no verdict at all; empty where there is one."""
+        """The reason why there is no verdict; empty if there is one."""
         whys = {found.why for found in self.verdicts.values()}
         if self.verdicts and all(v.outcome == "none" for v in self.verdicts.values()) and len(whys) == 1:
             return whys.pop()
         return ""
 
     def leads(self, label: str) -> bool:
-        """Whether the verdicts put this label above all others: it is the baseline and all others are worse, or it
-        alone is compared with the baseline and better."""
+        """Whether the label is better than all others: it is the baseline and all others are worse, or it is the only
+        one compared with the baseline and is better."""
         outcomes = {name: v.outcome for name, v in self.verdicts.items() if v.outcome != "none"}
         if label == self.base:
             return bool(outcomes) and set(outcomes.values()) == {"worse"}
@@ -49,7 +49,7 @@ class Judged:
 
 
 def judged(runs: StudyRuns, baseline: str | None = None, rule: stats.DecisionRule | None = None) -> Judged:
-    """The verdicts; a baseline and a rule that are given come before those of the study."""
+    """The verdicts; a given baseline and rule take precedence over those of the study."""
     result = stored(runs)
     study = result.study if result else None
     if result and study and baseline in (None, study.baseline) and rule in (None, study.rule):
@@ -74,7 +74,7 @@ def _values(series: Series) -> dict[Any, float | None]:
 
 
 def stored(runs: StudyRuns) -> Comparison | None:
-    """The result of the study beside its runs, as `adax compare` has it; None where there is no such study."""
+    """The result of `adax compare` from the study.json beside the runs; None if there is no valid one."""
     file = runs.records[0].path.parent / "study.json"
     known = {each.name for each in fields(Study)}
     with contextlib.suppress(LabError, KeyError, TypeError, AttributeError):
@@ -86,7 +86,7 @@ def stored(runs: StudyRuns) -> Comparison | None:
 
 
 def note(found: Verdict, series: Series) -> str:
-    """The number of pairs, and what is special about them."""
+    """The number of pairs, and remarks on them."""
     if found.why and found.outcome == "none":
         return found.why
     said = [f"{found.n} pair{'s' * (found.n != 1)}"]

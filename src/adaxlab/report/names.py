@@ -1,7 +1,7 @@
-"""What a label means and how people write it: `torch:AdamW@amsgrad` is the method amsgradw, written AMSGrad(W).
+"""The method and the title of a label: `torch:AdamW@amsgrad` is the method amsgradw, with the title AMSGrad(W).
 
-A label is an optimizer as the command line has it, with the settings that tell variants apart: `adaxw@slow, lr=0.01`.
-Records, tables and switches keep labels; the legends of image files have titles.
+A label is an optimizer as on the command line, with the settings that distinguish variants: `adaxw@slow, lr=0.01`.
+Records, tables and switches use labels; the legends of image files use titles.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ TORCH = {
     "torch:Adam@amsgrad": "amsgrad",
     "torch:AdamW@amsgrad": "amsgradw",
 }
-"""torch's own optimizers, by the name that the method has in the zoo."""
+"""The names in the zoo of torch's optimizers."""
 STATES = {"None": "float32 state", "bfloat16": "bf16 state", "uint8": "8-bit state"}
-"""`state_dtype` in words."""
+"""Titles of the values of `state_dtype`."""
 
 
 def parts(label: str) -> tuple[str, str]:
-    """The method of a label, by its name in the zoo where it has one, and the rest of the label.
+    """The method of a label, by its name in the zoo if it has one, and the rest of the label.
 
     >>> parts("torch:AdamW@amsgrad"), parts("adaxw@slow, lr=0.01"), parts("torch:SGD")
     (('amsgradw', ''), ('adaxw', 'slow, lr=0.01'), ('sgdm', ''))
@@ -43,7 +43,7 @@ def parts(label: str) -> tuple[str, str]:
 
 
 def title(label: str, options: Mapping[str, Any] | None = None) -> str:
-    """The label as people write it; SGD with a momentum of 0 is SGD.
+    """The title of a label; torch's SGD without momentum has the title SGD.
 
     >>> title("adaxw@b2T=50"), title("adax@dense-no-wake"), title("sgdm, wd=0.0005"), title("mine.py:Lion")
     ('AdaX-W, b2·T = 50', 'AdaX, dense, no wake', 'SGDM, L2 5e-4', 'Lion')
@@ -64,7 +64,7 @@ def title(label: str, options: Mapping[str, Any] | None = None) -> str:
 
 
 def _short(number: str) -> str:
-    """The shorter way to write a number.
+    """The shorter of the decimal and the exponential form of a number.
 
     >>> _short("0.0005"), _short("0.1")
     ('5e-4', '0.1')
@@ -74,7 +74,7 @@ def _short(number: str) -> str:
 
 
 def titles(labels: Iterable[str], options: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, str]:
-    """A title for each label; labels that would read the same keep their own words.
+    """The title of each label; labels whose titles would be equal are their own titles.
 
     >>> titles(["adamw", "torch:AdamW", "adaxw"])
     {'adamw': 'adamw', 'torch:AdamW': 'torch:AdamW', 'adaxw': 'AdaX-W'}

@@ -1,4 +1,4 @@
-"""Numbers as a report writes them: intervals, times, shares, digits."""
+"""Formatting of numbers in a report: intervals, percentages, significant digits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage without idle digits.
+    """A fraction as a percentage, without trailing zeros.
 
     >>> percent(0.95), percent(0.9875)
     ('95%', '98.75%')
@@ -53,7 +53,7 @@ class Figures:
         return text.replace("-", "\N{MINUS SIGN}")
 
     def interval(self, mean: float, low: float, high: float, signed: bool = False) -> str:
-        """The mean with its interval, or alone where that is no wider than rounding.
+        """The mean with its interval, or only the mean if the interval is no wider than the rounding error.
 
         >>> Figures(0.2).interval(0.5, 0.4, 0.6), Figures(1e-17).interval(-0.02, -0.02, -0.02 + 1e-17)
         ('0.50 [0.40, 0.60]', '−0.02')

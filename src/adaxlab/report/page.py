@@ -1,4 +1,4 @@
-"""The page: one HTML file with its style, its script and its data, that opens from a disk without a network."""
+"""The HTML page: one file with its style sheet, script and data, which opens without a network."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def render(
     """The page as text: a pure function of its arguments."""
     if not records and not claims and not figures:
         raise LabError(
-            "no runs to report; write some with `adax compare digits` or name the folder that holds them"
+            "no runs to report; create some with `adax compare digits`, or give the folder that contains them"
         )
     every = studies(records)
     specs = [(name, caption, as_dict(chart)) for name, caption, chart in figures]
@@ -87,7 +87,7 @@ def _document(title: str, lead: str, meta: str, known: Mapping[str, Look], body:
 <header><div class="wrap"><div><h1>{esc(title)}</h1>{lead_html}<p class="meta">{meta}</p></div>
 <button type="button" id="theme">Theme</button></div></header>
 {_switches(known)}<main id="main">{body}{data}</main>
-<footer><div class="wrap">Made by adaxopt from run records. This file is complete: it loads nothing.</div></footer>
+<footer><div class="wrap">Made by adaxopt from run records. The file is self-contained and works offline.</div></footer>
 <div id="tip" role="status"></div>
 <script type="application/json" id="looks">{html.script_json(list(known))}</script>
 <script>{_library()}</script>
@@ -100,7 +100,7 @@ def _switches(known: Mapping[str, Look]) -> str:
         return ""
     chips = "".join(
         f'<button type="button" class="chip" data-index="{i}" aria-pressed="true" '
-        f'title="Show or hide; with Shift: this one alone">{html.swatch(look)}{esc(label)}</button>'
+        f'title="Click to show or hide; Shift-click to show only this one">{html.swatch(look)}{esc(label)}</button>'
         for i, (label, look) in enumerate(known.items())
     )
     return (
@@ -142,7 +142,7 @@ def _asset(name: str) -> str:
 
 @cache
 def _library() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script; vl-convert has them on board."""
+    """Vega, Vega-Lite and Vega-Embed as one script, from vl-convert."""
     import vl_convert
 
     text = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
@@ -153,8 +153,8 @@ def _library() -> str:
 
 
 def _download(records: Sequence[RunRecord]) -> str:
-    """The runs, compressed: to save as JSON lines (the format of `adax runs export`), or as two CSV tables that are
-    made when they are asked for. Empty without runs."""
+    """The compressed runs and buttons to save them as JSON lines (the format of `adax runs export`) or as two CSV
+    tables, which the page creates on request. Empty if there are no runs."""
     if not records:
         return ""
     packed = base64.b64encode(gzip.compress(exported(records).encode(), mtime=0)).decode()
@@ -163,8 +163,8 @@ def _download(records: Sequence[RunRecord]) -> str:
         for kind, words in (("runs", "Runs (CSV)"), ("curves", "Curves (CSV)"), ("json", "Everything (JSON)"))
     )
     return (
-        '<section id="data"><div class="wrap"><h2>Data</h2><p class="note">Runs: a line each, with its settings and '
-        "result. Curves: a line per evaluation. Everything: JSON lines, which <code>adax report</code> and the other "
-        f'commands read.</p><div class="chips">{buttons}</div></div>'
+        '<section id="data"><div class="wrap"><h2>Data</h2><p class="note">Runs: one line per run, with its settings '
+        "and result. Curves: one line per evaluation. Everything: JSON lines, which <code>adax report</code> and the "
+        f'other commands read.</p><div class="chips">{buttons}</div></div>'
         f'<script type="application/octet-stream" id="records">{packed}</script></section>'
     )

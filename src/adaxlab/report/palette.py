@@ -1,10 +1,10 @@
-"""One look per method, the same in every chart: a colour for light and dark paper, a dash, a point shape.
+"""The look of each method, the same in every chart: a colour for light and dark backgrounds, a dash, a point shape.
 
 The colours were found by a search (maximise the smallest OKLab distance of any pair under normal vision and simulated
 protanopia, deuteranopia and tritanopia, Machado et al. 2009), starting from Okabe and Ito's hues. Every colour has a
-contrast of at least 3:1 to its paper (WCAG 1.4.11). So many colours cannot all be far apart, so dash and shape
-say the same a second time. A method without a look here gets one as a user's own optimizer does.
-`tests/lab/test_report_palette.py` measures all of this.
+contrast of at least 3:1 to its background (WCAG 1.4.11). So many colours cannot all be easily distinguished; dash and
+shape therefore also identify the method. A method that is not listed here gets a look like a user's own optimizer.
+`tests/lab/test_report_palette.py` tests these properties.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class Look:
-    """How one series is drawn: `light` and `dark` are its colours on white and on near-black paper."""
+    """How one series is drawn: `light` and `dark` are its colours on a white and a near-black background."""
 
     light: str
     dark: str
@@ -40,7 +40,7 @@ class Look:
     shape: str = "circle"
 
     def on(self, theme: str) -> str:
-        """The colour on the paper of that theme (`light` or `dark`)."""
+        """The colour in a theme (`light` or `dark`)."""
         return self.dark if theme == "dark" else self.light
 
 
@@ -71,10 +71,10 @@ _DASHES: tuple[tuple[int, ...], ...] = (SOLID, (6, 3), (2, 2), (6, 2, 2, 2), (10
 
 
 def looks(labels: Iterable[str]) -> dict[str, Look]:
-    """A look for each label. Variants (`adaxw, lr=0.01`, `adaxw@slow`) spread around their method's hue.
+    """A look for each label. Variants (`adaxw, lr=0.01`, `adaxw@slow`) have hues around that of their method.
 
-    A method of the zoo looks the same whoever else is in the list, and torch's own (`torch:AdamW`) looks like the
-    method that it is; variants and other names get looks in their order.
+    The look of a method of the zoo does not depend on the other labels, and torch's optimizers (`torch:AdamW`) have the
+    look of the method that they implement. Variants and other names get looks in their order.
 
     >>> looks(["adamw", "adaxw"])["adaxw"] == looks(["adaxw"])["adaxw"] != looks(["adaxw", "adaxw@slow"])["adaxw@slow"]
     True
@@ -104,9 +104,9 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
 
 
 def _variant(look: Look, i: int, n: int, beside: bool) -> Look:
-    """The i-th of n variants: hue from 60 degrees before to 60 after the method's, dash and shape in turn.
+    """The look of the i-th of n variants: hues from -60 to +60 degrees around the method's, cycling dash and shape.
 
-    `beside` leaves the method's own hue to the method, which the same curves show.
+    With `beside`, the method itself is in the same charts, and no variant has its hue.
     """
     if beside and n % 2:
         place = (i + 1) / n
@@ -119,7 +119,7 @@ def _variant(look: Look, i: int, n: int, beside: bool) -> Look:
 
 
 def _tint(colour: str, turn: float, lightness: float, paper: str) -> str:
-    """The colour with its hue turned and its lightness set, then moved away from the paper to a contrast of 3.2."""
+    """The colour with its hue rotated and its lightness set, then adjusted to a contrast of 3.2 with the background."""
     hue, _, saturation = colorsys.rgb_to_hls(*_rgb(colour))
     away = -0.01 if _luminance(paper) > 0.5 else 0.01
     while True:

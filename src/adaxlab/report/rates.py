@@ -1,5 +1,5 @@
-"""Charts over a setting: the held-out metric over the learning rates that were tried, and the final metric over the one
-setting in which variants of an optimizer differ."""
+"""Charts over a setting: the held-out metric against the tried learning rates, and the final metric against the setting
+in which the variants of an optimizer differ."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from adaxlab.report.series import StudyRuns, flat, show, status, swept
 
 Rows = list[dict[str, Any]]
 PILE = 11
-"""Pixels between marks of several methods at one rate on the edge."""
+"""Pixels between the marks of several methods at the same rate on the edge."""
 
 
 def tried(study: StudyRuns) -> tuple[Chart, str]:
-    """The chart, and the words for its marks: the chosen rate is ringed, diverged trials are crossed.
+    """The chart, and the caption's text about its marks: a ring for the chosen rate, a cross for a diverged trial.
 
-    Trials that failed by far stand at the edge as small triangles, or the frame would be theirs. No line leads there:
-    it would say where between two rates a method breaks, which nobody tried.
+    Trials that are far worse are shown as small triangles at the edge, because they would determine the frame. They are
+    not joined by lines, which would suggest results between two rates that were not tried.
     """
     done, lost = _trials(study)
     if not done and not lost:
@@ -77,7 +77,7 @@ def tried(study: StudyRuns) -> tuple[Chart, str]:
 
 
 def stretches(best: dict[tuple[str, float], dict[str, Any]], lost: Rows, low: float, high: float) -> Rows:
-    """The best trial at each rate, in parts that hold no rate at which all trials diverged or left the frame.
+    """The best trial at each rate, split into parts at rates where all trials diverged or are outside the frame.
 
     >>> best = {("a", x): {"optimizer": "a", "lr": x, "value": v} for x, v in ((1, 5), (2, 99), (3, 4))}
     >>> [(r["lr"], r["part"]) for r in stretches(best, [], 0, 9)]
@@ -97,7 +97,7 @@ def stretches(best: dict[tuple[str, float], dict[str, Any]], lost: Rows, low: fl
 
 
 def pile(beyond: Rows, lost: Rows) -> list[tuple[int, str, Rows]]:
-    """Marks at the edge by their place in the pile at their rate, one mark a method and rate: (place, kind, rows)."""
+    """The marks at the edge, stacked per rate, with one mark per method and rate: (place in the stack, kind, rows)."""
     high: dict[float, int] = {}
     places: dict[tuple[str, str, float], int] = {}
     layers: dict[tuple[int, str], Rows] = {}
@@ -111,7 +111,7 @@ def pile(beyond: Rows, lost: Rows) -> list[tuple[int, str, Rows]]:
 
 
 def lr_frame(values: Sequence[float], higher: bool) -> tuple[float, float]:
-    """From the best value to the worst, unless few trials are far worse than the rest.
+    """The range from the best to the worst value, without a few trials that are far worse than the rest.
 
     >>> lr_frame([0.9, 0.8], True), lr_frame([0.9, 0.89, 0.88, 0.87, 0.1], True)[0] > 0.8
     ((0.794, 0.906), True)
@@ -150,7 +150,7 @@ def _trials(study: StudyRuns) -> tuple[list[dict[str, Any]], list[dict[str, Any]
 
 
 def _common(options: Sequence[dict[str, Any]]) -> set[str]:
-    """Options that have one value in all runs: not worth a line in a tooltip."""
+    """Options with the same value in all runs, which tooltips do not show."""
     keys = {k for o in options for k in o}
     return {k for k in keys if len({show(o.get(k)) for o in options}) == 1}
 
@@ -159,11 +159,11 @@ def _common(options: Sequence[dict[str, Any]]) -> set[str]:
 
 
 FEW = 5
-"""So many settings each have a tick of their own on a logarithmic axis."""
+"""Up to this number of settings, each has a tick on a logarithmic axis."""
 
 
 def over_setting(study: StudyRuns) -> tuple[Chart, str]:
-    """The chart, and the words for the marks that it has."""
+    """The chart, and the caption's text about its marks."""
     found = swept(study)
     if found is None:
         return None, ""
@@ -229,13 +229,13 @@ def over_setting(study: StudyRuns) -> tuple[Chart, str]:
 
 
 def _parts(rows: list[dict[str, Any]], low: float, high: float) -> list[dict[str, Any]]:
-    """The rows inside the frame, in the parts between those that are not: no line leads out of it."""
+    """The rows inside the frame, split into parts at rows outside it, so that no line leaves the frame."""
     best = {(r["optimizer"], r["x"]): {**r, "value": r["mean"]} for r in rows}
     return stretches(best, [], low, high)
 
 
 def _frame(rows: list[dict[str, Any]], higher: bool) -> tuple[float, float]:
-    """The means, without few that are far worse than the rest, and the intervals of those that are shown."""
+    """The range of the means, without a few that are far worse, and of the intervals of those shown."""
     low, high = lr_frame([r["mean"] for r in rows], higher)
     shown = [
         r for r in rows if r["high"] >= low and r["low"] <= high

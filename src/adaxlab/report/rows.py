@@ -1,4 +1,4 @@
-"""Charts of rows, one row an optimizer: final metrics by seed, paired differences, wall-clock."""
+"""Charts with one row per optimizer: final metrics by seed, paired differences, wall-clock time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _height(rows: int, least: int = 0) -> int:
 
 
 def seed_dots(study: StudyRuns) -> Chart:
-    """Final metrics: one dot a run, the mean and its interval; diverged runs as crosses at the worse edge."""
+    """Final metrics: one dot per run, the mean and its interval; diverged runs are crosses at the worse edge."""
     dots: list[dict[str, Any]] = []
     means: list[dict[str, Any]] = []
     lost: list[dict[str, Any]] = []
@@ -96,7 +96,7 @@ def seed_dots(study: StudyRuns) -> Chart:
 
 
 def differences(study: StudyRuns, found: Judged) -> Chart:
-    """How much better than the reference each method did on the same seeds, with the interval of the difference."""
+    """The paired difference of each method from the reference, with its interval; positive is better."""
     rows = []
     for series in study.ranked:
         verdict = found.verdicts.get(series.label)
@@ -132,7 +132,7 @@ def differences(study: StudyRuns, found: Judged) -> Chart:
 
 
 def wall_clock(study: StudyRuns) -> Chart:
-    """Seconds of a final run: the mean as a bar, the optimizer's own step as its solid part, each run as a tick."""
+    """Seconds of a final run: the mean as a bar, the optimizer step as its solid part, each run as a tick."""
     bars: list[dict[str, Any]] = []
     ticks: list[dict[str, Any]] = []
     for series in study.series:

@@ -1,4 +1,4 @@
-"""The sections of a page: a study, a table of claims, further figures. HTML out, no files."""
+"""The sections of a page as HTML: a study, a table of claims, additional figures."""
 
 from __future__ import annotations
 
@@ -24,27 +24,29 @@ Draw = Callable[[str, str, Any], str]
 
 
 def _words(rule: stats.DecisionRule) -> str:
-    """The rule of the verdicts, for people."""
+    """The decision rule of the verdicts, in words."""
     margin = f" by more than {rule.margin:g}" if rule.margin else ""
     return (
-        "Brackets hold 95% t intervals of the mean over seeds. Differences are paired by seed, positive where the "
-        f"method is better. A method is better{margin}, or worse, if a paired t test, "
-        f"corrected for the number of comparisons (Holm), says so at {percent(rule.confidence)} confidence on "
+        "Brackets show 95% t intervals of the mean over seeds. Differences are paired by seed; a positive difference "
+        f"means that the method is better. A method is better{margin}, or worse, if a paired t test, "
+        f"corrected for the number of comparisons (Holm), is significant at {percent(rule.confidence)} confidence on "
         f"at least {rule.least} pairs (fewer than {ENOUGH}: provisional); otherwise the comparison is inconclusive. "
-        "A diverged run counts as worse than any finished one and is not part of a mean."
+        "A diverged run counts as worse than any finished one and is not included in a mean."
     )
 
 
 def _rates(study: StudyRuns) -> str:
-    """Where no method tried a rate, a verdict is about the settings as much as about the methods."""
+    """A caution for studies in which no learning rate was tuned."""
     if len({s.optimizer for s in study.series}) < 2 or any(s.tune for s in study.series):
         return ""
-    return " Learning rates were given, not tuned in this study; with others the order may change."
+    return (
+        " Learning rates were given, not tuned in this study; at other learning rates the order may change."
+    )
 
 
 @dataclass(frozen=True)
 class Section:
-    """A study on the page: its runs, its verdicts, and the lines of its summary."""
+    """A study on the page: its runs, its verdicts, and the rows of its summary table."""
 
     study: StudyRuns
     found: Judged
@@ -61,19 +63,19 @@ class Section:
 
     @cached_property
     def answer(self) -> Answer:
-        """What the command answers; without a study beside the runs, the verdicts in a sentence."""
+        """The answer that `adax compare` prints; without a study.json beside the runs, the verdicts in a sentence."""
         if self.found.result and not self.failed:
             return answer(self.found.result)
         return Answer(tables.headline(self.study, self.rows, self.found))
 
     @property
     def failed(self) -> bool:
-        """Whether no final run has finished: such a study comes last."""
+        """Whether no final run has finished; such a study is shown last."""
         return not any(row.n for row in self.rows)
 
 
 def contents(sections: Sequence[Section]) -> str:
-    """A list of the studies, each with its sentence."""
+    """A list of the studies, each with its answer."""
     items = "".join(
         f'<li><a href="#{esc(s.anchor)}">{esc(s.study.name)}</a> <span class="meta">{esc(s.answer.text)}</span></li>'
         for s in sections
@@ -85,18 +87,20 @@ def contents(sections: Sequence[Section]) -> str:
 
 
 def answered(section: Section) -> str:
-    """The answer, and the line of code that makes the optimizer to use."""
+    """The answer, and the line of code that constructs the recommended optimizer."""
     code = f"<pre>{esc(section.answer.code)}</pre>" if section.answer.code else ""
     return f'<div class="answer"><p class="lead">{esc(section.answer.text)}</p>{code}</div>'
 
 
 def study_section(section: Section, looks: Mapping[str, Look], draw: Draw, single: bool) -> str:
-    """One study: a sentence, the summary, every chart, and what was run."""
+    """One study: its answer, the summary table, all charts, and how it was run."""
     study, found, rows = section.study, section.found, section.rows
     charts = [draw(p.title, p.caption, p.chart) for p in figures(study, found)]
     words = _words(found.rule)
     if not found.fixed and sum(r.n > 0 for r in rows) > 1:
-        words += " The reference is the best mean, picked after the runs, which favours it."
+        words += (
+            " The reference is the method with the best mean. It was chosen after the runs, which favours it."
+        )
     return (
         f'<section id="{esc(section.anchor)}"><div class="wrap"><h2>{esc(study.name)}</h2>'
         f"{answered(section)}{_summary(section, looks)}"
@@ -126,9 +130,9 @@ def _summary(section: Section, looks: Mapping[str, Look]) -> str:
         "lr": [f'<span title="{esc(r.options)}">{esc(r.lr)}</span>' if r.lr else "" for r in rows],
         "b2*T": [esc(r.b2_steps) for r in rows],
         "runs": [_counts(r) for r in rows],
-        "time a run": [esc(clock(r.seconds)) if r.seconds is not None else "" for r in rows],
+        "time per run": [esc(clock(r.seconds)) if r.seconds is not None else "" for r in rows],
     }
-    optional = ("paper", "b2*T", "time a run")
+    optional = ("paper", "b2*T", "time per run")
     shown = {head: cells for head, cells in columns.items() if head not in optional or any(cells)}
     body = [list(cells) for cells in zip(*shown.values(), strict=True)]
     attributes = [f'data-index="{index[r.label]}"' for r in rows]
@@ -160,17 +164,17 @@ def _how(study: StudyRuns, rows: Sequence[tables.SummaryRow], single: bool) -> s
 
 
 def _again(study: StudyRuns) -> list[str]:
-    """The commands of the study; where `adax compare` has no such study, that they are only near to it."""
+    """The commands that repeat the study, with a note if `adax compare` cannot repeat it exactly."""
     planned = stored(study)
     text = f"<pre>{esc(chr(10).join(commands(study, planned.study if planned else None)))}</pre>"
     other = [key.replace("_", " ") for key in differing(study)]
     if not other:
         return ["<h4>Run it again</h4>", text]
     words = (
-        f"The runs of this study differ in {listed(other)}, which no adax compare can ask for. "
-        "This is near to it, and does not repeat it."
+        f"The runs of this study differ in {listed(other)}, which one adax compare command cannot express. "
+        "The command below is similar but does not repeat the study."
     )
-    return ["<h4>Run something near to it</h4>", f'<p class="note">{esc(words)}</p>', text]
+    return ["<h4>Run a similar study</h4>", f'<p class="note">{esc(words)}</p>', text]
 
 
 def _runs(study: StudyRuns) -> str:
@@ -196,7 +200,7 @@ def _cell(key: str, value: str) -> str:
 
 
 def claims_section(claims: Sequence[Mapping[str, Any]]) -> str:
-    """The table of claims: what the paper says, what was computed here, on how many runs, and the verdict."""
+    """The table of claims: the paper's statement, the result here, the number of runs, and the verdict."""
     rows = []
     for c in claims:
         verdict = str(c.get("verdict", "inconclusive"))
@@ -223,7 +227,7 @@ def _value(value: Any) -> str:
 
 
 def figures_section(figures: Sequence[tuple[str, str, Any]], draw: Draw) -> str:
-    """Further figures, two in a row."""
+    """Additional figures, two per row."""
     cards = "".join(draw(title, caption, chart) for title, caption, chart in figures)
     one = " one" if len(figures) == 1 else ""
     grid = f'<div class="grid{one}">{cards}</div>'

@@ -1,6 +1,6 @@
-"""From run records to series: one per optimizer (or variant of it) in a study, with its runs sorted out.
+"""Group run records into series: one per optimizer, or per variant of an optimizer, in a study.
 
-A record has `spec`, `env`, `metrics`, `done` and `path`, as the store loads them. Nothing here draws.
+A record has `spec`, `env`, `metrics`, `done` and `path`, as loaded from the store. This module does not draw.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SETTINGS = ("options", "schedule", "epochs", "batch_size", "task_options")
 
 @dataclass(frozen=True)
 class Series:
-    """Final runs that differ by their seed alone, and the tuning runs of the same optimizer."""
+    """Final runs that differ only in their seed, and the tuning runs of the same optimizer."""
 
     label: str
     optimizer: str
@@ -37,7 +37,7 @@ class Series:
 
     @cached_property
     def finished(self) -> list[Any]:
-        """Final runs that ended well, by seed: the ones that means and intervals are about."""
+        """Final runs that finished, by seed. Means and intervals are over these runs."""
         return sorted(
             (r for r in self.final if status(r) == "finished"), key=lambda r: _order(r.spec.get("seed"))
         )
@@ -48,12 +48,12 @@ class Series:
 
     @cached_property
     def failed(self) -> list[Any]:
-        """Runs whose task or optimizer raised, those of the tuning included."""
+        """Runs whose task or optimizer raised an exception, including tuning runs."""
         return [r for r in (*self.final, *self.tune) if status(r) == "failed"]
 
     @property
     def b2_steps(self) -> float | None:
-        """b2*T of the final runs, where b2 is a rate of growth."""
+        """b2*T of the final runs, if b2 is a growth rate."""
         steps = max((r.done.get("steps") or 0 for r in self.finished), default=0)
         betas = (
             self.options.get(optimizers.betas_of(self.optimizer))
@@ -82,7 +82,7 @@ class Series:
 
     @property
     def paper(self) -> tuple[float, float] | None:
-        """A published mean and its margin for the same setting, where the records name one."""
+        """The published mean and its margin for the same setting, if the records contain them."""
         given = next((r.done["paper"] for r in self.final if r.done and r.done.get("paper")), None)
         return (float(given[0]), float(given[1])) if given else None
 
@@ -92,9 +92,9 @@ class Series:
 
 @dataclass(frozen=True)
 class StudyRuns:
-    """All runs of one study: what was measured, and one series per optimizer or variant.
+    """All runs of one study: the metric, and one series per optimizer or variant.
 
-    The study itself, as it was planned, is `adaxlab.study.Study`.
+    The planned study is `adaxlab.study.Study`.
     """
 
     name: str
@@ -104,10 +104,10 @@ class StudyRuns:
     higher_is_better: bool
     looks: Mapping[str, Look] = field(default_factory=dict)
     written: Mapping[str, str] = field(default_factory=dict)
-    """How titles and captions write a label, where not as it is."""
+    """The text of a label in titles and captions, if it differs from the label."""
 
     def says(self, label: str) -> str:
-        """The label as titles and captions write it."""
+        """The text of a label in titles and captions."""
         return self.written.get(label, label)
 
     @property
@@ -116,14 +116,14 @@ class StudyRuns:
 
     @property
     def names(self) -> list[str]:
-        """Everything that charts name: the labels, and optimizers whose tuning or sweep belongs to several variants."""
+        """All names in charts: the labels, and optimizers whose tuning or sweep belongs to several variants."""
         found = swept(self)
         shared = [*(s.optimizer for s in self.series if s.tune), *(found[1] if found else ())]
         return list(dict.fromkeys([*self.labels, *shared]))
 
     @cached_property
     def titles(self) -> dict[str, str]:
-        """What the legends of image files write for these names."""
+        """The titles of these names in the legends of image files."""
         given = {s.label: s.options or dict(s.tune[0].spec["options"] if s.tune else {}) for s in self.series}
         return titles(self.names, given)
 
@@ -145,7 +145,7 @@ class StudyRuns:
 
 
 def swept(study: StudyRuns) -> tuple[str, dict[str, list[Series]]] | None:
-    """The one number in which the variants of some optimizer differ, and those variants; None if there is no such."""
+    """The numerical setting in which the variants of an optimizer differ, and the variants; None if there is none."""
     found: dict[str, dict[str, list[Series]]] = {}
     for optimizer in dict.fromkeys(s.optimizer for s in study.series):
         variants = [s for s in study.series if s.optimizer == optimizer and s.final]
@@ -166,12 +166,12 @@ def status(record: Any) -> str:
 
 
 def reason(record: Any) -> str:
-    """Why a run failed; empty where it did not."""
+    """The reason why a run failed; empty if it did not."""
     return getattr(record, "error", "") or ""
 
 
 def studies(records: Iterable[Any]) -> list[StudyRuns]:
-    """The records by study, in the order in which studies first appear; a label looks the same in all of them."""
+    """The records by study, in order of first appearance; a label has the same look in all studies."""
     by_study: dict[str, list[Any]] = defaultdict(list)
     for record in records:
         by_study[str(record.spec.get("study") or record.spec.get("task") or "study")].append(record)
@@ -209,7 +209,7 @@ def _study(name: str, records: Sequence[Any]) -> StudyRuns:
 
 
 def _place(optimizer: str) -> tuple[int, list[Any]]:
-    """The methods of the zoo first, in its order, each followed by its second names; numbers in them count as such.
+    """Sort key: the methods of the zoo first, in its order, each followed by its variants; numbers sort numerically.
 
     >>> sorted(["mine.py:A", "adaxw@b2T=10", "adaxw@b2T=3", "adaxw", "torch:SGD"], key=_place)
     ['torch:SGD', 'adaxw', 'adaxw@b2T=3', 'adaxw@b2T=10', 'mine.py:A']
@@ -221,7 +221,7 @@ def _place(optimizer: str) -> tuple[int, list[Any]]:
 
 
 def flat(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run on one level: options by their own name, the task's with a prefix.
+    """The settings of a run as a flat dict: options by name, task options with a prefix.
 
     >>> flat({"options": {"lr": 0.1, "betas": [0.9, 0.99]}, "schedule": {"name": "cosine"}, "epochs": 3, "seed": 7})
     {'lr': 0.1, 'b1': 0.9, 'b2': 0.99, 'schedule': 'cosine', 'epochs': 3}
@@ -244,7 +244,7 @@ def flat(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def show(value: Any) -> str:
-    """A setting as people write it: 0.001, (0.9, 0.0001), cosine."""
+    """A setting as text: 0.001, (0.9, 0.0001), cosine."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return str(value)
     if isinstance(value, float):
@@ -257,7 +257,7 @@ def show(value: Any) -> str:
 
 
 def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The names of the settings that are not the same in all of them."""
+    """The names of the settings that differ."""
     names = dict.fromkeys(name for one in settings for name in one)
     return [name for name in names if len({show(one.get(name)) for one in settings}) > 1]
 
@@ -267,7 +267,7 @@ def _key(spec: Mapping[str, Any]) -> str:
 
 
 def _variant_labels(optimizer: str, specs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The optimizer's name, with the settings that tell its variants apart when there are several."""
+    """The optimizer's name, with the settings that distinguish its variants if there are several."""
     if len(specs) < 2:
         return [optimizer] * len(specs)
     settings = [flat(s) for s in specs]
@@ -278,14 +278,14 @@ def _variant_labels(optimizer: str, specs: Sequence[Mapping[str, Any]]) -> list[
 
 @dataclass(frozen=True)
 class Curve:
-    """One quantity of a series along training: at each x, the values of the finished runs."""
+    """One quantity of a series during training: at each x, the values of the finished runs."""
 
     x: list[float]
     values: list[list[float]]
 
 
 def curve(runs: Sequence[Any], quantity: str, axis: str, most: int = MAX_POINTS) -> Curve:
-    """`quantity` over `axis`: at most `most` points, the first and the last kept; values in the order of `runs`."""
+    """`quantity` against `axis`, with at most `most` points including both ends; values are in the order of `runs`."""
     at: dict[float, list[float]] = defaultdict(list)
     for run in runs:
         for line in run.metrics:
@@ -307,7 +307,7 @@ def thin(xs: Sequence[float], most: int = MAX_POINTS) -> list[float]:
 
 
 def axis_of(study: StudyRuns) -> str:
-    """`epoch` when an epoch is a pass over the data and each run logs at most once in it, else `step`."""
+    """`epoch` if an epoch is a pass over the data with at most one evaluation, otherwise `step`."""
     if any(_pieces(run.spec) for run in study.records):
         return "step"
     for run in study.records:
@@ -318,8 +318,8 @@ def axis_of(study: StudyRuns) -> str:
 
 
 def _pieces(spec: Mapping[str, Any]) -> bool:
-    """Whether an epoch is a piece of so many steps: the task draws its batches at random and has an option `steps`, or
-    it reads a text in `parts`. A user's task is not imported for that; what it was given tells."""
+    """Whether an epoch is a fixed number of steps: the task draws random batches and has an option `steps`, or it reads
+    a text in `parts`. A user's task is not imported; its options decide."""
     name, options = str(spec.get("task")), spec.get("task_options") or {}
     if "steps" in options or options.get("parts", 1) != 1:
         return True

@@ -1,4 +1,4 @@
-"""The same charts as SVG files, on light and dark paper, without a browser or a network."""
+"""The charts of a report as SVG files, for light and dark backgrounds, without a browser or a network."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def save_charts(
     rule: stats.DecisionRule | None = None,
     only: Container[str] | None = None,
 ) -> list[Path]:
-    """Write every chart of every study, or `only` those of these names, as `<study>-<chart>[-dark].svg`; the paths."""
+    """Write the charts of every study, or `only` those named, as `<study>-<chart>[-dark].svg`; return the paths."""
     from adaxlab.report.charts import figures
 
     if not records:
         raise LabError(
-            "no runs to draw; write some with `adax compare digits` or name the folder that holds them"
+            "no runs to draw; create some with `adax compare digits`, or give the folder that contains them"
         )
     out: list[Path] = []
     for each in studies(records):
@@ -75,7 +75,7 @@ def paint(
     labels: Sequence[str] = (),
     known: Mapping[str, Look] | None = None,
 ) -> dict[str, Any]:
-    """A chart on the paper of a theme: configuration, title, and the palette's colours for it."""
+    """The chart in a theme: its configuration, its title, and the palette's colours."""
     spec = as_dict(chart)
     if title:
         spec["title"] = title
@@ -89,7 +89,7 @@ def paint(
 
 
 def _stable(svg: str) -> str:
-    """The SVG with its clip paths counted from 0: the renderer counts through the life of the process."""
+    """The SVG with its clip paths numbered from 0; the renderer's numbers depend on what the process drew before."""
     names: dict[str, str] = {}
     return re.sub(r"\bclip\d+\b", lambda m: names.setdefault(m.group(), f"clip{len(names)}"), svg)
 

@@ -1,4 +1,4 @@
-"""The numbers of a report as rows: summary, settings, environment, single runs. No drawing, no HTML."""
+"""The rows of a report's tables: summary, settings, environment, individual runs. No drawing, no HTML."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from adaxlab.store import ERROR
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One line of the summary table."""
+    """One row of the summary table."""
 
     label: str
     n: int
@@ -40,7 +40,7 @@ class SummaryRow:
 
 
 def summary(study: StudyRuns, found: Judged) -> list[SummaryRow]:
-    """A row per series, the best mean first, then those without a finished run, failed ones last."""
+    """One row per series: by mean, the best first, then series without a finished run, then failed ones."""
     spans = [interval(s.values) for s in study.ranked]
     widths = [high - low for _, low, high in spans if high > low]
     fmt = Figures(min(widths) if widths else 0.0)
@@ -101,15 +101,15 @@ def _summary_row(study: StudyRuns, series: Series, found: Judged, fmt: Figures) 
 
 
 def headline(study: StudyRuns, rows: Sequence[SummaryRow], found: Judged) -> str:
-    """The study in a sentence: what is better or worse than the reference, and what is not settled."""
+    """The study in a sentence: which methods are better or worse than the reference, and which are inconclusive."""
     done = [r for r in rows if r.n]
     if not done:
         lost = [r for r in rows if r.diverged or r.verdict == "failed"]
         if rows and len(lost) == len(rows):
             if all(r.verdict == "failed" for r in rows):
-                return "Every method failed: check the task before the methods."
+                return "Every method failed. Check the task first."
             how = "diverged" if all(r.diverged for r in rows) else "failed or diverged"
-            return f"Every final run of every method {how}: check the task before the methods."
+            return f"Every final run of every method {how}. Check the task first."
         return "No final run has finished yet."
     base = next((r for r in done if r.verdict == "base"), None)
     by_verdict: dict[str, list[str]] = {}
@@ -133,7 +133,7 @@ def headline(study: StudyRuns, rows: Sequence[SummaryRow], found: Judged) -> str
 
 
 def setup(study: StudyRuns) -> list[tuple[str, str]]:
-    """What all runs of the study share: task, epochs, batch size, schedule, seeds, trials."""
+    """The settings of the study: task, epochs, batch size, schedule, seeds, tuning trials."""
     specs = [r.spec for r in study.records]
     final = [s for s in specs if s.get("purpose") != "tune"]
     trials = {s.optimizer: len(s.tune) for s in study.series}
@@ -156,13 +156,15 @@ def setup(study: StudyRuns) -> list[tuple[str, str]]:
         rows.append(("final runs are scored on", ", ".join(sorted(map(str, splits)))))
     if any(trials.values()):
         counts = sorted(set(trials.values()))
-        equal = "each, an equal budget" if len(counts) == 1 else "(unequal budgets: " + show(trials) + ")"
+        equal = (
+            "per optimizer (equal budgets)" if len(counts) == 1 else "(unequal budgets: " + show(trials) + ")"
+        )
         rows.append(("tuning trials", f"{', '.join(map(str, counts))} {equal}"))
     return [(k.replace("_", " "), v) for k, v in rows if v not in ("", "None")]
 
 
 def _setting(name: str, final: Sequence[Mapping[str, Any]], tune: Sequence[Mapping[str, Any]]) -> str:
-    """The values of a setting; those of the tuning runs by themselves where they are others.
+    """The values of a setting; those of the tuning runs are listed separately if they differ.
 
     >>> _setting("epochs", [{"epochs": 20}], [{"epochs": 6}]), _setting("epochs", [{"epochs": 20}], [{"epochs": 20}])
     ('20; tuning runs 6', '20')
@@ -178,7 +180,7 @@ def _setting(name: str, final: Sequence[Mapping[str, Any]], tune: Sequence[Mappi
 
 
 def environment(study: StudyRuns) -> list[tuple[str, str]]:
-    """Versions, hardware and commit, as recorded; values that differ between runs are all listed, times as a span."""
+    """Versions, hardware and commit, as recorded. Values that differ are listed, times as a range."""
     seen: dict[str, dict[str, None]] = {}
     for record in study.records:
         for key, value in _leaves({k: v for k, v in (record.env or {}).items() if k != "command"}):
@@ -199,7 +201,7 @@ def environment(study: StudyRuns) -> list[tuple[str, str]]:
 
 
 def runs(study: StudyRuns) -> list[dict[str, str]]:
-    """Every run on a line, as text."""
+    """One row of text per run."""
     out = []
     for r in study.records:
         done = r.done or {}

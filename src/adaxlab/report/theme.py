@@ -1,7 +1,8 @@
-"""Paper, ink and type of the charts: a Vega configuration for an image file, and one of CSS variables for the page.
+"""Background, colours and fonts of the charts: a Vega configuration for image files, and one with CSS variables for the
+page.
 
-The page's charts carry `var(--ink)` and the like instead of colours, so that light, dark and print are a matter of the
-style sheet: nothing is drawn again when the reader changes the theme.
+The page's charts use CSS variables such as `var(--ink)` instead of colours, so that the style sheet sets the colours
+for light, dark and print. Charts are not redrawn when the reader changes the theme.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from adaxlab.report.palette import PAPER
 
-# vl-convert carries Liberation Sans, so images are the same on a machine without fonts.
+# vl-convert includes Liberation Sans, so images are the same on a machine without fonts.
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 PAGE_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 

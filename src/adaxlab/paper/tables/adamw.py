@@ -26,16 +26,15 @@ def measured(record: dict[str, Any]) -> str:
     text = (
         f"Milliseconds of `optimizer.step()` on one {gpu} for float32 parameters ({' and '.join(days)}), "
         "medians of n alternating rounds, and in brackets the speed as a multiple of torch's fused AdamW: above 1 is "
-        f"faster, below 1 slower ({versions}). Each library at its fastest setting; state of fewer bits is marked, "
-        "because it computes something else. Gradients are other tensors at "
-        "every step, as after `zero_grad()`."
+        f"faster, below 1 slower ({versions}). Each library is at its fastest setting; rows with low-bit state are "
+        "marked, because they compute something else. Gradients are new tensors at every step, as after `zero_grad()`."
     )
     missing = record["not_importable"]
     text += " An empty cell was not measured."
     text += f" Not installed: {', '.join(missing)}.\n\n" if missing else "\n\n"
     text += _steps([row for row in record["rows"] if row.get("gradients") == "fresh"])
     text += _bound([row for row in record["rows"] if row.get("gradients") == "fresh"])
-    text += f"\n\nQuartiles, and times with gradients that stay at their addresses: [record]({RECORD})."
+    text += f"\n\nQuartiles, and times with gradients at fixed addresses, are in the [record]({RECORD})."
     trained = [
         (
             f"{row['model']}, batch {row['batch']}",
@@ -63,7 +62,7 @@ def _bound(rows: list[dict[str, Any]]) -> str:
     model = max(ours, key=lambda row: row["speedup"])["model"]
     saved = ms[REFERENCE, model] - ms[OURS, model]
     text = (
-        f"\n\nA training step gains at most about the difference of two rows: on {model} {saved:.2f} ms against "
+        f"\n\nA training step gains at most about the difference between two rows: on {model} {saved:.2f} ms against "
         f"torch's fused AdamW, that is {saved:.2g}% of a training step of 100 ms"
     )
     if (PLAIN, model) in ms:

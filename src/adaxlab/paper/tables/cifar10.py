@@ -1,4 +1,4 @@
-"""What is particular about the tables of the CIFAR-10 studies, and sentences beside them, from the records."""
+"""The layout of the tables of the CIFAR-10 studies, and sentences for their pages, from the records."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _loss(line: Line) -> str:
 
 
 def _whose(line: Line) -> str:
-    """The studies that the runs were made for, where that is not this one."""
+    """The studies for which the runs were made, if not this one."""
     return ", ".join(sorted({study for run in line.result.runs if (study := borrowed(run))}))
 
 
@@ -146,7 +146,7 @@ def _held_out(study: Study) -> int:
 
 
 def _notes(study: Study, runs: Runs) -> str:
-    """How far a number can be trusted, where the records tell."""
+    """Notes on the accuracy of the numbers."""
     said = ["AdaX is run as published (`wake=False`)."]
     if study.tuning:
         share = max(map(accuracy, runs)) / 100
@@ -170,7 +170,7 @@ def _times(found: Runs) -> list[tuple[int, float]]:
 
 
 def _own(found: Runs) -> list[tuple[int, float]]:
-    """(networks, seconds) of each stack that the runs are of; a network that trained alone is one."""
+    """(networks, seconds) of each stack of the runs; a network that was trained alone is a stack of one."""
     own = _times([r for r in found if not borrowed(r)])
     return [
         *dict.fromkeys(stack for stack in own if stack[0] > 1),
@@ -179,7 +179,8 @@ def _own(found: Runs) -> list[tuple[int, float]]:
 
 
 def _stacks(found: Runs) -> str:
-    """How many networks trained together, in what time; those of other studies in a common stack count too."""
+    """The number of networks that were trained together and the time; networks of other studies in a common stack are
+    counted."""
     own = _own(found)
     if not own:
         return "all runs are from other studies"

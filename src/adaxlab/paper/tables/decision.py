@@ -136,7 +136,7 @@ WHEN_NOT = (
     "or when the length of the run is unknown ([Should I use AdaX?](docs/should-i-use-adax.md))."
 )
 MODELS = {"256M": "one tensor of 256M numbers"}
-"""Names of the benchmark's rows that say too little on their own."""
+"""Descriptions of benchmark rows whose names are not clear on their own."""
 WORDS = {
     "inconclusive": "no significant difference on",
     "supported": "better on",
@@ -155,7 +155,7 @@ def _speed(root: Path) -> str:
         return "- **Speed**: not measured yet (`make bench-gpu`)."
     rows = [r for r in record["rows"] if r["row"] == "AdaXW fused" and r["gradients"] == "fixed"]
     shown = ", ".join(f"{row['speedup']:.1f} ({MODELS.get(row['model'], row['model'])})" for row in rows)
-    old = ", made before the last changes of the step" if record.get("since") else ""
+    old = ", made before the latest changes to the step" if record.get("since") else ""
     return (
         f"- **Speed**: a step of AdaXW on one {record['environment']['gpu']} is faster than torch's fused AdamW by "
         f"a factor of {shown} ([measurements](docs/speed.md){old})."
@@ -163,7 +163,7 @@ def _speed(root: Path) -> str:
 
 
 def _tuned(root: Path) -> str:
-    """What the claims of the decision page came to, those of one verdict together."""
+    """The verdicts on the claims of the decision page, grouped by verdict."""
     judged = {row["id"]: row for row in claims.committed(root / "records")}
     groups: dict[str, list[str]] = {}
     for task in TASKS:
@@ -177,7 +177,7 @@ def _tuned(root: Path) -> str:
 
 
 def _details(task: Task, row: Mapping[str, Any]) -> str:
-    """What a verdict rests on: the data, the baseline where it is not AdamW, n, whether pairing by seed decides."""
+    """The basis of a verdict: the data, the baseline if it is not AdamW, n, and whether pairing by seed decides."""
     parts = ["stand-in"] if "stand-in" in task.data else []
     parts += [f"against {task.baseline}"] if task.baseline != "AdamW" else []
     parts.append(f"n = {row['n']}{mark(row)}")

@@ -188,12 +188,12 @@ def _table2(rows: Rows) -> str:
         groups.setdefault(words(rows[id]), []).append(name)
     values = "; ".join(f"*{verdict}* for {listed(names)}" for verdict, names in groups.items())
     return (
-        "**Does Table 2 hold?** On CIFAR-10, the paper's own data, mostly, at the paper's settings. The paper's "
-        f"accuracy is {values}. AdaX-W is ahead: by {_leads(rows, LEADS)}. **After equal tuning no "
-        f"significant lead remains**: {_leads(rows, TUNED)}. Equal tuning means that every method "
-        "has the same number of learning rates to try; "
+        "**Does Table 2 hold?** Mostly, at the paper's settings on CIFAR-10, the paper's own data. The paper's "
+        f"accuracy is {values}. AdaX-W leads by {_leads(rows, LEADS)}. **After equal tuning no "
+        f"significant lead remains**: {_leads(rows, TUNED)}. Equal tuning means that the same number of learning rates "
+        "is tried for every method; "
         "no other setting was tuned. **ImageNet was not run**: [Tiny-ImageNet](imagenet.md) is a [stand-in](#scope) "
-        "and says nothing about the paper's accuracies. [Each verdict](cifar10.md#table2)."
+        "and does not test the paper's accuracies. [Each verdict](cifar10.md#table2)."
     )
 
 
@@ -212,8 +212,8 @@ def _errata(root: Path, rows: Rows) -> str:
     wrong = sum(row["verdict"] == VERDICTS[False] for row in found)
     return (
         f"**Does the theory hold?** {wrong} of its {len(found)} claims that can be computed are contradicted; "
-        "*supported* is [no proof](claims.md#what-a-verdict-means). The "
-        f"[{count} errata](claims.md#errata) name each error and what this library does instead."
+        "*supported* is [not a proof](claims.md#what-a-verdict-means). The "
+        f"[{count} errata](claims.md#errata) list each error and what this library does instead."
     )
 
 
@@ -235,7 +235,7 @@ def _open(root: Path, rows: Rows) -> str:
     return (
         f"**What is open?** {len(waits)} of the paper's {len(theirs)} claims: {len(waits) - never} are inconclusive "
         f"and {never} were not run ([list](claims.md#open-claims)). Studies for {planned} of them are in "
-        f"[the queue](queue.md), which takes about {minutes / 60:.0f} GPU hours in all, studies of our own included. "
-        f"{many} would need more than {MOST:,} seeds. Of the claims that the runs of Table 2 on CIFAR-10 judge, "
+        f"[the queue](queue.md), which takes about {minutes / 60:.0f} GPU hours in total, including our own studies. "
+        f"{many} would need more than {MOST:,} seeds. Of the claims judged by the runs of Table 2 on CIFAR-10, "
         f"{len(main)} are open; {judged} of them are in the queue, with {cost:g} GPU minutes."
     )

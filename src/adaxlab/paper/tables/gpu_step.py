@@ -19,7 +19,9 @@ def read(records: Path) -> dict[str, Any] | None:
 
 def since(record: Mapping[str, Any]) -> str:
     """Whether the code has changed since the record was made; the record's note says how."""
-    return " The step has changed since, and was not measured again." if record.get("since") else ""
+    return (
+        " The step has changed since this measurement, which was not repeated." if record.get("since") else ""
+    )
 
 
 def spread(row: dict[str, Any]) -> str:
@@ -62,9 +64,9 @@ def section(root: Path) -> str:
     return (
         image("gpu-step", "Time of one optimizer step compared with torch's fused AdamW, per model", "images")
         + f"\n\n`optimizer.step()` on one {environment['gpu']}, torch {environment['torch']}, Triton "
-        f"{environment['triton']}, float32 unless stated; medians of n alternating rounds. A speedup is torch's time "
-        "divided by AdaXW's; torch's is its fused AdamW, under *graph replay* the replay of it. The parameters of 256M "
-        f"are 2^28 numbers in one tensor. `make bench-gpu`.{since(record)}\n\n"
+        f"{environment['triton']}, float32 unless stated; medians of n alternating rounds. A speedup is the time "
+        "of torch's fused AdamW divided by AdaXW's; under *graph replay*, both steps are replayed CUDA graphs. 256M is "
+        f"one tensor of 2^28 parameters. `make bench-gpu`.{since(record)}\n\n"
         + markdown.table(HEADS, rows)
         + "\n\n"
         + _why(record)
@@ -80,11 +82,11 @@ def _why(record: Mapping[str, Any]) -> str:
     return (
         "**Why the factors differ.** The steps of large models are bound by memory bandwidth: on 256M AdaXW reaches "
         f"{large[0]:.2f} of the copy bandwidth measured in the same run ({record['copy_bytes_per_s'] / 1e12:.2f} TB/s) "
-        f"and torch {large[1]:.2f}. The steps of small models are bound by host time, the time that Python and the "
-        "launches take, and torch needs more of it. A replayed CUDA graph needs almost no host time: ResNet-50's step "
+        f"and torch {large[1]:.2f}. The steps of small models are bound by host time, the time of Python and of kernel "
+        "launches, and torch needs more of it. A replayed CUDA graph needs almost no host time: ResNet-50's step "
         f"then takes {replay[0]:.2f} ms (AdaXW) and {replay[1]:.2f} ms (torch).\n\n"
         "**Columns.** *Speedup* is for gradients at fixed addresses, as with `zero_grad(set_to_none=False)`; under "
-        "*fresh gradients* each step gets other gradient tensors, as after `zero_grad()`. *Frozen memory*: at step "
+        "*fresh gradients* each step gets new gradient tensors, as after `zero_grad()`. *Frozen memory*: at step "
         "150,000 AdaX's v no longer changes in float32, and the kernel does not write it. *bf16 state*: m and v in "
         "bfloat16.\n\n"
     )

@@ -53,7 +53,7 @@ def settings(root: Path) -> str:
 
 
 def _noise(records: Path) -> str:
-    """How far apart runs are that differ by their seed alone: a deviation pooled over rows of 3 and more."""
+    """The standard deviation between seeds, pooled over rows with at least three runs, as a text."""
     squares, free = 0.0, 0
     for study in VARIED:
         found = [r for r in cifar_runs(study, records) if r.spec["optimizer"] == "adaxw"]
@@ -106,7 +106,7 @@ def enclosed(scores: Trials, higher: bool) -> tuple[float | None, bool]:
 
 
 def best_lr(root: Path) -> str:
-    """One row a task, AdaX's best lr over Adam's in the last column."""
+    """One row per task; the last column is the ratio of AdaX's best lr to Adam's."""
     rows = []
     for line in _tuned(root):
         if not (line.adam and line.adax):
@@ -181,7 +181,7 @@ class Pair(NamedTuple):
 
 
 def memories(root: Path) -> str:
-    """A row a pair: how much better the larger b2*T was, with its interval."""
+    """One row per pair: the improvement with the larger b2*T, with its interval."""
     rows = []
     for pair in pairs(root):
         found = list(stats.paired(pair.b, pair.a, pair.higher).values())

@@ -55,7 +55,7 @@ def words(study: Study, runs: Runs) -> Layout:
 
 
 def _precision(study: Study, runs: Runs) -> str:
-    """The model has no other than float32, and older runs did not record it."""
+    """The precision. The model supports only float32, which older runs did not record."""
     said = {run.env.get("precision", "fp32") for run in runs}
     assert said <= {"fp32"}, said
     return "Float32 (cuDNN's LSTM in TF32 where torch's default allows it)"
@@ -66,7 +66,7 @@ def _perplexity(nats: float) -> str:
 
 
 def _papers_own(study: Study, runs: Runs) -> str:
-    """What became of the trials at the paper's own lr: validation perplexities, with the best where that is another."""
+    """The validation perplexity at the row's own lr and at the best lr tried."""
     said, layout = [], Layout(value=ended(final))
     for row in study.rows:
         scores, lr = tried(runs, row, layout), row.options.get("lr")
@@ -92,7 +92,7 @@ def _shown(nats: float | None) -> str:
 
 
 def speeds(record: Record) -> str:
-    """Words a second and the optimizer's time, one run alone on the device."""
+    """Words per second and the optimizer's time, with one run at a time on the device."""
     rows = [
         (
             f"`{row['optimizer']}`",
@@ -111,8 +111,8 @@ def speeds(record: Record) -> str:
 
 
 def transformer(study: Study, runs: Runs) -> Layout:
-    """Loss in nats per byte, verdict, and where a study has a target or tunes lr: steps to it, the largest that
-    did not break."""
+    """Loss in nats per byte and verdict; also steps to the target if the study has one, and the largest lr that did not
+    fail if it tunes lr."""
     columns = [versus(study)]
     if study.target is not None:
         columns.append(Column(f"steps to {study.target:g}", _steps))
@@ -174,9 +174,9 @@ def zero_state(record: Record) -> str:
     return (
         table(("seed", *said), rows)
         + f"\n\nThe test text ({options['text']}) in {len(net['rows']['zero'])} rows after {net['steps']} steps of "
-        f"Adam at lr {record['lr']:g}, {options['hidden']:,} units; a row has failed when its loss is {far} nats "
-        "above the "
-        f"median row's. {record['environment']['hardware']['device']}. `adax reproduce language/zero-state`."
+        f"Adam at lr {record['lr']:g}, {options['hidden']:,} units; a row has failed if its loss is more than "
+        f"{far} nats above that of the median row. {record['environment']['hardware']['device']}. "
+        "`adax reproduce language/zero-state`."
     )
 
 

@@ -21,7 +21,7 @@ def steps(root: Path) -> str:
     least = (8 * codes.size(codes.MOST[codes.SECOND])) ** -0.5
     return (
         table(head, rows)
-        + f"\n\nCode 1 of v stands for {least:.1g} to {2**0.5 * least:.1g} of the group's largest sqrt(v)."
+        + f"\n\nCode 1 of v represents {least:.1g} to {2**0.5 * least:.1g} of the group's largest sqrt(v)."
     )
 
 
@@ -98,7 +98,7 @@ def _memory(rows: list[dict[str, Any]]) -> str:
         "\n\n"
         + table(("training", "peak, GiB", "bytes per parameter between steps"), cells)
         + f"\n\nA transformer of {rows[0]['parameters'] / 1e9:.2f} billion parameters, four sequences of 1,024 tokens: "
-        "most memory that torch had allocated at once in three steps, activations included."
+        "peak memory that torch allocated in three steps, including activations."
     )
 
 

@@ -108,9 +108,11 @@ def _part(screen: Screen, root: Path) -> str:
     )
     stem = screen.study.name.replace("/", "-")
     return (
-        drawn.image(f"{stem}-lr", f"{screen.task}: result against learning rate, a line a memory", "images")
+        drawn.image(
+            f"{stem}-lr", f"{screen.task}: result against learning rate, one line per memory", "images"
+        )
         + "\n\n"
         + markdown.table(head, rows)
-        + f"\n\nOne seed on held-out data. The range: within {screen.scale * tolerance:g} {screen.unit} of the best of "
-        f"{memory.KEPT[0]}."
+        + f"\n\nOne seed on held-out data. A rate is in the range if its result is within {screen.scale * tolerance:g} "
+        f"{screen.unit} of the best result of {memory.KEPT[0]}."
     )

@@ -1,4 +1,4 @@
-"""The part of a page about one study: question, table, how it was run, figures, verdicts; for every family.
+"""The section of a page on one study, for every family: question, table, how it was run, figures, verdicts.
 
 A family says in a `Layout` how its score is written, which columns it adds and what was trained; everything else
 follows from the study and its records.
@@ -42,7 +42,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """What is particular about a family's tables."""
+    """The family-specific part of the tables."""
 
     score: str = "test accuracy, %"
     value: Of = PERCENT
@@ -50,11 +50,11 @@ class Layout:
     write: Callable[[float], str] = "{:.2f}".format
     columns: tuple[Column, ...] = ()
     title: Callable[[str], str] = names.title
-    """A row's name in words."""
+    """The title of a row."""
     setting: Callable[[Study, Runs], str] = lambda study, runs: ""
-    """What was trained, in a few words."""
+    """A short description of what was trained."""
     notes: Callable[[Study, Runs], str] = lambda study, runs: ""
-    """Further sentences below the table."""
+    """Additional sentences below the table."""
 
 
 LayoutOf = Callable[[Study, Runs], Layout]
@@ -91,7 +91,7 @@ def _lines(study: Study, runs: Runs, layout: Layout) -> list[Line]:
 
 
 def score(line: Line, layout: Layout) -> str:
-    """Mean and interval; the mean alone of one run."""
+    """Mean and interval; only the mean if there is one run."""
     if not line.good:
         return f"all {line.result.n} failed" if line.result.n else "not run"
     seen = stats.t_interval([value for run in line.good if (value := layout.value(run)) is not None])
@@ -105,7 +105,7 @@ def _n(line: Line) -> str:
 
 
 def _lr(study: Study, line: Line) -> str:
-    """The lr of the final runs, marked where it was the smallest or the largest of those tried."""
+    """The lr of the final runs, marked if it is the smallest or the largest of those tried."""
     if not line.result.n:
         return ""
     tried = set(line.result.trials)
@@ -116,7 +116,7 @@ def _lr(study: Study, line: Line) -> str:
 
 
 def memory(runs: Runs) -> str:
-    """The second of betas, by the method's own word where that is not b2; with b2*T where b2 is AdaX's."""
+    """The second of betas, with the method's own name if that is not b2, and with b2*T for AdaX's b2."""
     for run in runs:
         betas = run.spec["options"].get("betas")
         method = METHODS.get(run.spec["optimizer"].partition("@")[0])
@@ -146,7 +146,7 @@ def tried(runs: Runs, row: Row, layout: Layout) -> dict[float, float | None]:
 
 
 def best(runs: Runs, row: Row, layout: Layout) -> float | None:
-    """The learning rate with the best score, by the direction that the runs record."""
+    """The learning rate with the best score, in the direction that the runs record."""
     ended = {lr: value for lr, value in tried(runs, row, layout).items() if value is not None}
     higher = all(run.done["higher_is_better"] for run in runs if run.done)
     return (max if higher else min)(ended, key=lambda lr: ended[lr]) if ended else None
@@ -163,7 +163,8 @@ def _trial(lr: float, value: float | None, layout: Layout, bold: bool) -> str:
 
 
 def _trials_table(lines: Sequence[Line], runs: Runs, layout: Layout) -> str:
-    """A study that only tunes: a row a method, its learning rates from the smallest, the best in bold."""
+    """The table of a study with only tuning runs: one row per method, its learning rates in ascending order, the best
+    in bold."""
     rows = []
     for line in lines:
         scores, top = tried(runs, line.row, layout), best(runs, line.row, layout)
@@ -179,7 +180,7 @@ def _trials_table(lines: Sequence[Line], runs: Runs, layout: Layout) -> str:
 
 
 def caption(study: Study, runs: Runs, layout: Layout) -> str:
-    """What was trained, where, by which command; what is missing of the study."""
+    """What was trained, where, by which command, and the missing runs of the study."""
     setting = layout.setting(study, runs)
     parts = [f"{setting}; {made_at(runs)}." if setting else f"{made_at(runs)}."]
     parts += [f"`adax reproduce {study.name}`.", study.note, missing(study, runs), layout.notes(study, runs)]
@@ -187,13 +188,13 @@ def caption(study: Study, runs: Runs, layout: Layout) -> str:
 
 
 def missing(study: Study, runs: Runs) -> str:
-    """How many runs are still to be made."""
+    """The number of missing runs, as a sentence."""
     left = study.runs() - len([run for run in runs if run.done])
-    return f"{left} of {study.runs()} runs have not been made yet." if left > 0 else ""
+    return f"{left} of {study.runs()} runs have not been executed yet." if left > 0 else ""
 
 
 def claims(study: Study, root: Path) -> str:
-    """The verdict on each claim that rests on the study, with links to the rules."""
+    """The verdict on each claim that the study judges, with links to the rules."""
     asked = [claim for claim in claims_of(study.name) if study.name in (claim.study, claim.retest)]
     rows = judge_files(asked, root / "records")
     return "\n".join(
@@ -212,7 +213,7 @@ def _note(row: dict[str, object]) -> str:
 def section(
     study: Study, root: Path, layout_of: LayoutOf, extra: Callable[[Study, Runs], str] | None = None
 ) -> str:
-    """The whole part of a page; a study without records says so."""
+    """The whole section; it states if the study has no records."""
     runs = records.load(root / "records", study.name)
     if not runs:
         return not_complete(study, root)
