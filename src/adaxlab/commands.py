@@ -251,7 +251,7 @@ class RunsExport:
 
 @dataclass
 class RunsImport:
-    """Copy finished runs from another store or a file of records into a store, so that a study can resume from them."""
+    """Copy runs that have ended from another store or a file of records into a store: a study resumes from them."""
 
     path: Positional[str]
     """a store, a study, or exported records"""

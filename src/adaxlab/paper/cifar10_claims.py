@@ -60,7 +60,7 @@ AFTER_TRACE = "written after the results of `trace` were known, before `trace-lr
 CAPTION = "mean of sqrt(v-hat), as in the figure's caption"
 PADAM_LR = "at Padam's lr of 0.1"
 PADAM = (
-    f"{PADAM_LR}, one of the four in the study; L2 5e-4 as in Padam's code, compared with decoupled decay at the "
+    f"{PADAM_LR}; L2 5e-4 as in Padam's code, compared with decoupled decay at the "
     "paper's lr, so that not only the power differs"
 )
 HELD_OUT = (
@@ -175,7 +175,7 @@ PLANNED = (
         "b1 = 0.9 is best",
         "adaxw b1 0.9",
         "adaxw b1 0.99",
-        note="compared with 0.99 only; the paper's other values are in a missing figure; the study also has 0 and 0.5",
+        note="compared with 0.99 only; the paper's other values are in a missing figure",
     ),
     *(
         on("beta2", "Appendix, beta2", "similar", margin=0.3, note=f"{other} against 1e-4; {WITHIN}")(

@@ -11,7 +11,7 @@ from typing import Any
 
 from adaxlab.report.palette import PAPER
 
-# vl-convert includes Liberation Sans, so images are the same on a machine without fonts.
+# vl-convert includes Liberation Sans, so images need no installed fonts; the widths of legends still vary with them.
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 PAGE_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 

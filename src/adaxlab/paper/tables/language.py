@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab import records
+from adaxlab import optimizers, records
 from adaxlab.markdown import recorded, table
 from adaxlab.measures import ended, final
 from adaxlab.models.lstm import STATES
@@ -66,12 +66,12 @@ def _perplexity(nats: float) -> str:
 
 
 def _papers_own(study: Study, runs: Runs) -> str:
-    """The validation perplexity at the row's own lr and at the best lr tried."""
+    """The validation perplexity at the paper's lr, for the methods that it ran, and at the best lr tried."""
     said, layout = [], Layout(value=ended(final))
     for row in study.rows:
         scores, lr = tried(runs, row, layout), row.options.get("lr")
         top = best(runs, row, layout)
-        if lr is not None and lr in scores:
+        if lr is not None and lr in scores and optimizers.base(row.name) in ("adam", "amsgrad", "adax"):
             more = (
                 "the best"
                 if top == lr
