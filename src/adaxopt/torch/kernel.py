@@ -15,7 +15,6 @@ import triton.language as tl
 
 from adaxopt.rule import LEAST_SHARE
 from adaxopt.torch.kernel_codes import (
-    GROUP,
     HIGH,
     _code_m,
     _code_v,
@@ -77,6 +76,7 @@ from adaxopt.torch.kernel_numbers import (
     _of_time,
     _told,
 )
+from adaxopt.torch.kernel_prefetch import _prefetch_all
 from adaxopt.torch.kernel_rounding import _by_fours, _chance, _full, _round, _split, _wide
 
 CERTAIN = tl.constexpr(2.0**-20)
@@ -344,18 +344,6 @@ def _block(
 
 
 @triton.jit
-def _prefetch(address, start, TYPE: tl.constexpr, COUNT: tl.constexpr):
-    """Prefetch COUNT elements from `start` on into the L2 cache, once per program (Hopper or newer)."""
-    at = address.to(tl.pointer_type(TYPE)) + start
-    size: tl.constexpr = COUNT * at.dtype.element_ty.primitive_bitwidth // 8
-    tl.inline_asm_elementwise(
-        "{ .reg .pred p; .reg .u32 t; mov.u32 t, %tid.x; setp.eq.u32 p, t, 0; "
-        "@p cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0; }",
-        "=r,l,r", [at.to(tl.int64), tl.full((), size, tl.int32)], dtype=tl.int32, is_pure=False, pack=1,
-    )  # fmt: skip
-
-
-@triton.jit
 def _addresses(row, CODED: tl.constexpr, MAXIMUM: tl.constexpr):
     """The addresses of a parameter and its state: x, m, v, v_max, compensation, exponents of m, v and v_max."""
     x, m, v = tl.load(row + X), tl.load(row + M), tl.load(row + V)
@@ -365,31 +353,6 @@ def _addresses(row, CODED: tl.constexpr, MAXIMUM: tl.constexpr):
         m_scale, v_scale = tl.load(row + M_SCALE), tl.load(row + V_SCALE)
         top_scale = tl.load(row + TOP_SCALE) if MAXIMUM else v_scale
     return x, m, v, top, rest, m_scale, v_scale, top_scale
-
-
-@triton.jit
-def _prefetch_all(
-    x, g, m, v, top, rest, m_scale, v_scale, top_scale, start, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr,
-    M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr,
-    ROUNDING: tl.constexpr, COUNT: tl.constexpr,
-):  # fmt: skip
-    """Prefetch COUNT elements of a parameter, its gradient and its 8-bit state, if all addresses are aligned."""
-    if (g != 0) & ((x | g | m | v | top | rest | m_scale | v_scale | top_scale) % 16 == 0):
-        _prefetch(x, start, X_TYPE, COUNT)
-        _prefetch(g, start, G_TYPE, COUNT)
-        if MEAN != NO_MEAN:
-            _prefetch(m, start, M_TYPE, COUNT)
-            _prefetch(m_scale, start // GROUP, tl.int8, COUNT // GROUP)
-        if SECOND:
-            _prefetch(v, start, V_TYPE, COUNT)
-            _prefetch(v_scale, start // GROUP, tl.int8, COUNT // GROUP)
-        if MAXIMUM:
-            _prefetch(top, start, V_TYPE, COUNT)
-            _prefetch(top_scale, start // GROUP, tl.int8, COUNT // GROUP)
-        if ROUNDING == KAHAN:
-            _prefetch(rest, start, X_TYPE, COUNT)
-        elif ROUNDING == CORRECTED:
-            _prefetch(rest, start, tl.int8, COUNT)
 
 
 @triton.jit
