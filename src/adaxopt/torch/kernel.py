@@ -218,8 +218,8 @@ def _block(
     x_at = _at(x_is, start, X_TYPE, EACH, MASKED)
     x = _read(x_at, lanes, inside, MASKED)
     if ROUNDING != CORRECTED:
-        x = _wide(x, kind, CODED)
-    g = _wide(_read(_at(g_is, start, G_TYPE, EACH, MASKED), lanes, inside, MASKED), kind, CODED)
+        x = _wide(x, k, CODED)
+    g = _wide(_read(_at(g_is, start, G_TYPE, EACH, MASKED), lanes, inside, MASKED), k, CODED)
     if MEAN != NO_MEAN:
         m_at = _at(m_is, start, M_TYPE, EACH, MASKED)
         m = _read(m_at, lanes, inside, MASKED)

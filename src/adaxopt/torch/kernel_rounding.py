@@ -52,11 +52,14 @@ def _round(x, bits, TO: tl.constexpr):
 
 
 @triton.jit
-def _wide(x, KIND: tl.constexpr, CODED: tl.constexpr):
-    """x in the arithmetic of the step. CODED: bfloat16, the upper half of float32, in one instruction an element; other
-    kernels would only use more registers."""
-    if INTERPRETED or not CODED or x.dtype != tl.bfloat16:
-        return x.to(KIND)
+def _wide(x, k, CODED: tl.constexpr):
+    """Convert x to the dtype of the coefficient k, in which the step is computed.
+
+    CODED: bfloat16, the upper half of float32, takes one instruction per element. Other kernels would only use more
+    registers.
+    """
+    if (INTERPRETED or not CODED) or x.dtype != tl.bfloat16:
+        return x.to(k.dtype)
     else:
         return tl.inline_asm_elementwise(
             "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xFFFF0000;",
@@ -88,17 +91,18 @@ def _split(x, bits):
         nan = tl.full((), 0x7FC00000, tl.uint32)
         raw = tl.where(x == x, x.to(tl.uint32, bitcast=True) + ((bits >> 8) & 0xFF), nan)
         high, low = ((raw + 0x8000) >> 16).to(tl.uint16), (raw >> 8).to(tl.int8)
-    else:  # 4 neighbours at once. A NaN is 0x7FFFFFFF, as every result of arithmetic; dp4a adds the chosen byte of bits
-        high, low = tl.inline_asm_elementwise(
-            "{ .reg .b32 a, b, c, d, e, f, second; mov.b32 second, 0x100; "
-            "min.s32 a, $3, 0x7FC00000; min.s32 b, $4, 0x7FC00000; "
-            "min.s32 c, $5, 0x7FC00000; min.s32 d, $6, 0x7FC00000; "
-            "dp4a.u32.u32 a, $7, second, a; dp4a.u32.u32 b, $8, second, b; "
-            "dp4a.u32.u32 c, $9, second, c; dp4a.u32.u32 d, $10, second, d; "
-            "prmt.b32 e, a, b, 0x0051; prmt.b32 f, c, d, 0x0051; prmt.b32 e, e, f, 0x5410; "
-            "add.u32 a, a, 0x8000; add.u32 b, b, 0x8000; add.u32 c, c, 0x8000; add.u32 d, d, 0x8000; "
-            "prmt.b32 $0, a, b, 0x7632; prmt.b32 $1, c, d, 0x7632; mov.b32 $2, e; }",
-            "=r,=r,=r,r,r,r,r,r,r,r,r", [x.to(tl.int32, bitcast=True), bits], dtype=(tl.uint16, tl.int8),
-            is_pure=True, pack=4,
+    else:  # a NaN is 0x7FFFFFFF, as every result of arithmetic; dp4a adds the second byte of the bits
+        raw = tl.inline_asm_elementwise(
+            "{ .reg .b32 second; mov.b32 second, 0x100; min.s32 $0, $1, 0x7FC00000; "
+            "dp4a.u32.u32 $0, $2, second, $0; }",
+            "=&r,r,r", [x.to(tl.int32, bitcast=True), bits], dtype=tl.int32, is_pure=True, pack=1,
+        )  # fmt: skip
+        high = tl.inline_asm_elementwise(
+            "{ .reg .b32 a, b; add.u32 a, $1, 0x8000; add.u32 b, $2, 0x8000; prmt.b32 $0, a, b, 0x7632; }",
+            "=r,r,r", [raw], dtype=tl.uint16, is_pure=True, pack=2,
+        )  # fmt: skip
+        low = tl.inline_asm_elementwise(
+            "{ .reg .b32 a, b; prmt.b32 a, $1, $2, 0x0051; prmt.b32 b, $3, $4, 0x0051; prmt.b32 $0, a, b, 0x5410; }",
+            "=r,r,r,r,r", [raw], dtype=tl.int8, is_pure=True, pack=4,
         )  # fmt: skip
     return high.to(tl.bfloat16, bitcast=True), low
