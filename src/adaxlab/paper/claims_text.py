@@ -14,32 +14,38 @@ CHANGED = (
 """What was changed after first results were known, in sections 2 to 4."""
 
 BEGIN = """\
-This page lists every claim of the paper that was checked, and comparisons of our own: the statement (in our words),
-the rule by which it was tested, and the result. [The report](reproduction.md) summarises the results and defines
-[stand-ins](reproduction.md#scope). AMSGrad(W) is AMSGrad with decoupled weight decay (`amsgradw`). On CIFAR-10, ids
-that end in `-he` refer to SGDM with the weight decay of the paper's text (1e-4); other ids refer to SGDM with the
+This page is a reference: every claim of the paper that was checked, and comparisons of our own, with the statement (in
+our words), the rule by which it was tested, and the result. [The report](reproduction.md) summarises the results and
+defines [stand-ins](reproduction.md#scope). AMSGrad(W) is AMSGrad with decoupled weight decay (`amsgradw`). On CIFAR-10,
+ids that end in `-he` refer to SGDM with the weight decay of the paper's text (1e-4); other ids refer to SGDM with the
 weight decay of the released code (5e-4).
 """
 
 MEANING = """\
 ## What a verdict means
 
-A rule on runs is a statement about a mean over seeds, such as "a - b is above 0". It is tested by a two-sided t test,
-paired by seed where two rows are compared. The p values of all claims of one study are then adjusted by Holm's method,
-so that the chance of any wrong verdict in a study stays below 5%: claims written before the runs among themselves, post
-hoc claims among all. The adjusted p decides:
+A claim on runs is a statement about a mean over seeds, such as "a - b is above 0". It is tested by a two-sided t test,
+paired by seed where two rows are compared; the p of the test, adjusted by Holm's method, decides.
 
-- *supported*: the adjusted p is below 0.05, and the mean satisfies the statement;
-- *contradicted*: the adjusted p is below 0.05, and the mean does not satisfy the statement;
-- *inconclusive*: anything else. For a comparison of two methods, the pages also say *no significant difference*. This
-  does not mean that the methods are equal, only that the seeds do not decide. Only a supported claim "within a margin"
-  shows that two methods are close. [Open claims](#open-claims) lists the n that would decide, and states how likely a
-  decision is;
-- *not run*: there are no runs yet.
+| word | meaning |
+|---|---|
+| *supported* | the adjusted p is below 0.05, and the mean satisfies the statement |
+| *contradicted* | the adjusted p is below 0.05, and the mean does not satisfy the statement |
+| *inconclusive*, *no significant difference* | neither: the seeds do not decide. It does not mean that two \
+methods are equal; only a supported claim "within a margin" shows that they are close. \
+[Open claims](#open-claims) lists the n that would probably decide |
+| *not run* | there are no runs yet |
+| *provisional* | the verdict is from 3 or 4 seeds; fewer than 3 give no verdict |
+| *post hoc* | the rule was written after the runs |
+| *n* | the number of seeds; in computed claims the number of cases, in claims about speed the number of rounds |
 
-**A claim can be inconclusive although its interval excludes 0.** Intervals are plain 95% intervals, without the
-adjustment. In a study of 8 claims the smallest p has to be below 0.05/8. An interval that excludes 0 only shows that
-the plain p is below 0.05. The line *Test* of an entry gives the adjusted p.
+**Holm's method** corrects for the number of tests. With 8 tests at 5% each, the chance of at least one wrong verdict
+is far above 5%; after the adjustment it is below 5% for all claims of a study together. The smallest of 8 p values has
+to be below 0.05/8, the next one below 0.05/7, and so on. Claims written before the runs are adjusted among themselves,
+post hoc claims among all claims of the study.
+
+**A claim can be inconclusive although its interval excludes 0**, because the intervals shown are plain 95% intervals,
+without the adjustment. The line *Test* of an entry gives the adjusted p.
 
 **Values of the paper** (mean ± margin): *supported* if our plain interval overlaps the paper's, *contradicted* if it
 does not and the adjusted p is below 0.05, otherwise *inconclusive*. A supported value is one that our runs do not
@@ -47,9 +53,6 @@ exclude.
 
 **Computed claims** (sections 2 to 4) are judged on the cases that were computed. *Supported* means that no case
 violates the statement; this is not a proof. *Contradicted* means that a case violates it.
-
-**n** is the number of seeds; in computed claims it is the number of cases, and in claims about speed the number of
-rounds. With fewer than 3 seeds a claim is not decided; a verdict from fewer than 5 seeds is marked *provisional*.
 
 **Before or after the runs.** Rules were written before the runs that judge them, except for claims marked *post hoc*.
 If an entry states that the commit of its runs was not recorded, or that they had uncommitted changes, the records do
