@@ -6,10 +6,10 @@ follows from the study and its records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from adaxlab import markdown, records, spec, stats
 from adaxlab.claim import OURS, anchor, words
@@ -194,20 +194,45 @@ def missing(study: Study, runs: Runs) -> str:
 
 
 def claims(study: Study, root: Path) -> str:
-    """The verdict on each claim that the study judges, with links to the rules."""
+    """The verdict on each claim that the study judges, with links to the rules. Claims that a later study judges on
+    new seeds are only named."""
     asked = [claim for claim in claims_of(study.name) if study.name in (claim.study, claim.retest)]
     rows = judge_files(asked, root / "records")
-    return "\n".join(
-        f"- [{row['id']}](claims.md#{anchor(row['id'])}): {row['claim']}{_note(row)}: "
-        f"**{words(row)}**, {row['ours']} (n = {row['n']})"
-        for row in rows
-    )
+    mine, later = [], dict[str, list[str]]()
+    for claim, row in zip(asked, rows, strict=True):
+        if claim.retest != study.name and claim.retest and records.load(root / "records", claim.retest):
+            later.setdefault(claim.retest, []).append(_link(row, row["id"]))
+        else:
+            mine.append(row)
+    return "\n\n".join([*_verdicts(mine), *(_judged_later(name, ids) for name, ids in later.items())])
 
 
-def _note(row: dict[str, object]) -> str:
-    """The claim's note; comparisons of our own are marked."""
-    notes = ["ours"] * (row["by"] == OURS) + [str(row["note"])] * bool(row["note"])
-    return f" ({'; '.join(notes)})" if notes else ""
+def _judged_later(study: str, ids: Sequence[str]) -> str:
+    name = study.partition("/")[2] or study
+    return f"Judged on the new seeds of [{name}](#{name}): {', '.join(ids)}."
+
+
+LONG = 40
+"""A note of more characters than this is not repeated for every claim."""
+
+
+def _verdicts(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A table of claims; a long note that all of them share is written once, above it."""
+    notes = [str(row["note"]).split("; ") if row["note"] else [] for row in rows]
+    common = [part for part in notes[0] if all(part in other for other in notes)] if len(rows) > 1 else []
+    common = common if len("; ".join(common)) > LONG else []
+    cells = []
+    for row, note in zip(rows, notes, strict=True):
+        own = ["ours"] * (row["by"] == OURS) + [part for part in note if part not in common]
+        about = f" ({'; '.join(own)})" if own else ""
+        verdict = words(row).replace(f", n = {row['n']}", "")
+        cells.append((f"{row['claim']}{about}", row["ours"], row["n"], _link(row, verdict)))
+    shown = [f"For all claims of this table: {'; '.join(common)}."] if common else []
+    return [*shown, markdown.table(("claim", "result (95%)", "n", "verdict"), cells)] if rows else []
+
+
+def _link(row: Mapping[str, Any], text: str) -> str:
+    return f"[{text}](claims.md#{anchor(row['id'])})"
 
 
 def section(
