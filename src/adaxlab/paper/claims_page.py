@@ -139,22 +139,6 @@ def by_source(rows: list[Row]) -> str:
     return counts(rows, "judged by", lambda row: SOURCES.get(row["id"].partition(".")[0], "theory, computed"))
 
 
-def by_exhibit(rows: list[Row]) -> str:
-    """How many claims have each verdict, by the section, table or figure of the paper, in its order."""
-    ordered = sorted(rows, key=lambda row: _place(row["section"]))
-    return counts(ordered, "exhibit", lambda row: row["section"])
-
-
-def _place(section: str) -> tuple[str, bool]:
-    """Where the paper has a section: by number, what is not numbered last; stand-ins after the paper's own data.
-
-    >>> sorted(["Appendix, b1", "Section 5.1 (stand-in: x)", "Section 5.1, Table 2", "Section 4"], key=_place)
-    ['Section 4', 'Section 5.1, Table 2', 'Section 5.1 (stand-in: x)', 'Appendix, b1']
-    """
-    number = re.match(r"Section ([\d.]+)", section)
-    return number[1] if number else "9", "stand-in" in section
-
-
 def counts(rows: list[Row], head: str, key: Callable[[Row], str]) -> str:
     """A table of verdicts; provisional ones are counted with the others."""
     groups: dict[str, list[Row]] = {}

@@ -19,10 +19,9 @@ from adaxlab import records, spec, stats
 from adaxlab.claim import NOT_RUN, OURS, anchor, words
 from adaxlab.markdown import recorded, spelled, table
 from adaxlab.paper import catalogue
-from adaxlab.paper.cifar10 import STUDIES as CIFAR
 from adaxlab.paper.cifar10 import TABLE2
 from adaxlab.paper.claims import committed
-from adaxlab.paper.claims_page import by_exhibit, by_source
+from adaxlab.paper.claims_page import by_source
 from adaxlab.paper.drawn import image
 from adaxlab.paper.tables import (
     adamw,
@@ -156,7 +155,6 @@ def claims(root: Path) -> str:
         f"Claims of the paper, by how they are judged ([all claims](claims.md), with their rules):\n\n"
         f"{by_source(theirs)}\n\n"
         f"{FOREST}\n\n{image('claims-forest', 'Forest plot of the claims about final scores', 'images')}\n\n"
-        f"By section, table or figure of the paper:\n\n{by_exhibit(theirs)}\n\n"
         f"{SELECTION}\n\n{table(heads, _headlines(by_id))}"
     )
 
@@ -206,10 +204,8 @@ def cifar(root: Path) -> str:
     if not runs:
         return "*CIFAR-10: not run yet (`adax reproduce cifar10/table2`).*"
     layout = cifar_tables.layout(TABLE2, runs)
-    waiting = [study.name for study in CIFAR if not records.load(root / "records", study.name)]
     rest = f"\n\n{best}" if (best := cifar_tables.at_best(root / "records")) else ""
     rest += "\n\nAll studies: [CIFAR-10](cifar10.md)."
-    rest += f" Not run yet: {', '.join(f'`{name}`' for name in waiting)}." if waiting else ""
     return (
         "The paper's main table, reproduced on CIFAR-10 with each method at the paper's settings. SGDM, AdamW and "
         "AMSGrad(W) are PyTorch's implementations; AdaX-W is this library's.\n\n"
