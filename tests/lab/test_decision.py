@@ -24,8 +24,9 @@ ROOT = Path(__file__).parents[2]
 )
 def test_the_advice_follows_the_verdict(verdict, n, use):
     row = {"verdict": verdict, "n": n, "provisional": "provisional" in use, "ours": "+0.1 [-0.1, +0.3]"}
-    line = decision._line(decision.Task("a task", "data", "a.claim", "short", "Adam"), row)
-    assert line == ("a task", use, "+0.1 [-0.1, +0.3] ([rule](claims.md#claim-a-claim))", n, "data")
+    line = decision._line(decision.Task("a task", "data", "ImageNet", "a.claim", "nats", "Adam"), row)
+    seen = ("+0.1 [-0.1, +0.3] nats ([rule](claims.md#claim-a-claim))", n) if n else ("", "")
+    assert line == ("a task", "data, a stand-in for ImageNet", use, *seen)
 
 
 def test_every_task_has_a_judged_claim_and_the_page_shows_it():
@@ -40,10 +41,35 @@ def test_the_first_lines_of_the_readme_follow_from_the_records(tmp_path):
     empty = decision.headline(tmp_path)
     assert "not measured yet" in empty
     assert "not run yet" in empty
+    assert "|" not in empty
+
+
+@pytest.mark.parametrize(
+    ("provisional", "text"),
+    [
+        ((), "significantly better in 2, worse in 1 and not significantly different in 1"),
+        ((0,), "significantly better in 2 (1 of them provisional), worse in 1"),
+        ((0, 1), "significantly better in 2 (provisional), worse in 1"),
+    ],
+)
+def test_the_headline_counts_verdicts_and_the_table_shows_each(provisional, text):
+    verdicts = ("supported", "supported", "contradicted", "inconclusive")
+    found = [
+        decision.Comparison(f"data {i}", "AdamW", verdict, i in provisional, 3, paired_only=i == 1)
+        for i, verdict in enumerate(verdicts)
+    ]
+    assert (
+        f"In 4 comparisons, with equally many learning rates tried for each, AdaX was {text}"
+        in decision._tuned(found)
+    )
+    shown = "\n".join(decision._shown(found))
+    marks = "provisional, only if paired by seed" if 1 in provisional else "only if paired by seed"
+    assert f"| data 1 | AdamW | better ({marks}) | 3 |" in shown
+    assert "| data 3 | AdamW | no significant difference | 3 |" in shown
 
 
 def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 130
 
 
 def test_the_readmes_example_is_the_answer_of_its_record(tmp_path):

@@ -18,12 +18,27 @@ def section(root: Path) -> str:
     return measured(record) if record else _of_adaxw(root)
 
 
+def summary(record: dict[str, Any]) -> str:
+    """AdamW's step and a whole training step, compared with torch's fused AdamW."""
+    steps = [row["speedup"] for row in _fresh(record) if row["row"] == OURS]
+    text = f"a step of `adaxopt.AdamW` is {min(steps):.1f} to {max(steps):.1f} times as fast"
+    whole = [(row["speedup"], row["model"]) for row in record["training"] if row["row"] == OURS]
+    gains = [f"{100 * (speedup - 1):.1f}% ({model})" for speedup, model in sorted(whole)]
+    return text + (f", and a whole training step gains {' to '.join((gains[0], gains[-1]))}" if gains else "")
+
+
+def _fresh(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in record["rows"] if row.get("gradients") == "fresh"]
+
+
 def measured(record: dict[str, Any]) -> str:
-    """A line per library and a column per model, then whole training steps."""
+    """The answer, a line per library and a column per model, then whole training steps."""
     gpu = record["environment"]["gpu"]
     versions = ", ".join(f"{name} {v}" for name, v in record["versions"].items() if name != "adaxopt")
     days = sorted({row.get("date", record["environment"]["date"]) for row in record["rows"]})
     text = (
+        f"Compared with torch's fused AdamW on one {gpu}, {summary(record)}: the forward and backward passes take "
+        "most of its time. Other GPUs were not measured; `python benchmarks/adamw.py` measures yours.\n\n"
         f"Milliseconds of `optimizer.step()` on one {gpu} for float32 parameters ({' and '.join(days)}), "
         "medians of n alternating rounds, and in brackets the speed as a multiple of torch's fused AdamW: above 1 is "
         f"faster, below 1 slower ({versions}). Each library is at its fastest setting; rows with low-bit state are "
@@ -32,8 +47,8 @@ def measured(record: dict[str, Any]) -> str:
     missing = record["not_importable"]
     text += " An empty cell was not measured."
     text += f" Not installed: {', '.join(missing)}.\n\n" if missing else "\n\n"
-    text += _steps([row for row in record["rows"] if row.get("gradients") == "fresh"])
-    text += _bound([row for row in record["rows"] if row.get("gradients") == "fresh"])
+    text += _steps(_fresh(record))
+    text += _bound(_fresh(record))
     text += f"\n\nQuartiles, and times with gradients at fixed addresses, are in the [record]({RECORD})."
     trained = [
         (
@@ -41,13 +56,13 @@ def measured(record: dict[str, Any]) -> str:
             row["row"],
             row["n"],
             gpu_step.spread(row),
-            "" if row["row"] == REFERENCE else f"{row['speedup']:.3f}",
+            f"{row['speedup']:.3f}",
         )
         for row in record["training"]
     ]
     if trained:
         text += "\n\nA whole training step (forward, backward, step, `zero_grad`; bf16 autocast), in milliseconds:\n\n"
-        text += table(("model", "optimizer", "n", "median (quartiles)", "times faster"), trained)
+        text += table(("model", "optimizer", "n", "median (quartiles)", "speed (torch, fused = 1)"), trained)
     else:
         text += "\n\nWhole training steps have not been measured yet."
     return text

@@ -1,5 +1,5 @@
 """AdaX against AdamW after equal tuning, task by task, from the records: the table of docs/should-i-use-adax.md, and
-the first lines of README.md."""
+the first lines of README.md with their table."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaxlab import markdown, records
-from adaxlab.claim import ENOUGH, anchor
+from adaxlab.claim import ENOUGH, NOT_RUN, anchor
 from adaxlab.paper import claims
 from adaxlab.paper.gpt import GPT
-from adaxlab.paper.tables import gpu_step
+from adaxlab.paper.tables import adamw, gpu_step
+from adaxlab.paper.tables.exhibits import difference
 from adaxlab.report.numbers import listed
+from adaxlab.stats import Estimate
 from adaxlab.summary import summarise
 
 
@@ -21,59 +23,43 @@ class Task(NamedTuple):
 
     task: str
     data: str
+    stands_for: str
+    """The paper's data set that `data` replaces; empty for the paper's own data."""
     claim: str
-    short: str
-    """The task in README.md."""
+    unit: str = "points"
     baseline: str = "AdamW"
 
+    @property
+    def source(self) -> str:
+        return (
+            f"{self.data}, a stand-in for {self.stands_for}"
+            if self.stands_for
+            else f"{self.data}, the paper's data"
+        )
 
+
+NEAR, FAR = "LSTM, b2·T = 3", "LSTM, the paper's b2·T of 35"
+BILLION = "One Billion Word"
+WORDS = {"unit": "nats per word", "baseline": "Adam"}
 TASKS = (
-    Task(
-        "image classification, ResNet-20",
-        "CIFAR-10, the paper's data",
-        "cifar10.fresh-over-adamw",
-        "CIFAR-10",
-    ),
+    Task("image classification, ResNet-20", "CIFAR-10", "", "cifar10.fresh-over-adamw"),
     Task(
         "image classification, ResNet-18",
-        "Tiny-ImageNet, a stand-in for ImageNet",
-        "imagenet.tuned.adaxw-over-adamw",
         "Tiny-ImageNet",
+        "ImageNet",
+        "imagenet.tuned.adaxw-over-adamw",
     ),
     Task(
         "segmentation, ResNet-50 from ImageNet",
-        "CamVid, a stand-in for VOC2012",
-        "voc.adaxw-over-adamw-tuned",
         "CamVid",
+        "VOC2012",
+        "voc.adaxw-over-adamw-tuned",
+        unit="points of IoU",
     ),
-    Task(
-        "language, LSTM, b2·T = 3",
-        "Penn Treebank, a stand-in for One Billion Word",
-        "language.ptb.adax-over-adam.b2T3",
-        "an LSTM on Penn Treebank",
-        "Adam",
-    ),
-    Task(
-        "language, LSTM, b2·T = 3",
-        "words of enwik8, a stand-in for One Billion Word",
-        "language.enwik8.adax-over-adam.b2T3",
-        "an LSTM on words of enwik8",
-        "Adam",
-    ),
-    Task(
-        "language, LSTM, b2·T = 35 as in the paper",
-        "Penn Treebank, a stand-in for One Billion Word",
-        "language.ptb.adax-over-adam",
-        "Penn Treebank with the paper's b2·T of 35",
-        "Adam",
-    ),
-    Task(
-        "language, LSTM, b2·T = 35 as in the paper",
-        "words of enwik8, a stand-in for One Billion Word",
-        "language.enwik8.adax-over-adam",
-        "words of enwik8 with the paper's b2·T of 35",
-        "Adam",
-    ),
+    Task(NEAR, "Penn Treebank", BILLION, "language.ptb.adax-over-adam.b2T3", **WORDS),
+    Task(NEAR, "words of enwik8", BILLION, "language.enwik8.adax-over-adam.b2T3", **WORDS),
+    Task(FAR, "Penn Treebank", BILLION, "language.ptb.adax-over-adam", **WORDS),
+    Task(FAR, "words of enwik8", BILLION, "language.enwik8.adax-over-adam", **WORDS),
 )
 TRANSFORMER = "adaxw@b2T=3"
 ADVICE = {
@@ -85,47 +71,43 @@ ADVICE = {
 
 
 def section(root: Path) -> str:
-    """One line per task: recommendation, evidence, n, data."""
+    """One line per task: data, recommendation, evidence, n."""
     judged = {row["id"]: row for row in claims.committed(root / "records")}
     lines = [_line(task, judged[task.claim]) for task in TASKS]
-    lines += _transformer(root)
-    return markdown.table(
-        ("task", "use", "AdaX against AdamW or Adam, each at its best lr", "n", "data"), lines
-    )
+    if seen := _transformer(root):
+        verdict, few = _judged(seen)
+        cells = f"{seen.mean:+.4f} [{seen.low:+.4f}, {seen.high:+.4f}] nats per byte ([study](gpt.md))"
+        advice = ADVICE[verdict].format("AdamW") + _mark(few)
+        lines.append(
+            ("transformer of 21M parameters, b2·T = 3", "enwik8; not in the paper", advice, cells, seen.n)
+        )
+    return markdown.table(("task", "data", "use", "AdaX is better by (95%)", "n"), lines)
 
 
 def _line(task: Task, row: Mapping[str, Any]) -> tuple[object, ...]:
-    advice = ADVICE[row["verdict"]].format(task.baseline)
-    seen = f"{row['ours']} ([rule](claims.md#{anchor(task.claim)}))"
-    return (task.task, advice + mark(row), seen, row["n"], task.data)
+    advice = ADVICE[row["verdict"]].format(task.baseline) + _mark(row["provisional"])
+    if row["verdict"] == NOT_RUN:
+        return (task.task, task.source, advice, "", "")
+    seen, _, unpaired = difference(row).partition(" (without ")
+    text = f"{seen} {task.unit}" + (f"; without {unpaired.removesuffix(')')}" if unpaired else "")
+    return (task.task, task.source, advice, f"{text} ([rule](claims.md#{anchor(task.claim)}))", row["n"])
 
 
-def mark(row: Mapping[str, Any]) -> str:
-    return ", provisional" if row["provisional"] else ""
+def _mark(provisional: bool) -> str:
+    return ", provisional" if provisional else ""
 
 
-def _transformer(root: Path) -> list[tuple[object, ...]]:
+def _transformer(root: Path) -> Estimate | None:
     """The transformer's study has no claims of the paper: its own comparison with AdamW."""
     runs = records.load(root / "records", GPT.name)
-    if not runs:
-        return []
-    found = summarise(GPT, runs).row(TRANSFORMER).verdict
-    assert found is not None
-    assert found.difference is not None
-    seen = found.difference
+    found = summarise(GPT, runs).row(TRANSFORMER).verdict if runs else None
+    return found.difference if found else None
+
+
+def _judged(seen: Estimate) -> tuple[str, bool]:
+    """The verdict on an interval, and whether it is provisional."""
     verdict = "supported" if seen.low > 0 else "contradicted" if seen.high < 0 else "inconclusive"
-    words = f"{seen.mean:+.4f} [{seen.low:+.4f}, {seen.high:+.4f}] nats per byte ([study](gpt.md))"
-    few = verdict != "inconclusive" and seen.n < ENOUGH
-    advice = ADVICE[verdict].format("AdamW") + mark({"provisional": few})
-    return [
-        (
-            "language, transformer of 21M parameters, b2·T = 3",
-            advice,
-            words,
-            seen.n,
-            "enwik8; not in the paper",
-        )
-    ]
+    return verdict, verdict != "inconclusive" and seen.n < ENOUGH
 
 
 # -- README.md -----------------------------------------------------------------------------------------------------
@@ -135,18 +117,82 @@ WHEN_NOT = (
     "- **When not to use AdaX**: when gradients grow or change character late in training, when you cannot clip them, "
     "or when the length of the run is unknown ([Should I use AdaX?](docs/should-i-use-adax.md))."
 )
-MODELS = {"256M": "one tensor of 256M numbers"}
-"""Descriptions of benchmark rows whose names are not clear on their own."""
-WORDS = {
-    "inconclusive": "no significant difference on",
-    "supported": "better on",
-    "contradicted": "worse on",
+OUTCOMES = {
+    "supported": "better",
+    "contradicted": "worse",
+    "inconclusive": "no significant difference",
+}
+COUNTED = {
+    "supported": "significantly better",
+    "contradicted": "worse",
+    "inconclusive": "not significantly different",
 }
 
 
 def headline(root: Path) -> str:
-    """Speed, AdaX against AdamW after equal tuning, when not to use it."""
-    return "\n".join((_speed(root), _tuned(root), WHEN_NOT))
+    """AdaX against AdamW after equal tuning, when not to use it, speed; then the comparisons as a table."""
+    found = _comparisons(root)
+    return "\n".join((_tuned(found), WHEN_NOT, _speed(root), *_shown(found)))
+
+
+class Comparison(NamedTuple):
+    """AdaX against AdamW on one task, in README.md."""
+
+    data: str
+    baseline: str
+    verdict: str
+    provisional: bool
+    n: int
+    paired_only: bool = False
+    """Only the test that is paired by seed gives this verdict."""
+
+
+def _comparisons(root: Path) -> list[Comparison]:
+    judged = {row["id"]: row for row in claims.committed(root / "records")}
+    found = []
+    for task in TASKS:
+        row = judged.get(task.claim, {"verdict": NOT_RUN})
+        if row["verdict"] != NOT_RUN:
+            data = f"{task.data}{'*' * bool(task.stands_for)}, {task.task.rpartition(', ResNet')[0] or task.task}"
+            only = "which would be inconclusive" in row["ours"]
+            found.append(Comparison(data, task.baseline, row["verdict"], row["provisional"], row["n"], only))
+    if seen := _transformer(root):
+        data = "bytes of enwik8, transformer, b2·T = 3"
+        found.append(Comparison(data, "AdamW", *_judged(seen), seen.n))
+    return found
+
+
+def _tuned(found: list[Comparison]) -> str:
+    """How many comparisons have each outcome."""
+    text = "- **AdaX or AdamW?** "
+    if not found:
+        return text + "The comparison is not run yet."
+    counts = []
+    for verdict, outcome in COUNTED.items():
+        mine = [each for each in found if each.verdict == verdict]
+        few = sum(each.provisional for each in mine)
+        marked = f" ({'' if few == len(mine) else f'{few} of them '}provisional)" if few else ""
+        counts += [f"{outcome} in {len(mine)}{marked}"] if mine else []
+    return (
+        f"{text}In {len(found)} comparisons, with equally many learning rates tried for each, AdaX was "
+        f"{listed(counts)} (table below). Keep AdamW unless a comparison on your own task says otherwise."
+    )
+
+
+def _shown(found: list[Comparison]) -> tuple[str, ...]:
+    if not found:
+        return ()
+    cells = []
+    for each in found:
+        marks = ["provisional"] * each.provisional + ["only if paired by seed"] * each.paired_only
+        outcome = OUTCOMES[each.verdict] + (f" ({', '.join(marks)})" if marks else "")
+        cells.append((each.data, each.baseline, outcome, each.n))
+    note = (
+        "\\* a [stand-in](docs/reproduction.md#scope) for a data set of the paper. *Provisional*: fewer than "
+        f"{ENOUGH} seeds. [b2·T](docs/hyperparameters.md#b2-think-in-b2t): AdaX's growth rate times the steps of the "
+        "run."
+    )
+    return ("", markdown.table(("data", "AdaX compared with", "result", "seeds"), cells), "", note)
 
 
 def _speed(root: Path) -> str:
@@ -154,32 +200,11 @@ def _speed(root: Path) -> str:
     if record is None:
         return "- **Speed**: not measured yet (`make bench-gpu`)."
     rows = [r for r in record["rows"] if r["row"] == "AdaXW fused" and r["gradients"] == "fixed"]
-    shown = ", ".join(f"{row['speedup']:.1f} ({MODELS.get(row['model'], row['model'])})" for row in rows)
+    low, high = (f(rows, key=lambda row: row["speedup"]) for f in (min, max))
     old = ", made before the latest changes to the step" if record.get("since") else ""
-    return (
-        f"- **Speed**: a step of AdaXW on one {record['environment']['gpu']} is faster than torch's fused AdamW by "
-        f"a factor of {shown} ([measurements](docs/speed.md){old})."
+    text = (
+        f"- **Speed** on one {record['environment']['gpu']}: a step of AdaXW is {low['speedup']:.1f} to "
+        f"{high['speedup']:.1f} times as fast as one of torch's fused AdamW ([measurements](docs/speed.md){old})"
     )
-
-
-def _tuned(root: Path) -> str:
-    """The verdicts on the claims of the decision page, grouped by verdict."""
-    judged = {row["id"]: row for row in claims.committed(root / "records")}
-    groups: dict[str, list[str]] = {}
-    for task in TASKS:
-        row = judged.get(task.claim, {"verdict": "not run", "n": 0, "provisional": False})
-        groups.setdefault(row["verdict"], []).append(f"{task.short} ({_details(task, row)})")
-    said = "; ".join(f"{words} {listed(groups[v])}" for v, words in WORDS.items() if v in groups)
-    return (
-        "- **AdaX against AdamW**, each at the best of equally many learning rates, on the paper's data or on "
-        f"[stand-ins](docs/reproduction.md#scope): {said or 'not run yet'}."
-    )
-
-
-def _details(task: Task, row: Mapping[str, Any]) -> str:
-    """The basis of a verdict: the data, the baseline if it is not AdamW, n, and whether pairing by seed decides."""
-    parts = ["stand-in"] if "stand-in" in task.data else []
-    parts += [f"against {task.baseline}"] if task.baseline != "AdamW" else []
-    parts.append(f"n = {row['n']}{mark(row)}")
-    parts += ["only if paired by seed"] if "which would be inconclusive" in row.get("ours", "") else []
-    return ", ".join(parts)
+    mine = markdown.read(root, "adamw_step.json")
+    return text + (f"; {adamw.summary(mine)}" if mine else "") + "."
