@@ -147,7 +147,7 @@ def _held_out(study: Study) -> int:
 
 def _notes(study: Study, runs: Runs) -> str:
     """Notes on the accuracy of the numbers."""
-    said = ["AdaX is run as published (`wake=False`)."]
+    said = []
     if study.tuning:
         share = max(map(accuracy, runs)) / 100
         error = 100 * (share * (1 - share) / _held_out(study)) ** 0.5

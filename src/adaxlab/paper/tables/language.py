@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab import optimizers, records
+from adaxlab import records
 from adaxlab.markdown import recorded, table
 from adaxlab.measures import ended, final
 from adaxlab.models.lstm import STATES
 from adaxlab.paper import zero_state as zero_state_study
 from adaxlab.paper.gpt import GPT
 from adaxlab.paper.tables import gpu_step
-from adaxlab.paper.tables.study import Column, Layout, Line, Runs, best, tried
+from adaxlab.paper.tables.study import Column, Layout, Line, Runs
 from adaxlab.paper.tables.study import table as table_of
 from adaxlab.records import not_complete
 from adaxlab.study import Study
@@ -50,7 +50,6 @@ def words(study: Study, runs: Runs) -> Layout:
         (versus(study),),
         title="`{}`".format,
         setting=_precision,
-        notes=_papers_own,
     )
 
 
@@ -63,32 +62,6 @@ def _precision(study: Study, runs: Runs) -> str:
 
 def _perplexity(nats: float) -> str:
     return f"{math.exp(nats):.1f}" if nats < 10 else f"e^{nats:.0f}"
-
-
-def _papers_own(study: Study, runs: Runs) -> str:
-    """The validation perplexity at the paper's lr, for the methods that it ran, and at the best lr tried."""
-    said, layout = [], Layout(value=ended(final))
-    for row in study.rows:
-        scores, lr = tried(runs, row, layout), row.options.get("lr")
-        top = best(runs, row, layout)
-        if lr is not None and lr in scores and optimizers.base(row.name) in ("adam", "amsgrad", "adax"):
-            more = (
-                "the best"
-                if top == lr
-                else f"{_shown(scores.get(top))} at {top:g}"
-                if top
-                else "none finished"
-            )
-            said.append(f"`{row.name}` {_shown(scores[lr])} at {lr:g}, {more}")
-    return (
-        f"Validation perplexity at the paper's lr and at the best lr tried: {'; '.join(said)}."
-        if said
-        else ""
-    )
-
-
-def _shown(nats: float | None) -> str:
-    return "diverged" if nats is None else f"{math.exp(nats):.0f}" if nats < 10 else f"e^{nats:.0f}"
 
 
 def speeds(record: Record) -> str:

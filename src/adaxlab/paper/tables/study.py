@@ -61,18 +61,18 @@ LayoutOf = Callable[[Study, Runs], Layout]
 
 
 def table(study: Study, runs: Runs, layout: Layout) -> str:
-    """The rows of a study: settings, n, score with interval, the family's columns, the paper's value."""
+    """The rows of a study: settings, n, score with interval, the family's columns, the paper's value. Then the learning
+    rates tried, if it tuned them."""
     lines = _lines(study, runs, layout)
+    trials = _trials_table(lines, runs, layout) if study.tuning else ""
     if not study.seeds:
-        return _trials_table(lines, runs, layout)
+        return trials
     data = f", on {study.stand_in}" if study.stand_in else ""
     columns = [
         Column("", lambda line: layout.title(line.row.name)),
         Column("lr", lambda line: _lr(study, line)),
         Column("b2 (b2·T)", lambda line: memory(line.result.runs)),
     ]
-    if study.tuning:
-        columns.append(Column("learning rates tried", lambda line: _trials(runs, line.row, layout)))
     columns += [
         Column("n", _n),
         Column(f"{layout.score} (95%)", lambda line: score(line, layout)),
@@ -81,7 +81,8 @@ def table(study: Study, runs: Runs, layout: Layout) -> str:
     ]
     cells = [[column.cell(line) for column in columns] for line in lines]
     kept = [i for i in range(len(columns)) if not i or any(row[i] for row in cells)]
-    return markdown.table([columns[i].head for i in kept], [[row[i] for i in kept] for row in cells])
+    text = markdown.table([columns[i].head for i in kept], [[row[i] for i in kept] for row in cells])
+    return f"{text}\n\nThe learning rates tried, on validation data:\n\n{trials}" if trials else text
 
 
 def _lines(study: Study, runs: Runs, layout: Layout) -> list[Line]:
@@ -152,30 +153,24 @@ def best(runs: Runs, row: Row, layout: Layout) -> float | None:
     return (max if higher else min)(ended, key=lambda lr: ended[lr]) if ended else None
 
 
-def _trials(runs: Runs, row: Row, layout: Layout) -> str:
-    top = best(runs, row, layout)
-    return ", ".join(_trial(lr, v, layout, lr == top) for lr, v in tried(runs, row, layout).items())
-
-
 def _trial(lr: float, value: float | None, layout: Layout, bold: bool) -> str:
     text = f"{lr:g}: {'failed' if value is None else layout.write(value)}"
     return f"**{text}**" if bold else text
 
 
 def _trials_table(lines: Sequence[Line], runs: Runs, layout: Layout) -> str:
-    """The table of a study with only tuning runs: one row per method, its learning rates in ascending order, the best
-    in bold."""
+    """One row per method, its learning rates in ascending order, the best in bold. b2 is that of the tuning runs."""
     rows = []
     for line in lines:
         scores, top = tried(runs, line.row, layout), best(runs, line.row, layout)
-        mine = [run for run in runs if run.row == line.row.name]
+        mine = [run for run in runs if run.row == line.row.name and run.spec["purpose"] == "tune"]
         cells = [
             _trial(lr, scores[lr], layout, lr == top) if lr in scores else f"{lr:g}: not run"
             for lr in sorted(line.row.rates or scores)
         ]
         rows.append([layout.title(line.row.name), memory(mine), *cells])
     most = max(len(row) for row in rows)
-    head = ["", "b2 (b2·T)", *[f"lr: {layout.score}"] * (most - 2)]
+    head = ["", "b2 (b2·T)", f"lr: {layout.score} (best in bold)", *[""] * (most - 3)]
     return markdown.table(head, [row + [""] * (most - len(row)) for row in rows])
 
 
