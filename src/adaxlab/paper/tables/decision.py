@@ -203,8 +203,8 @@ def _speed(root: Path) -> str:
     low, high = (f(rows, key=lambda row: row["speedup"]) for f in (min, max))
     old = ", made before the latest changes to the step" if record.get("since") else ""
     text = (
-        f"- **Speed** on one {record['environment']['gpu']}: a step of AdaXW is {low['speedup']:.1f} to "
-        f"{high['speedup']:.1f} times as fast as one of torch's fused AdamW ([measurements](docs/speed.md){old})"
+        f"- **Speed** on one {record['environment']['gpu']}, compared with torch's fused AdamW: a step of AdaXW is "
+        f"{low['speedup']:.1f} to {high['speedup']:.1f} times as fast ([measurements](docs/speed.md){old})"
     )
     mine = markdown.read(root, "adamw_step.json")
-    return text + (f"; {adamw.summary(mine)}" if mine else "") + "."
+    return text + (f"; {adamw.summary(mine)} ([measurements](docs/adamw.md#speed))" if mine else "") + "."
