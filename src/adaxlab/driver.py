@@ -143,8 +143,7 @@ def follow(study: Study, before: Study, records: Sequence[RunRecord]) -> tuple[S
     study.check_apart(before)
     rates, rows, chosen = rates_of(before, records), [], {}
     for row in study.rows:
-        same = [each for each in before.rows if each.name == row.name]
-        same = same or [each for each in before.rows if each.name.startswith(f"{row.name} ")]
+        same = before.variants(row.name)
         if not same:
             raise unknown(f"row of study {before.name}", row.name, [each.name for each in before.rows])
         best = max(same, key=lambda each: _score(_trials(records, each.name).get(rates[each.name], [])))

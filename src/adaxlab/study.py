@@ -210,6 +210,11 @@ class Study:
         """The row with the given name."""
         return next(row for row in self.rows if row.name == name)
 
+    def variants(self, name: str) -> list[Row]:
+        """The row with the given name, or else those that vary one of its settings, such as `adaxw wd 0.1`."""
+        same = [row for row in self.rows if row.name == name]
+        return same or [row for row in self.rows if row.name.startswith(f"{name} ")]
+
     @property
     def terms(self) -> str:
         """What a verdict is about: methods that were "tuned", settings that were "given", or defaults: "untuned".

@@ -40,11 +40,11 @@ def test_one_row_a_task(tmp_path):
     trials = {"adam": {1e-3: 5.0, 1e-2: 4.0, 1e-1: 6.0}, "adax": {1e-3: 4.5, 5e-3: 4.0, 1e-1: None}}
     trials["adax@b2T=3"] = {1e-3: 4.5, 5e-3: 4.0}
     tuned = [
-        run("language/ptb-gap", row, 0, end, "tune", lr)
+        run("language/ptb-wide", row, 0, end, "tune", lr)
         for row, ends in trials.items()
         for lr, end in ends.items()
     ]
-    export(tuned, tmp_path / "records" / "language" / "ptb-gap.jsonl")
+    export(tuned, tmp_path / "records" / "language" / "ptb-wide.jsonl")
     runs = [
         made_records.run("voc/tuning", name, iou, lr=lr, purpose=purpose)
         for name, purpose, lr, iou in (

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("verdict", "n", "use"),
     [
-        ("supported", 5, "AdaX-W"),
-        ("supported", 4, "AdaX-W, provisional"),
+        ("supported", 5, "AdaX"),
+        ("supported", 4, "AdaX, provisional"),
         ("contradicted", 3, "Adam, provisional"),
         ("inconclusive", 3, "either; keep Adam"),
         ("not run", 0, "not measured"),
@@ -27,6 +27,11 @@ def test_the_advice_follows_the_verdict(verdict, n, use):
     line = decision._line(decision.Task("a task", "data", "ImageNet", "a.claim", "nats", "Adam"), row)
     seen = ("+0.1 [-0.1, +0.3] nats ([rule](claims.md#claim-a-claim))", n) if n else ("", "")
     assert line == ("a task", "data, a stand-in for ImageNet", use, *seen)
+
+
+def test_adaxw_is_advised_where_it_was_compared_with_adamw():
+    row = {"verdict": "supported", "n": 5, "provisional": False, "ours": "+0.1 [-0.1, +0.3]"}
+    assert decision._line(decision.Task("a task", "data", "", "a.claim"), row)[2] == "AdaX-W"
 
 
 def test_every_task_has_a_judged_claim_and_the_page_shows_it():
@@ -59,7 +64,7 @@ def test_the_headline_counts_verdicts_and_the_table_shows_each(provisional, text
         for i, verdict in enumerate(verdicts)
     ]
     assert (
-        f"In 4 comparisons, with equally many learning rates tried for each, AdaX was {text}"
+        f"In 4 comparisons, with equally many settings tried for each, AdaX was {text}"
         in decision._tuned(found)
     )
     shown = "\n".join(decision._shown(found))

@@ -55,6 +55,7 @@ PANELS = {
     "imagenet/tuned": (TINY, EQUAL),
     "voc/camvid": (CAMVID, PAPERS),
     "voc/tuning": (CAMVID, EQUAL),
+    "voc/eight": (CAMVID, f"{EQUAL}, eight new seeds"),
     "language/ptb": (TEXT.format("Penn Treebank"), EQUAL),
     "language/ptb-gap": (TEXT.format("Penn Treebank"), f"{EQUAL}, finer learning rates"),
     "language/enwik8": (TEXT.format("Words of enwik8"), EQUAL),

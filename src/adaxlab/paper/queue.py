@@ -52,6 +52,7 @@ JOBS = (
     Job("language/ptb-gap", 14, more="--jobs 8"),
     Job("language/ptb-sgdm", 4, more="--jobs 8"),
     Job("language/ptb-wide", 8, more="--jobs 8"),
+    Job("language/ptb-even", 9, more="--jobs 8"),
     Job("gpt-eight-bit", 6, more="--jobs 4"),
     Job("cifar10/eight-bit", 21),
     Job(

@@ -53,7 +53,7 @@ TASKS = (
         "segmentation, ResNet-50 from ImageNet",
         "CamVid",
         "VOC2012",
-        "voc.adaxw-over-adamw-tuned",
+        "voc.adaxw-over-adamw-eight",
         unit="points of IoU",
     ),
     Task(NEAR, "Penn Treebank", BILLION, "language.ptb.adax-over-adam.b2T3", **WORDS),
@@ -63,9 +63,9 @@ TASKS = (
 )
 TRANSFORMER = "adaxw@b2T=3"
 ADVICE = {
-    "supported": "AdaX-W",
-    "contradicted": "{}",
-    "inconclusive": "either; keep {}",
+    "supported": "{adax}",
+    "contradicted": "{adam}",
+    "inconclusive": "either; keep {adam}",
     "not run": "not measured",
 }
 
@@ -77,7 +77,7 @@ def section(root: Path) -> str:
     if seen := _transformer(root):
         verdict, few = _judged(seen)
         cells = f"{seen.mean:+.4f} [{seen.low:+.4f}, {seen.high:+.4f}] nats per byte ([study](gpt.md))"
-        advice = ADVICE[verdict].format("AdamW") + _mark(few)
+        advice = _advice(verdict, "AdamW", few)
         lines.append(
             ("transformer of 21M parameters, b2·T = 3", "enwik8; not in the paper", advice, cells, seen.n)
         )
@@ -85,7 +85,7 @@ def section(root: Path) -> str:
 
 
 def _line(task: Task, row: Mapping[str, Any]) -> tuple[object, ...]:
-    advice = ADVICE[row["verdict"]].format(task.baseline) + _mark(row["provisional"])
+    advice = _advice(row["verdict"], task.baseline, row["provisional"])
     if row["verdict"] == NOT_RUN:
         return (task.task, task.source, advice, "", "")
     seen, _, unpaired = difference(row).partition(" (without ")
@@ -93,8 +93,10 @@ def _line(task: Task, row: Mapping[str, Any]) -> tuple[object, ...]:
     return (task.task, task.source, advice, f"{text} ([rule](claims.md#{anchor(task.claim)}))", row["n"])
 
 
-def _mark(provisional: bool) -> str:
-    return ", provisional" if provisional else ""
+def _advice(verdict: str, adam: str, provisional: bool) -> str:
+    """What to use instead of `adam`, or not: AdaX-W is compared with AdamW, AdaX with Adam."""
+    adax = "AdaX-W" if adam == "AdamW" else "AdaX"
+    return ADVICE[verdict].format(adam=adam, adax=adax) + (", provisional" if provisional else "")
 
 
 def _transformer(root: Path) -> Estimate | None:
@@ -174,7 +176,7 @@ def _tuned(found: list[Comparison]) -> str:
         marked = f" ({'' if few == len(mine) else f'{few} of them '}provisional)" if few else ""
         counts += [f"{outcome} in {len(mine)}{marked}"] if mine else []
     return (
-        f"{text}In {len(found)} comparisons, with equally many learning rates tried for each, AdaX was "
+        f"{text}In {len(found)} comparisons, with equally many settings tried for each, AdaX was "
         f"{listed(counts)} (table below). Keep AdamW unless a comparison on your own task says otherwise."
     )
 

@@ -80,7 +80,7 @@ EXHIBITS = (
         "imagenet.tuned.adaxw-no-loss",
     ),
     Exhibit(*TINY, "SGDM better than AdamW", "imagenet.sgdm-over-adamw"),
-    Exhibit(*CAMVID, "AdaX-W better than AdamW", "voc.adaxw-over-adamw", "voc.adaxw-over-adamw-tuned"),
+    Exhibit(*CAMVID, "AdaX-W better than AdamW", "voc.adaxw-over-adamw", "voc.adaxw-over-adamw-eight"),
     Exhibit(
         *CAMVID, "AdaX-W better than AMSGrad(W)", "voc.adaxw-over-amsgradw", "voc.adaxw-over-amsgradw-tuned"
     ),

@@ -26,7 +26,7 @@ from adaxlab.records import load
 from adaxlab.summary import summarise
 
 NOT_RUN = "*Not run yet (`adax reproduce` lists the studies).*"
-TEXTS = {"ptb-gap": "Penn Treebank", "enwik8": "words of enwik8"}
+TEXTS = {"ptb-wide": "Penn Treebank", "enwik8": "words of enwik8"}
 
 # -- settings of AdaX-W on CIFAR-10 -----------------------------------------------------------------------------------
 
@@ -137,6 +137,8 @@ def _tuned(root: Path) -> Iterator[Tuned]:
         yield from _grid(root, "imagenet/tuning", task, "adamw", row)
     camvid = "[CamVid](voc.md#with-equal-tuning-budgets-a-stand-in), ResNet-50, b2·T = 2"
     yield from _grid(root, "voc/tuning", camvid, ADAMW, ADAXW)
+    finer = "[CamVid](voc.md#grid), the same with weight decay 0.1"
+    yield from _grid(root, "voc/grid", finer, f"{ADAMW} wd 0.1", f"{ADAXW} wd 0.1")
     for text, of in TEXTS.items():
         for b, row in {3: "adax@b2T=3", 35: "adax"}.items():
             task = f"[{of}](language.md), LSTM, b2·T = {b}"

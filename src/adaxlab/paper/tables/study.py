@@ -111,7 +111,7 @@ def _lr(study: Study, line: Line) -> str:
         return ""
     tried = set(line.result.trials)
     if study.follows:
-        tried = set(catalogue.study(study.follows).row(line.row.name).rates)
+        tried = {lr for row in catalogue.study(study.follows).variants(line.row.name) for lr in row.rates}
     edge = len(tried) > 1 and line.result.lr in (min(tried), max(tried))
     return f"{line.result.lr:g}{' (edge)' if edge else ''}"
 

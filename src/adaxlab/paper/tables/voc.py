@@ -23,7 +23,16 @@ def layout(study: Study, runs: Runs) -> Layout:
         Column(f"at {' / '.join(f'{s:,}' for s in steps)} steps", _quarters),
         Column("training loss, mean over the first three quarters (first quarter)", _losses),
     )
-    return Layout("mean IoU, %", columns=columns, setting=lambda study, runs: SETTING)
+    return Layout("mean IoU, %", columns=columns, setting=lambda study, runs: SETTING, title=_title)
+
+
+def _title(row: str) -> str:
+    """
+    >>> _title("torch:AdamW wd 0.1"), _title("adaxw@b2=1e-4")
+    ('AdamW, weight decay 0.1', 'AdaX-W, b2 = 1e-4')
+    """
+    method, _, decay = row.partition(" wd ")
+    return title(method) + (f", weight decay {decay}" if decay else "")
 
 
 SETTING = "ResNet-50 from ImageNet, batch 10, crop 321, poly 0.9"
