@@ -63,9 +63,8 @@ def test_the_headline_counts_verdicts_and_the_table_shows_each(provisional, text
         decision.Comparison(f"data {i}", "AdamW", verdict, i in provisional, 3, paired_only=i == 1)
         for i, verdict in enumerate(verdicts)
     ]
-    assert (
-        f"In 4 comparisons, with equally many settings tried for each, AdaX was {text}"
-        in decision._tuned(found)
+    assert f"In 4 comparisons, with equally many settings tried for each, AdaX was {text}" in decision._tuned(
+        found
     )
     shown = "\n".join(decision._shown(found))
     marks = "provisional, only if paired by seed" if 1 in provisional else "only if paired by seed"
