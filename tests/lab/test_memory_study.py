@@ -1,17 +1,22 @@
-"""The page of the memory study from made runs: ranges, the three that the rule chooses, the table."""
+"""The memory study from made runs: ranges, the memories and settings of the final runs, the page, the figure."""
 
+import json
 from pathlib import Path
 
 import made_records
 import pytest
 
-from adaxlab import store
-from adaxlab.paper import figures, memory
+from adaxlab import records, store
+from adaxlab.judge import judge
+from adaxlab.paper import figures, memory, memory_finals, memory_rule
+from adaxlab.paper.memory_finals import CIFAR, FINALS, GPT, TASKS
 from adaxlab.paper.tables import memory_study as page
 from adaxlab.summary import summarise
 
+ROOT = Path(__file__).parents[2]
 SCREEN = memory.GPT_SCREEN
 RATES = memory.GPT_RATES
+CHOSEN = ["asymmetric 0.3", "log-time 8", "polynomial 0.8"]
 
 
 def results(name):
@@ -34,36 +39,158 @@ def runs():
     ]  # fmt: skip
 
 
-def test_the_three_with_the_widest_range_are_chosen(runs):
-    found = summarise(SCREEN, runs)
-    assert len(found.rows) == 16
-    assert page.chosen(found, 0.02) == ["asymmetric 0.3", "log-time 8", "polynomial 0.8"]
+@pytest.fixture(scope="module")
+def screen(runs):
+    return page.trials(summarise(SCREEN, runs))
 
 
-def test_of_equal_ranges_the_better_result_is_chosen(runs):
-    narrow = [r for r in runs if r.row not in ("asymmetric 0.3", "polynomial 0.8")]
-    assert page.chosen(summarise(SCREEN, narrow), 0.02)[:2] == ["log-time 8", "growing b2T=10"]
+@pytest.fixture(scope="module")
+def final(screen):
+    return memory_rule.final(screen, tuple(CHOSEN), 0.02, higher=False)
 
 
-def test_the_page_has_a_row_for_every_memory(runs, tmp_path):
+def test_the_three_with_the_widest_range_are_chosen(screen):
+    assert len(screen) == 16
+    assert memory_rule.chosen(screen, 0.02, higher=False) == CHOSEN
+
+
+def test_of_equal_ranges_the_better_result_is_chosen(screen):
+    narrow = {
+        name: tried for name, tried in screen.items() if name not in ("asymmetric 0.3", "polynomial 0.8")
+    }
+    assert memory_rule.chosen(narrow, 0.02, higher=False)[:2] == ["log-time 8", "growing b2T=10"]
+
+
+def test_the_settings_of_the_final_runs(final):
+    assert list(final.rates) == [*memory_rule.KEPT, *CHOSEN]
+    assert final.above == RATES[3]  # three rates are in the range of fading 0.95
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [([None] * 6, "diverged at every lr"), ([1.3] * 6, "every lr up to 0.0192 is in the range")],
+)
+def test_a_screen_without_an_end_gives_no_settings(screen, results, message):
+    changed = {**screen, memory_rule.KEPT[0]: dict(zip(RATES, results, strict=True))}
+    with pytest.raises(ValueError, match=message):
+        memory_rule.final(changed, (), 0.02, higher=False)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.title)
+def test_the_final_runs_are_those_of_the_screen_at_the_chosen_rates(task, final):
+    _, best, wide = memory_finals.studies(task, final)
+    assert (best.seeds, best.tuning, len(best.rows), len(wide.rows)) == (task.seeds, None, 6, 7)
+    tuned = set(task.screen.tuning.all_seeds)
+    assert not tuned & set(range(best.first_seed, best.first_seed + best.seeds))
+    for row in best.rows:
+        screened = task.screen.row(row.name)
+        assert row.lr() == final.rates[row.name]
+        assert (row.optimizer, row.b2_steps, row.lr_decay) == (
+            screened.optimizer,
+            screened.b2_steps,
+            screened.lr_decay,
+        )
+    assert wide.rows[0] == best.row("fading 0.95")
+    assert {row.lr() for row in wide.rows[1:]} == {final.above}
+    for row in wide.rows[1:]:
+        assert row.options["lr"] == final.above
+        assert row.optimizer == best.row(row.name.removesuffix(f", lr {final.above:g}")).optimizer
+    assert "holdout" not in best.task_options
+    assert best.schedule == task.screen.schedule
+    assert best.epochs == task.screen.epochs
+
+
+def test_memories_with_a_length_have_that_of_the_final_runs(screen):
+    lasting = ("growing b2T=3, floor 10/T", "fading 0.999, frozen after T/10")
+    _, best, _ = memory_finals.studies(CIFAR, memory_rule.final(screen, lasting, 0.02, higher=False))
+    assert CIFAR.steps == 391 * 60
+    assert best.row(lasting[0]).options["memory"] == f"growing floor {10 / CIFAR.steps:.6g}"
+    assert best.row(lasting[1]).options["memory"] == f"fading freeze {CIFAR.steps // 10}"
+
+
+def test_without_settings_there_is_only_the_screen():
+    assert memory_finals.studies(GPT, None) == (GPT.screen,)
+    assert memory_finals.claims(GPT, None) == ()
+
+
+def test_the_claims_judge_the_final_runs(final):
+    """asymmetric 0.3 is worse at its best lr, and within the tolerance at the larger one; fading 0.95 is not."""
+    large = f", lr {final.above:g}"
+    levels = {"asymmetric 0.3": 1.31, f"asymmetric 0.3{large}": 1.312, f"fading 0.95{large}": 1.4}
+    made = [
+        made_records.run(
+            study.name, row.name, levels.get(row.name, 1.3) + 0.0001 * (seed % 3) * (1 + i % 2),
+            seed=seed, lr=row.lr(), higher=False,
+        )
+        for study in memory_finals.studies(GPT, final)[1:]
+        for i, row in enumerate(study.rows)
+        for seed in range(300, 305)
+    ]  # fmt: skip
+    verdicts = {row["id"]: row["verdict"] for row in judge(memory_finals.claims(GPT, final), made)}
+    assert len(verdicts) == 5 + 6
+    assert verdicts["gpt.memory-best.asymmetric-0.3"] == "contradicted"
+    assert verdicts["gpt.memory-wide.asymmetric-0.3"] == "supported"
+    assert verdicts["gpt.memory-wide.fading-0.95"] == "contradicted"
+
+
+def test_the_settings_in_the_code_are_what_the_rule_makes_of_the_records():
+    found = {task.screen.name: page.found(ROOT, task) for task in TASKS}
+    screened = [task for task in TASKS if found[task.screen.name] is not None]
+    if GPT not in screened:
+        assert not FINALS  # nothing may be chosen before the screen of the transformer
+        return
+    first = found[SCREEN.name]
+    names = tuple(memory_rule.chosen(page.trials(first), memory.TOLERANCE[SCREEN.name], higher=False))
+    for task in screened:
+        one = found[task.screen.name]
+        wanted = memory_rule.final(
+            page.trials(one), names, memory.TOLERANCE[task.screen.name], one.higher_is_better
+        )
+        assert FINALS.get(task.screen.name) == wanted
+        assert records.load(ROOT / "records", task.best) == [] or task.screen.name in FINALS
+
+
+def test_the_page_has_a_row_for_every_memory_and_the_figure_is_drawn(runs, tmp_path):
     folder = tmp_path / "records"
     folder.mkdir()
     store.export(runs, folder / "gpt-memory-screen.jsonl")
     text = page.section(tmp_path)
     assert "| fading 0.95 | 0.0006 | 1.3000 | 3 | kept |" in text
+    assert "| growing, b2·T = 3 | 0.0006 | 1.3000 | 3 | kept |" in text
     assert "| asymmetric 0.3 | 0.0006 | 1.3000 | 5 | chosen |" in text
     assert "| equal |  | diverged | 0 |  |" in text
     assert text.count("| kept |") == 3
     assert text.count("| chosen |") == 3
     assert "*Not run yet (`adax reproduce cifar10/memory-screen`).*" in text
     drawn = figures.draw(folder, tmp_path / "images")
-    assert {"gpt-memory-screen-lr.svg", "gpt-memory-screen-lr-dark.svg"} <= {Path(f).name for f in drawn}
+    assert {Path(f).name for f in drawn} == {"memory-study.svg", "memory-study-dark.svg"}
+    light, dark = (Path(f).read_text() for f in drawn)
+    assert light != dark
+    assert all(
+        name in light for name in ("asymmetric 0.3", "growing, b2·T = 3", "Transformer, bytes of enwik8")
+    )
+
+
+def test_the_page_shows_the_verdicts_on_the_final_runs(runs, final, tmp_path, monkeypatch):
+    monkeypatch.setitem(FINALS, SCREEN.name, final)
+    folder = tmp_path / "records"
+    (folder / "claims").mkdir(parents=True)
+    store.export(runs, folder / "gpt-memory-screen.jsonl")
+    judged = judge(memory_finals.claims(GPT, final), [])
+    row = next(row for row in judged if row["id"] == "gpt.memory-wide.log-time-8")
+    row |= {"ours": "1.30 and 1.31; better by +0.010 [+0.005, +0.015]", "verdict": "supported", "n": 5}
+    (folder / "claims" / "gpt.json").write_text(json.dumps(judged))
+    text = page.section(tmp_path)
+    assert "Final runs on n = 5 new seeds, in nats per byte:" in text
+    (line,) = (
+        line for line in text.splitlines() if line.startswith("| log-time 8 |") and "claims.md" in line
+    )
+    assert "+0.010 [+0.005, +0.015] | [supported](claims.md#claim-gpt-memory-wide-log-time-8) |" in line
 
 
 def test_the_rule_and_the_page_have_the_same_numbers():
-    text = (Path(__file__).parents[2] / "docs" / "memory-study.md").read_text()
-    assert f"{memory.TOLERANCE['gpt-memory-screen']:g} nats per byte" in text
-    assert f"{100 * memory.TOLERANCE['cifar10/memory-screen']:g} points" in text
-    assert set(memory.TOLERANCE) == {screen.study.name for screen in page.SCREENS}
-    for screen in page.SCREENS:
-        assert set(memory.KEPT) < {row.name for row in screen.study.rows}
+    text = (ROOT / "docs" / "memory-study.md").read_text()
+    for task in TASKS:
+        assert f"{task.tolerance:g} {task.unit}" in text
+        assert set(memory_rule.KEPT) < {row.name for row in task.screen.rows}
+    assert set(memory.TOLERANCE) == {task.screen.name for task in TASKS}

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from adaxlab.paper import cifar10_retests, memory
-from adaxlab.paper.cifar10_added_claims import CLAIMS
+from adaxlab.paper import cifar10_added_claims, cifar10_retests, memory_finals
 from adaxlab.paper.cifar10_rows import HOLDOUT, adamw, adaxw, make, ours, sgdm
 from adaxlab.study import Row, Tuning
 
@@ -253,5 +252,6 @@ STUDIES = (
     RUNTIME,
     ZOO,
     *cifar10_retests.STUDIES,
-    *memory.STUDIES,
+    *memory_finals.CIFAR_STUDIES,
 )
+CLAIMS = (*cifar10_added_claims.CLAIMS, *memory_finals.CIFAR_CLAIMS)

@@ -5,6 +5,7 @@
     records/theory/*.json    theory-*.svg
     records/language/*.json  late-activation.svg
     records/claims/*.json    claims-forest.svg, from the runs that these claims rest on
+    *memory-screen.jsonl     memory-study.svg
 
 Each figure has a twin for dark pages, `<name>-dark.svg`. Nothing is computed here but what the charts need, so the
 same records give the same bytes, on any machine; `--check` says which figures are not those of the records.
@@ -24,8 +25,9 @@ from typing import Any
 from adaxlab import stats
 from adaxlab.errors import LabError
 from adaxlab.measures import percent
-from adaxlab.paper import catalogue, cifar10_report, cifar10_runs, doc_charts, drawn, forest
-from adaxlab.paper.tables import gpu_step
+from adaxlab.paper import catalogue, cifar10_report, cifar10_runs, doc_charts, drawn, forest, memory_chart
+from adaxlab.paper.memory_finals import TASKS
+from adaxlab.paper.tables import gpu_step, memory_study
 from adaxlab.paper.theory.figures import for_record, save
 from adaxlab.records import UNFINISHED
 from adaxlab.report.embed import as_dict, entitle, labels_in
@@ -61,6 +63,7 @@ def draw(records: Path, folder: Path) -> list[Path]:
         lines = forest.lines(records)
         stem = folder / "claims-forest"
         out += save_chart(forest.chart(lines), stem, forest.words(lines), known=forest.MARKS)
+    out += _memories(records, folder)
     record = gpu_step.read(records)
     if record is not None:
         out += save_chart(
@@ -108,6 +111,18 @@ def _trace(study: str, records: Path, folder: Path) -> list[Path]:
     spec = as_dict(chart)
     stem = folder / f"cifar10-{study}-second-moment"
     return save_chart(entitle(spec, titles(labels_in(spec))), stem, doc_charts.second_moment_words(runs))
+
+
+def _memories(records: Path, folder: Path) -> list[Path]:
+    """The figure of the memory study, once the screen of its first task has been run."""
+    screens = [(task, memory_study.found(records.parent, task)) for task in TASKS]
+    found = [
+        (task, memory_study.trials(one), one.higher_is_better) for task, one in screens if one is not None
+    ]
+    if not found or found[0][0] is not TASKS[0]:
+        return []
+    stem, marks = folder / memory_study.FIGURE, memory_chart.marks(found)
+    return save_chart(memory_chart.chart(found), stem, memory_chart.words(found), known=marks)
 
 
 def stale(records: Path, folder: Path) -> list[str]:

@@ -285,8 +285,8 @@ def _plot(found: Sequence[Line]) -> alt.LayerChart:
 def _title(panel: str) -> tuple[str, str]:
     """The data of a panel and its terms; a study that PANELS does not name has the data of its family.
 
-    >>> _title("voc/tuning"), _title("voc/eight")[1]
-    (('CamVid, a stand-in for PASCAL VOC2012', 'equal tuning'), 'study voc/eight')
+    >>> _title("voc/tuning"), _title("voc/new")[1]
+    (('CamVid, a stand-in for PASCAL VOC2012', 'equal tuning'), 'study voc/new')
     """
     family = panel.partition("/")[0]
     return PANELS.get(panel) or next(

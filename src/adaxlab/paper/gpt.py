@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from adaxlab.claim import Claim
-from adaxlab.paper import memory
+from adaxlab.paper import memory, memory_finals
 from adaxlab.stats import DecisionRule
 from adaxlab.study import Row, Study, Tuning
 
@@ -220,8 +220,8 @@ EIGHT_BIT = Study(
 )
 
 TITLE = "A transformer (adax data get enwik8), a GPU"
-STUDIES = (GPT, NOISE, QUIET, SHORT, memory.GPT_SCREEN, EIGHT_BIT)
-CLAIMS = tuple(
+STUDIES = (GPT, NOISE, QUIET, SHORT, *memory_finals.GPT_STUDIES, EIGHT_BIT)
+EIGHT_BIT_CLAIMS = tuple(
     Claim(
         f"gpt.eight-bit-{row}",
         f"{method} has a similar final loss with 8-bit and with float32 state",
@@ -237,3 +237,4 @@ CLAIMS = tuple(
     )
     for row, method in (("adamw", "AdamW"), ("adaxw", "AdaX-W"))
 )
+CLAIMS = (*EIGHT_BIT_CLAIMS, *memory_finals.GPT_CLAIMS)

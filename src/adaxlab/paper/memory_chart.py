@@ -1,0 +1,117 @@
+"""The figure of the memory study: result against learning rate, one line per memory, one panel per task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from adaxlab.paper import memory_rule
+from adaxlab.paper.memory_finals import Task
+from adaxlab.report.encoding import data, log_ticks
+from adaxlab.report.palette import Look, looks
+from adaxlab.report.rates import lr_frame
+from adaxlab.report.theme import TOKENS
+
+WIDTH, HEIGHT = 330, 250
+Found = Sequence[tuple[Task, memory_rule.Screen, bool]]
+"""Tasks with their screens, and whether a higher result is better."""
+
+
+def marks(found: Found) -> dict[str, Look]:
+    """How the memories of the final runs are drawn; the others are grey lines."""
+    task, screen, higher = found[0]
+    tolerance = task.tolerance / task.scale
+    names = (*memory_rule.KEPT, *memory_rule.chosen(screen, tolerance, higher))
+    return looks([memory_rule.label(name) for name in names])
+
+
+def chart(found: Found) -> alt.HConcatChart:
+    """The panels side by side under one legend."""
+    drawn = marks(found)
+    return alt.HConcatChart(hconcat=[_panel(*each, drawn) for each in found], spacing=22)
+
+
+def words(found: Found) -> dict[str, Any]:
+    """Title and subtitle of the figure."""
+    first = memory_rule.KEPT[0]
+    return {
+        "text": "Which memory trains well, and over which learning rates?",
+        "subtitle": [
+            f"One seed on held-out data. Shaded: within the tolerance of {first} at its best learning rate.",
+            "Coloured: the memories of the final runs; grey: the others. A line ends where training diverged or was "
+            "far worse.",
+        ],
+    }
+
+
+def _panel(task: Task, screen: memory_rule.Screen, higher: bool, drawn: dict[str, Look]) -> alt.LayerChart:
+    ink = TOKENS["light"]
+    scaled = {
+        name: {lr: None if x is None else task.scale * x for lr, x in tried.items()}
+        for name, tried in screen.items()
+    }
+    every = [x for tried in scaled.values() for x in tried.values() if x is not None]
+    low, high = lr_frame(every, higher)
+    rows = [
+        {"memory": memory_rule.label(name), "lr": lr, "value": float(f"{x:.6g}")}
+        for name, tried in scaled.items()
+        for lr, x in _shown(tried, low, high)
+    ]
+    axis = alt.Axis(
+        values=log_ticks(lr for tried in screen.values() for lr in tried), format="~g", grid=False
+    )
+    x = alt.X("lr:Q", title="learning rate", scale=alt.Scale(type="log", nice=False, padding=10), axis=axis)
+    span = alt.Scale(zero=False, nice=False, domain=[low, high])
+
+    def y(field: str) -> alt.Y:
+        unit = "accuracy, %" if task.unit == "points" else task.unit
+        return alt.Y(f"{field}:Q", title=f"held-out {unit}", scale=span, axis=alt.Axis(tickCount=5))
+
+    reached = memory_rule.level(scaled, higher)
+    layers = []
+    if reached is not None:
+        ends = (reached - task.tolerance, high) if higher else (low, reached + task.tolerance)
+        band = data([{"from": max(low, ends[0]), "to": min(high, ends[1])}])
+        layers.append(
+            alt.Chart(band).mark_rect(color=ink["grid"], opacity=0.7).encode(y=y("from"), y2="to:Q")
+        )
+    others = alt.Chart(data(row for row in rows if row["memory"] not in drawn))
+    layers.append(
+        others.mark_line(color=ink["axis"], strokeWidth=1, opacity=0.8).encode(
+            x=x, y=y("value"), detail="memory:N"
+        )
+    )
+    names = list(drawn)
+    hue = alt.Color(
+        "memory:N",
+        scale=alt.Scale(domain=names, range=[drawn[name].light for name in names]),
+        legend=alt.Legend(
+            orient="top", title=None, columns=3, symbolType="stroke", symbolSize=300, labelLimit=220
+        ),
+    )
+    dash = alt.StrokeDash(
+        "memory:N",
+        scale=alt.Scale(domain=names, range=[list(drawn[name].dash) for name in names]),
+        legend=None,
+    )
+    main = alt.Chart(data(row for row in rows if row["memory"] in drawn))
+    layers.append(main.mark_line(strokeWidth=2.2).encode(x=x, y=y("value"), color=hue, strokeDash=dash))
+    layers.append(main.mark_point(filled=True, size=34, opacity=1).encode(x=x, y=y("value"), color=hue))
+    made = alt.LayerChart(layer=layers)
+    made.width, made.height = WIDTH, HEIGHT
+    made.title = alt.TitleParams(text=task.title, fontSize=12.5, anchor="start", offset=6)
+    return made
+
+
+def _shown(tried: memory_rule.Trials, low: float, high: float) -> list[tuple[float, float]]:
+    """The trials up to the first that diverged or is outside the frame; smallest rate first."""
+    out: list[tuple[float, float]] = []
+    for lr, x in sorted(tried.items()):
+        if x is None or not low <= x <= high:
+            if out:
+                break
+            continue
+        out.append((lr, x))
+    return out

@@ -1,0 +1,154 @@
+"""The tasks of the memory study, and its final runs once a screen has chosen their settings.
+
+After a screen has been run, its settings are written to FINALS; a test compares them with what the rule
+(`memory_rule.py`) makes of the committed records. A task that is not in FINALS has no final runs yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from adaxlab.claim import Claim
+from adaxlab.paper.memory import (
+    CIFAR_EPOCHS,
+    CIFAR_SCREEN,
+    GPT_EPOCHS,
+    GPT_SCREEN,
+    TOLERANCE,
+    TRANSFORMER,
+    rows,
+)
+from adaxlab.paper.memory_rule import KEPT, Final
+from adaxlab.study import Row, Study
+
+
+class Task(NamedTuple):
+    """A task of the study: its screen, its final runs, and the unit of its tables."""
+
+    title: str
+    screen: Study
+    steps: int
+    """Steps of a final run."""
+    seeds: int
+    task_options: Mapping[str, Any]
+    """Of the final runs, which train on all training data."""
+    measure: str
+    unit: str
+    scale: float
+    digits: int
+
+    @property
+    def tolerance(self) -> float:
+        """In the unit of the tables."""
+        return self.scale * TOLERANCE[self.screen.name]
+
+    @property
+    def best(self) -> str:
+        """The name of the study with each memory at its best lr."""
+        return self.screen.name.replace("screen", "best")
+
+    @property
+    def wide(self) -> str:
+        """The name of the study with each memory at the lr above Fading .95's range."""
+        return self.screen.name.replace("screen", "wide")
+
+
+GPT = Task(
+    "Transformer, bytes of enwik8", GPT_SCREEN, TRANSFORMER["steps"] * GPT_EPOCHS, 5, GPT_SCREEN.task_options,
+    "loss per byte", "nats per byte", 1, 4,
+)  # fmt: skip
+CIFAR = Task(
+    "CIFAR-10, ResNet-20", CIFAR_SCREEN, 391 * CIFAR_EPOCHS, 8,
+    {key: value for key, value in CIFAR_SCREEN.task_options.items() if key != "holdout"},
+    "accuracy", "points", 100, 2,
+)  # fmt: skip
+TASKS = (GPT, CIFAR)
+FINALS: dict[str, Final] = {}
+"""The settings of the final runs, by the name of the screen."""
+FIRST_SEED = 300
+RULE = "Part of the memory study; the rule was written before the screen."
+
+
+def studies(task: Task, final: Final | None) -> tuple[Study, ...]:
+    """The screen of a task and, if their settings are known, its final runs: each memory at its best lr, and each at
+    the lr above the range of Fading .95."""
+    if final is None:
+        return (task.screen,)
+    known = {row.name: row for row in rows(task.steps, ())}
+    first, subject = KEPT[0], task.title.partition(",")[0]
+
+    def at(memory: str, lr: float, name: str = "") -> Row:
+        return replace(known[memory], name=name or memory, options={**known[memory].options, "lr": lr})
+
+    best = replace(
+        task.screen,
+        name=task.best,
+        rows=tuple(at(memory, lr) for memory, lr in final.rates.items()),
+        baseline=first,
+        tuning=None,
+        seeds=task.seeds,
+        first_seed=FIRST_SEED,
+        task_options=task.task_options,
+        asks="six memories, each at its best lr",
+        title=f"{subject}: is another memory better than AdamW's?",
+        note=f"Each memory is at the learning rate that `{task.screen.name}` chose. {RULE}",
+        figures=("difference",),
+    )
+    wide = replace(
+        best,
+        name=task.wide,
+        rows=(
+            at(first, final.rates[first]),
+            *(at(memory, final.above, _large(memory, final)) for memory in final.rates),
+        ),
+        asks="six memories at an lr too large for AdamW",
+        title=f"{subject}: does another memory train well at a learning rate too large for AdamW's?",
+        note=f"Each memory is at lr {final.above:g}, the smallest above the range of {first} in "
+        f"`{task.screen.name}`; {first} is also at its best lr. {RULE}",
+    )
+    return task.screen, best, wide
+
+
+def claims(task: Task, final: Final | None) -> tuple[Claim, ...]:
+    """The claims of the final runs: a memory is better at its best lr, and good enough at the larger one."""
+    if final is None:
+        return ()
+    first, where = KEPT[0], f"Beyond the paper: the memory study, {task.title}"
+    better = (
+        Claim(
+            claim_id(task, "best", memory), f"{memory} is better than {first}, each at its best lr",
+            where, task.best, "better", task.measure, memory, first, ours=True,
+        )
+        for memory in final.rates if memory != first
+    )  # fmt: skip
+    wider = (
+        Claim(
+            claim_id(task, "wide", memory),
+            f"{memory} at lr {final.above:g} is about as good as {first} at its best lr",
+            where, task.wide, "not_worse", task.measure, _large(memory, final), first,
+            margin=task.tolerance, ours=True, note=f"at most {task.tolerance:g} {task.unit} worse",
+        )
+        for memory in final.rates
+    )  # fmt: skip
+    return (*better, *wider)
+
+
+def claim_id(task: Task, kind: str, memory: str) -> str:
+    """
+    >>> claim_id(CIFAR, "wide", "growing b2T=3, floor 10/T")
+    'cifar10.memory-wide.growing-b2T3-floor-10-T'
+    """
+    family = task.screen.task
+    name = memory.replace(", ", "-").replace("=", "").replace(" ", "-").replace("/", "-")
+    return f"{family}.memory-{kind}.{name}"
+
+
+def _large(memory: str, final: Final) -> str:
+    """The row of a memory at the lr above the range."""
+    return f"{memory}, lr {final.above:g}"
+
+
+GPT_STUDIES, CIFAR_STUDIES = (studies(task, FINALS.get(task.screen.name)) for task in TASKS)
+GPT_CLAIMS, CIFAR_CLAIMS = (claims(task, FINALS.get(task.screen.name)) for task in TASKS)

@@ -1,0 +1,96 @@
+"""The rule of the memory study as functions of its screens: ranges, the memories of the final runs, their settings.
+
+A screen is a mapping from each memory to its trials, and trials are a mapping from each learning rate to its result
+(None: it diverged).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+Trials = Mapping[float, float | None]
+Screen = Mapping[str, Trials]
+
+KEPT = ("fading 0.95", "fading 0.999", "growing b2T=3")
+"""Memories of the final runs whatever the screen says; the first is what the others are measured by."""
+CHOSEN = 3
+"""Number of other memories that the screen of the transformer chooses."""
+
+
+class Final(NamedTuple):
+    """The settings of the final runs on one task."""
+
+    rates: Mapping[str, float]
+    """The best lr of each memory."""
+    above: float
+    """The smallest lr above the range of Fading .95."""
+
+
+def label(memory: str) -> str:
+    """
+    >>> label("growing b2T=3, floor 10/T")
+    'growing, b2·T = 3, floor 10/T'
+    """
+    return memory.replace(" b2T=", ", b2·T = ")
+
+
+def best(trials: Trials, higher: bool) -> float | None:
+    """The lr with the best result; None where every run diverged."""
+    ended = {lr: value for lr, value in trials.items() if value is not None}
+    if not ended:
+        return None
+    return (max if higher else min)(ended, key=lambda lr: ended[lr])
+
+
+def in_range(trials: Trials, level: float, tolerance: float, higher: bool) -> list[float]:
+    """The rates whose result is no worse than `level` by more than the tolerance.
+
+    >>> in_range({1e-3: 1.30, 2e-3: 1.29, 4e-3: 1.32, 8e-3: None}, 1.29, 0.02, higher=False)
+    [0.001, 0.002]
+    """
+    sign = 1 if higher else -1
+    return [lr for lr, x in trials.items() if x is not None and sign * (x - level) >= -tolerance]
+
+
+def level(screen: Screen, higher: bool) -> float | None:
+    """The best result of the memory that all are measured by."""
+    trials = screen[KEPT[0]]
+    lr = best(trials, higher)
+    return None if lr is None else trials[lr]
+
+
+def chosen(screen: Screen, tolerance: float, higher: bool) -> list[str]:
+    """The memories that the screen of the transformer adds to those that are kept: most rates in the range first; of
+    equal ones, the better result first."""
+    reached = level(screen, higher)
+    if reached is None:
+        return []
+
+    def order(name: str) -> tuple[int, float]:
+        trials = screen[name]
+        lr = best(trials, higher)
+        value = trials[lr] if lr is not None else None
+        result = float("-inf") if value is None else value if higher else -value
+        return len(in_range(trials, reached, tolerance, higher)), result
+
+    return sorted((name for name in screen if name not in KEPT), key=order, reverse=True)[:CHOSEN]
+
+
+def final(screen: Screen, memories: tuple[str, ...], tolerance: float, higher: bool) -> Final:
+    """The settings of the final runs of these memories and of those that are kept.
+
+    >>> screen = dict.fromkeys(KEPT, {1e-3: 1.30, 2e-3: 1.29, 4e-3: 1.40})
+    >>> screen["equal"] = {1e-3: 1.28, 2e-3: 1.35, 4e-3: None}
+    >>> final(screen, ("equal",), 0.02, higher=False).rates["equal"], final(screen, (), 0.02, higher=False).above
+    (0.001, 0.004)
+    """
+    reached = level(screen, higher)
+    if reached is None:
+        raise ValueError(f"{KEPT[0]} diverged at every lr: there is nothing to compare with")
+    within = in_range(screen[KEPT[0]], reached, tolerance, higher)
+    above = [lr for lr in screen[KEPT[0]] if lr > max(within)]
+    if not above:
+        raise ValueError(f"every lr up to {max(within):g} is in the range of {KEPT[0]}: screen larger ones")
+    rates = {name: best(screen[name], higher) for name in (*KEPT, *memories)}
+    return Final({name: lr for name, lr in rates.items() if lr is not None}, min(above))
