@@ -429,6 +429,15 @@ def test_signatures_have_the_defaults_of_the_zoo_and_of_the_torch_classes():
         ("adaxw", {"mu_dtype": "int8"}, TypeError, "mu_dtype='int8': must be one of bfloat16, float16"),
         ("adaxw", {"nu_dtype": "float8_e4m3fn"}, TypeError, "nu_dtype=.*must be one of bfloat16"),
         ("adaxw", {"seed": 1.0, "mu_dtype": "float16"}, TypeError, "seed=1.0: must be an int.*static_args"),
+        ("adaxw", {"seed": True}, TypeError, "seed=True: must be an int"),
+        ("adaxw", {"mu_dtype": "bf16"}, TypeError, "mu_dtype='bf16': must be one of bfloat16, float16"),
+        ("adaxw", {"betas": 0.9}, ValueError, r"betas=0.9: must be a pair \(b1, b2\)"),
+        ("adamw", {"betas": (0.9,)}, ValueError, r"betas=\(0.9,\): must be a pair"),
+        ("adaxw", {"betas": (0.9, 1e-4), "b1": 0.5}, ValueError, r"betas=.*, b1=0.5: give one of the two"),
+        ("sgdm", {"b1": 0.5, "momentum": 0.9}, ValueError, "b1=0.5, momentum=0.9: give one of the two"),
+        ("nosadam", {"b2": 0.5, "c": 0.1}, ValueError, "b2=0.5, c=0.1: give one of the two"),
+        (None, {}, ValueError, "name=None: unknown method"),
+        ("adaxw", {"reference_lr": "x", "decay": "fully_decoupled"}, TypeError, "reference_lr='x': must be"),
     ],
 )
 def test_what_is_not_allowed_is_said(name, options, error, message):
@@ -436,6 +445,35 @@ def test_what_is_not_allowed_is_said(name, options, error, message):
 
     with pytest.raises(error, match=message):
         create(name, **options)
+
+
+@pytest.mark.parametrize("option", ["b2", "lr", "weight_decay", "decay", "momentum"])
+def test_a_direction_refuses_options_that_it_would_ignore(option):
+    from adaxopt.jax import scale_by_method
+
+    with pytest.raises(TypeError, match=f"sgdm: unknown option '{option}'; allowed are betas, cautious"):
+        scale_by_method("sgdm", {option: 0.1})
+
+
+def test_total_steps_may_be_an_array():
+    """Without a warning for a NumPy array; without overflow for int32."""
+    import jax
+    import jax.numpy as jnp
+
+    from adaxopt.jax import scale_by_adax
+
+    def third(total_steps):
+        direction = scale_by_adax(total_steps=total_steps)
+        state = direction.init(jnp.ones(1))
+        for g in (1.0, 3.0, 2.0):
+            u, state = direction.update(jnp.array([g]), state)
+        return u
+
+    for steps in (100, 2_000_000_000):
+        for kind in (np.array, np.int32, jnp.int32):
+            np.testing.assert_allclose(third(kind(steps)), third(steps), rtol=1e-6)
+        np.testing.assert_allclose(jax.jit(third)(jnp.int32(steps)), third(steps), rtol=1e-6)
+    assert abs(third(4) - third(100)) > 1e-3
 
 
 def test_adams_b2_warns_once_and_points_at_the_call():

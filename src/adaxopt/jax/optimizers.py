@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from adaxopt.bounds import number
 from adaxopt.checks import EpsPlacement, check, settle
 from adaxopt.jax.transform import checkable, direction, narrowed, widened
 from adaxopt.memories import Memory
@@ -217,13 +218,14 @@ def create(
 ) -> optax.GradientTransformationExtraArgs:
     """Create a method by name (docs/method.md lists the names).
 
-    Options are those of `adaxopt.create`. None selects the method's default. An option that the method does not have
-    raises TypeError.
+    Options are those of `adaxw` and the method's own: `betas` in place of b1 and b2, `momentum`, `alpha` or `c` for one
+    of them, `p`, `window`, `correct`. None selects the method's default. An option that the method does not have raises
+    TypeError.
 
     >>> optimizer = create("nosadam", 1e-3, c=0.1, weight_decay=1e-4)
     """
-    given = {key: value for key, value in locals().items() if value is not None}
-    row = method(given.pop("name"))
+    given = {key: value for key, value in locals().items() if value is not None and key != "name"}
+    row = method(name)
     lr = given.pop("learning_rate", row.defaults["lr"])
     return _chain(row, lr, given.pop("mask", None), given, stacklevel=4)
 
@@ -244,10 +246,7 @@ def _chain(
     dtypes = {key: given.pop(key, None) for key in ("mu_dtype", "nu_dtype")}
     seed = given.pop("seed", 0)
     reference = given.pop("reference_lr", None)
-    betas = list(given.pop("betas", (row.defaults["betas"][0], None)))
-    for word, place in {"b1": 0, "b2": 1, **row.names}.items():
-        if word in given:
-            betas[place] = given.pop(word)
+    betas = _betas(row, given)
     unknown = sorted(set(given) - (set(row.defaults) - {"lr"}))
     if unknown:
         allowed = ", ".join(sorted({*row.defaults, *row.names, *_OWN} - {"lr"}))
@@ -262,6 +261,20 @@ def _chain(
             weight = _measured(weight, _reference(lr, reference))
         parts.insert(0 if decay == "l2" else 1, _decay(weight, mask))
     return narrowed(optax.chain(*parts, optax.scale_by_learning_rate(lr)))
+
+
+def _betas(row: Method, given: dict[str, Any]) -> Any:
+    """Remove (b1, b2) from the options: the pair `betas`, or a name for each."""
+    names = {"b1": 0, "b2": 1, **row.names}
+    words = {word: given.pop(word) for word in ("betas", *names) if word in given}
+    found = [row.defaults["betas"][0], None]
+    for word, value in words.items():
+        for other in words:
+            if other != word and ("betas" in (word, other) or names[other] == names[word]):
+                raise ValueError(f"{word}={value!r}, {other}={words[other]!r}: give one of the two")
+        if word != "betas":
+            found[names[word]] = value
+    return words.get("betas", found)
 
 
 def _decay(weight: Schedule, mask: Mask) -> optax.GradientTransformation:
@@ -291,6 +304,8 @@ def _measured(weight: Schedule, reference: Schedule) -> Schedule:
 
 
 def _reference(lr: Schedule, given: float | None) -> Schedule:
+    if given is not None:
+        number("reference_lr", given, positive=True)
     first = given if given is not None else lr(0) if callable(lr) else lr
     if given is None and isinstance(lr, jax.Array):
         raise ValueError(
