@@ -259,8 +259,8 @@ def test_state_has_the_dtype_that_is_asked_for():
 
     x = {"low": jnp.ones(2, jnp.bfloat16), "half": jnp.ones(2, jnp.float16), "full": jnp.ones(2)}
     plain = scale_by_adax()
-    asked = scale_by_adax(mu_dtype=jnp.bfloat16, nu_dtype=jnp.float16)
-    for transform, mu, nu in ((plain, jnp.float32, jnp.float32), (asked, jnp.bfloat16, jnp.float16)):
+    asked = scale_by_adax(mu_dtype=jnp.float16, nu_dtype=jnp.bfloat16)
+    for transform, mu, nu in ((plain, jnp.float32, jnp.float32), (asked, jnp.float16, jnp.bfloat16)):
         state = transform.init(x)
         for _ in range(2):
             u, state = transform.update(x, state, x)
@@ -428,6 +428,7 @@ def test_signatures_have_the_defaults_of_the_zoo_and_of_the_torch_classes():
         ("adaxw", {"eps": lambda count: 1e-8}, TypeError, "eps=.*wrap in optax.inject_hyperparams"),
         ("adaxw", {"mu_dtype": "int8"}, TypeError, "mu_dtype='int8': must be one of bfloat16, float16"),
         ("adaxw", {"nu_dtype": "float8_e4m3fn"}, TypeError, "nu_dtype=.*must be one of bfloat16"),
+        ("adamw", {"nu_dtype": "float16"}, TypeError, "nu_dtype='float16': must be one of bfloat16, float32"),
         ("adaxw", {"seed": 1.0, "mu_dtype": "float16"}, TypeError, "seed=1.0: must be an int.*static_args"),
         ("adaxw", {"seed": True}, TypeError, "seed=True: must be an int"),
         ("adaxw", {"mu_dtype": "bf16"}, TypeError, "mu_dtype='bf16': must be one of bfloat16, float16"),

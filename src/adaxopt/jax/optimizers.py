@@ -37,7 +37,8 @@ _SHARED = """
             x <- x - wd*(lr/reference_lr)*x. `mask`, a tree or a function of the parameters, selects the leaves that
             decay.
         mu_dtype, nu_dtype: dtypes of m and v. None is float64 for float64 parameters, else float32. 16-bit state is
-            rounded stochastically, with random bits from `seed`. An update has the dtype of its parameter.
+            rounded stochastically, with random bits from `seed`. v cannot be float16, in which the squares of small
+            gradients underflow. An update has the dtype of its parameter.
         wake: where v is exactly 0, the first gradient's square gets the weight 1. Without it, a coordinate whose first
             gradient comes at step t moves by (1-b1)/sqrt(k_t) * lr. False reproduces the paper.
         clip_update: upper bound on |m/(v**p + eps)|, or None.

@@ -17,7 +17,11 @@ from adaxopt.rule import StepCoefficients, step
 from adaxopt.zoo import Method, method
 
 LOW = (jnp.bfloat16, jnp.float16)
-KEPT = ("bfloat16", "float16", "float32", "float64")
+KEPT = {
+    "mu_dtype": ("bfloat16", "float16", "float32", "float64"),
+    "nu_dtype": ("bfloat16", "float32", "float64"),
+}
+"""Dtypes of the state. In float16 the square of a gradient below 2e-4 underflows, and of one above 256 overflows."""
 STATIC = "under optax.inject_hyperparams name it in static_args"
 
 
@@ -180,8 +184,8 @@ def _check_fixed(o: Mapping[str, Any], dtypes: Mapping[str, Any], seed: Any) -> 
             )
     asked = {name: value for name, value in dtypes.items() if value is not None}
     for name, value in asked.items():
-        if _name(value) not in KEPT:
-            raise TypeError(f"{name}={value!r}: must be one of {', '.join(KEPT)}, or None; {STATIC}")
+        if _name(value) not in KEPT[name]:
+            raise TypeError(f"{name}={value!r}: must be one of {', '.join(KEPT[name])}, or None; {STATIC}")
     rounds = any(jnp.dtype(value) in LOW for value in asked.values())
     if type(seed) is not int and (rounds or not isinstance(seed, jax.Array)):
         raise TypeError(f"seed={seed!r}: must be an int; with 16-bit state, {STATIC}")
