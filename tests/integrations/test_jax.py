@@ -375,6 +375,22 @@ def test_weight_decay_takes_a_schedule_in_every_form(decay):
         scheduled.update(g, state)
 
 
+@pytest.mark.parametrize("decay", ["l2", "decoupled", "fully_decoupled"])
+def test_a_state_fits_an_optimizer_without_decay(decay):
+    """As in optax, whose adamw has the same state for every weight_decay."""
+    import jax
+    import jax.numpy as jnp
+
+    from adaxopt.jax import adaxw
+
+    x = jnp.array([1.0, -3.0])
+    one, other = (adaxw(1e-2, weight_decay=weight, decay=decay) for weight in (0.1, 0.0))
+    assert jax.tree.structure(one.init(x)) == jax.tree.structure(other.init(x))
+    _, state = one.update(x, one.init(x), x)
+    updates, _ = other.update(x, state)  # parameters are needed for decay alone
+    assert bool(jnp.isfinite(updates).all())
+
+
 def test_a_plain_number_is_a_leaf_as_in_optax():
     from adaxopt.jax import adaxw
 

@@ -257,10 +257,11 @@ def _chain(
     check(checkable(options), row.rule, lr="learning_rate", stacklevel=stacklevel)
     weight, decay = options["weight_decay"], options["decay"]
     parts = [direction(row, options, dtypes["mu_dtype"], dtypes["nu_dtype"], seed)]
-    if not (isinstance(weight, (int, float)) and weight == 0):
-        if decay == "fully_decoupled":
-            weight = _measured(weight, _reference(lr, reference))
-        parts.insert(0 if decay == "l2" else 1, _decay(weight, mask))
+    decays = not (isinstance(weight, (int, float)) and weight == 0)
+    if decays and decay == "fully_decoupled":
+        weight = _measured(weight, _reference(lr, reference))
+    # the identity keeps the structure of the state, so that a run can resume without decay
+    parts.insert(0 if decay == "l2" else 1, _decay(weight, mask) if decays else optax.identity())
     return narrowed(optax.chain(*parts, optax.scale_by_learning_rate(lr)))
 
 
