@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from adaxopt import memories
-from adaxopt.bounds import number, plain
+from adaxopt.bounds import number, own, plain
 from adaxopt.memories import Growing, Memory
 from adaxopt.rule import Rule
 from adaxopt.zoo import DECAYS, Method
@@ -99,8 +99,8 @@ def settle(
     {'betas': (0.9, 8), 'memory': 'log_time', 'total_steps': None}
     """
     if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-        return {"betas": betas}  # `check` refuses it
-    b1, b2 = betas
+        raise ValueError(f"betas={betas!r}: must be a pair (b1, b2)")
+    (b1, b2), total_steps = betas, own(total_steps)
     if memory is not None and not isinstance(memory, (Memory, str)):
         raise TypeError(f"memory={memory!r}: {memories.ALLOWED}")
     if memory is not None and total_steps is not None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from adaxopt.bounds import own, plain
 from adaxopt.checks import EpsPlacement, check, settle
 from adaxopt.extras import need
 from adaxopt.memories import Memory
@@ -73,32 +74,39 @@ class _Method(keras.optimizers.Optimizer):
 
     def __init__(self, given: dict[str, Any]) -> None:
         base = given.pop("base")
+        given = {key: own(value) for key, value in given.items()}
         lr, reference, wd = (given.pop(k) for k in ("learning_rate", "reference_lr", "weight_decay"))
-        lr = float(lr) if isinstance(lr, int) else lr
+        lr = float(lr) if plain(lr) else lr
         betas = given.pop("beta_1"), given.pop("beta_2")
         given.update(settle(self.method, betas, given["memory"], given["total_steps"], name="beta_2"))
-        own = {
+        options = {
             **self.method.defaults,
             "betas": given.pop("betas"),
             "eps": given.pop("epsilon"),
             **given,
             "weight_decay": wd or 0.0,
         }
-        plain = {**own, "lr": lr if isinstance(lr, float) else 0.0}
-        names = ("beta_1", "beta_2")
-        check(plain, self.method.rule, names=names, lr="learning_rate", eps="epsilon", stacklevel=4)
+        check(
+            {**options, "lr": lr if isinstance(lr, float) else 0.0},
+            self.method.rule,
+            names=("beta_1", "beta_2"),
+            lr="learning_rate",
+            eps="epsilon",
+            arrays=(),
+            stacklevel=4,
+        )
         with _wide_floatx():
             super().__init__(lr, weight_decay=wd, **base)
-            self._own, self._written = own, tuple(given)
+            self._own, self._written = options, tuple(given)
             self.reference_lr = reference
-            if own["decay"] == "fully_decoupled" and reference is None:
+            if options["decay"] == "fully_decoupled" and reference is None:
                 self.reference_lr = _first(lr)
         if wd:
             self._check_reference()
 
     def _check_reference(self) -> None:
         given = self.reference_lr
-        if self._own["decay"] == "fully_decoupled" and (given is None or not given > 0):
+        if self._own["decay"] == "fully_decoupled" and not (plain(given) and given > 0):
             raise ValueError(
                 f"reference_lr={given!r}: fully decoupled decay is measured against it and it must be > 0; give "
                 "reference_lr where a schedule begins at 0 or is a callable"

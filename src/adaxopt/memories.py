@@ -107,7 +107,8 @@ class Growing(Memory):
         Growing(0.0001)
         """
         check_number("total_steps", total_steps, positive=True)
-        return cls(PRODUCT / ((total_steps + 4 + abs(total_steps - 4)) / 2))  # max(T, 4), for arrays too
+        half = total_steps / 2  # an int32 array would overflow in sums
+        return cls(PRODUCT / (half + 2 + abs(half - 2)))  # max(T, 4), for arrays too
 
 
 @dataclass(frozen=True, repr=False)

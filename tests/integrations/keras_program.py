@@ -116,6 +116,47 @@ def features(folder):
     return found
 
 
+def accumulation():
+    """Parameters after four gradients accumulated in pairs, and after the means of the pairs."""
+    found = []
+    for count, gradients in ((2, [[1, 2], [3, -1], [1, 1], [2, 2]]), (None, [[2, 0.5], [1.5, 1.5]])):
+        x = keras.Variable(np.array([1.0, 2.0], "float32"))
+        optimizer = AdaXW(0.125, weight_decay=0.25, total_steps=4, gradient_accumulation_steps=count)
+        optimizer.build([x])
+        for g in gradients:
+            optimizer.apply([keras.ops.convert_to_tensor(np.array(g, "float32"))])
+        found.append(keras.ops.convert_to_numpy(x).tolist())
+    return found
+
+
+def numpy_numbers():
+    """Training with hyper-parameters that are numbers of NumPy, and their config beside that of Python's."""
+    options = {
+        "beta_1": 0.5,
+        "epsilon": 2.0**-20,
+        "weight_decay": 0.25,
+        "clip_update": 2.0,
+        "reference_lr": 0.125,
+        "decay": "fully_decoupled",
+    }
+    given = {k: np.float32(v) if isinstance(v, float) else v for k, v in options.items()}
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        optimizer = AdaXW(
+            np.float32(2.0**-7), wake=np.bool_(True), total_steps=np.array(64), name="one", **given
+        )
+        said = [str(w.message) for w in seen if "b2" in str(w.message)]
+    plain = AdaXW(2.0**-7, wake=True, total_steps=64, name="one", **options)
+    net = model()
+    net.compile(optimizer, loss="mse")
+    return {
+        "warnings": said,
+        "config": json.dumps(optimizer.get_config(), sort_keys=True),
+        "plain": json.dumps(plain.get_config(), sort_keys=True),
+        "loss": fit(net, 4),
+    }
+
+
 def decay_set_later():
     """Decay given at construction, and set after it: the same step; without a reference it says what to give."""
     found = {}
@@ -218,6 +259,8 @@ def main():
     result["parity"] = [parity(*row, "float64", request["steps"]) for row in request["parity"]]
     if request["backend"] == "jax":
         jax.config.update("jax_enable_x64", False)
+    result["accumulation"] = accumulation()
+    result["numpy"] = numpy_numbers()
     result["decay_set_later"] = decay_set_later()
     result["narrow_floatx"] = {name: narrow_floatx(name) for name in ("float16", "bfloat16", "float32")}
     result["spikes"] = [spike(*row) for row in request["spikes"]]

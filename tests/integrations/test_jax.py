@@ -171,10 +171,31 @@ def test_a_sharded_step_is_the_step_of_one_device(nu_dtype):
     (one, state_one), (many, state_many) = results
     assert many.sharding.is_equivalent_to(sharding, 2)
     assert state_many[0].nu.sharding.is_equivalent_to(sharding, 2)
-    np.testing.assert_array_equal(one, many)
-    np.testing.assert_array_equal(
-        np.asarray(state_one[0].nu, np.float32), np.asarray(state_many[0].nu, np.float32)
+    # programs compiled for other shapes may differ in the last bit, which can change how a bfloat16 is rounded
+    np.testing.assert_allclose(one, many, rtol=1e-4)
+    np.testing.assert_allclose(
+        np.asarray(state_one[0].nu, np.float32),
+        np.asarray(state_many[0].nu, np.float32),
+        rtol=1e-5 if nu_dtype == "float32" else 2.0**-7,
     )
+
+
+def test_shards_are_rounded_with_the_bits_of_one_device():
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    from adaxopt.jax.rounding import stochastic
+
+    whole = jax.random.normal(jax.random.key(1), (8, 6))
+    mesh = jax.make_mesh((4,), ("data",))
+    for dtype in (jnp.bfloat16, jnp.float16):
+        rounded = jax.jit(lambda x, dtype=dtype: stochastic(x, dtype, 3, 5, jnp.int32(7), 2))
+        one = rounded(whole)
+        for spec in (("data",), (None, None)):
+            many = rounded(jax.device_put(whole, NamedSharding(mesh, PartitionSpec(*spec))))
+            assert bool((one == many).all())
+        assert bool((one != whole.astype(dtype)).any())
 
 
 @feature("JAX / optax", "sharded arrays, pmap")
@@ -259,8 +280,8 @@ def test_state_has_the_dtype_that_is_asked_for():
 
     x = {"low": jnp.ones(2, jnp.bfloat16), "half": jnp.ones(2, jnp.float16), "full": jnp.ones(2)}
     plain = scale_by_adax()
-    asked = scale_by_adax(mu_dtype=jnp.bfloat16, nu_dtype=jnp.float16)
-    for transform, mu, nu in ((plain, jnp.float32, jnp.float32), (asked, jnp.bfloat16, jnp.float16)):
+    asked = scale_by_adax(mu_dtype=jnp.float16, nu_dtype=jnp.bfloat16)
+    for transform, mu, nu in ((plain, jnp.float32, jnp.float32), (asked, jnp.float16, jnp.bfloat16)):
         state = transform.init(x)
         for _ in range(2):
             u, state = transform.update(x, state, x)
@@ -354,6 +375,22 @@ def test_weight_decay_takes_a_schedule_in_every_form(decay):
         scheduled.update(g, state)
 
 
+@pytest.mark.parametrize("decay", ["l2", "decoupled", "fully_decoupled"])
+def test_a_state_fits_an_optimizer_without_decay(decay):
+    """As in optax, whose adamw has the same state for every weight_decay."""
+    import jax
+    import jax.numpy as jnp
+
+    from adaxopt.jax import adaxw
+
+    x = jnp.array([1.0, -3.0])
+    one, other = (adaxw(1e-2, weight_decay=weight, decay=decay) for weight in (0.1, 0.0))
+    assert jax.tree.structure(one.init(x)) == jax.tree.structure(other.init(x))
+    _, state = one.update(x, one.init(x), x)
+    updates, _ = other.update(x, state)  # parameters are needed for decay alone
+    assert bool(jnp.isfinite(updates).all())
+
+
 def test_a_plain_number_is_a_leaf_as_in_optax():
     from adaxopt.jax import adaxw
 
@@ -428,7 +465,17 @@ def test_signatures_have_the_defaults_of_the_zoo_and_of_the_torch_classes():
         ("adaxw", {"eps": lambda count: 1e-8}, TypeError, "eps=.*wrap in optax.inject_hyperparams"),
         ("adaxw", {"mu_dtype": "int8"}, TypeError, "mu_dtype='int8': must be one of bfloat16, float16"),
         ("adaxw", {"nu_dtype": "float8_e4m3fn"}, TypeError, "nu_dtype=.*must be one of bfloat16"),
+        ("adamw", {"nu_dtype": "float16"}, TypeError, "nu_dtype='float16': must be one of bfloat16, float32"),
         ("adaxw", {"seed": 1.0, "mu_dtype": "float16"}, TypeError, "seed=1.0: must be an int.*static_args"),
+        ("adaxw", {"seed": True}, TypeError, "seed=True: must be an int"),
+        ("adaxw", {"mu_dtype": "bf16"}, TypeError, "mu_dtype='bf16': must be one of bfloat16, float16"),
+        ("adaxw", {"betas": 0.9}, ValueError, r"betas=0.9: must be a pair \(b1, b2\)"),
+        ("adamw", {"betas": (0.9,)}, ValueError, r"betas=\(0.9,\): must be a pair"),
+        ("adaxw", {"betas": (0.9, 1e-4), "b1": 0.5}, ValueError, r"betas=.*, b1=0.5: give one of the two"),
+        ("sgdm", {"b1": 0.5, "momentum": 0.9}, ValueError, "b1=0.5, momentum=0.9: give one of the two"),
+        ("nosadam", {"b2": 0.5, "c": 0.1}, ValueError, "b2=0.5, c=0.1: give one of the two"),
+        (None, {}, ValueError, "name=None: unknown method"),
+        ("adaxw", {"reference_lr": "x", "decay": "fully_decoupled"}, TypeError, "reference_lr='x': must be"),
     ],
 )
 def test_what_is_not_allowed_is_said(name, options, error, message):
@@ -436,6 +483,35 @@ def test_what_is_not_allowed_is_said(name, options, error, message):
 
     with pytest.raises(error, match=message):
         create(name, **options)
+
+
+@pytest.mark.parametrize("option", ["b2", "lr", "weight_decay", "decay", "momentum"])
+def test_a_direction_refuses_options_that_it_would_ignore(option):
+    from adaxopt.jax import scale_by_method
+
+    with pytest.raises(TypeError, match=f"sgdm: unknown option '{option}'; allowed are betas, cautious"):
+        scale_by_method("sgdm", {option: 0.1})
+
+
+def test_total_steps_may_be_an_array():
+    """Without a warning for a NumPy array; without overflow for int32."""
+    import jax
+    import jax.numpy as jnp
+
+    from adaxopt.jax import scale_by_adax
+
+    def third(total_steps):
+        direction = scale_by_adax(total_steps=total_steps)
+        state = direction.init(jnp.ones(1))
+        for g in (1.0, 3.0, 2.0):
+            u, state = direction.update(jnp.array([g]), state)
+        return u
+
+    for steps in (100, 2_000_000_000):
+        for kind in (np.array, np.int32, jnp.int32):
+            np.testing.assert_allclose(third(kind(steps)), third(steps), rtol=1e-6)
+        np.testing.assert_allclose(jax.jit(third)(jnp.int32(steps)), third(steps), rtol=1e-6)
+    assert abs(third(4) - third(100)) > 1e-3
 
 
 def test_adams_b2_warns_once_and_points_at_the_call():

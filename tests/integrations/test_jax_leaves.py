@@ -87,6 +87,34 @@ def test_an_update_is_rounded_once():
     )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_nothing_is_promoted_implicitly(dtype):
+    import jax
+    import jax.numpy as jnp
+
+    from adaxopt.jax import create
+
+    x = {"a": jnp.ones(3, jnp.bfloat16), "b": jnp.full(2, 1e-3)}
+    with jax.numpy_dtype_promotion("strict"):
+        for name in METHODS:
+            optimizer = create(name, 0.1, mu_dtype=dtype, nu_dtype=None if dtype == "float16" else dtype)
+            jax.jit(optimizer.update)(x, optimizer.init(x), x)
+
+
+def test_a_seed_may_be_a_number_of_numpy():
+    import jax.numpy as jnp
+
+    from adaxopt.jax import scale_by_adax
+
+    x = jnp.linspace(0.1, 1, 50)
+    one, other, third = (
+        scale_by_adax(mu_dtype="bfloat16", seed=seed).update(x, scale_by_adax(mu_dtype="bfloat16").init(x))[1]
+        for seed in (7, np.int64(7), 8)
+    )
+    assert bool((one.mu == other.mu).all())
+    assert bool((one.mu != third.mu).any())
+
+
 def test_frozen_leaves_and_integers_are_left_alone():
     """Gradients as equinox makes them: None where a parameter is no float."""
     import jax.numpy as jnp

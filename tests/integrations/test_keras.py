@@ -151,6 +151,24 @@ def test_what_keras_offers_around_an_optimizer(backend):
     assert all(found[f"excluded_{name}"] for name in ("AdaX", "AdaXW", "Padax"))
 
 
+@pytest.mark.parametrize(
+    "backend", marked("schedules, clipping, accumulation, EMA, 16-bit policies, embeddings")
+)
+def test_accumulated_gradients_are_one_step_with_their_mean(backend):
+    accumulated, mean = result(backend)["accumulation"]
+    np.testing.assert_allclose(accumulated, mean, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "backend", marked("schedules, clipping, accumulation, EMA, 16-bit policies, embeddings")
+)
+def test_numbers_of_numpy_train_and_are_plain_in_a_config(backend):
+    found = result(backend)["numpy"]
+    assert found["warnings"] == []
+    assert found["config"] == found["plain"]
+    assert found["loss"][-1] < found["loss"][0]
+
+
 @pytest.mark.parametrize("backend", marked("weight_decay set later; learning rates under 16-bit floatx"))
 def test_decay_may_be_set_after_construction(backend):
     found = dict(result(backend)["decay_set_later"])
@@ -188,6 +206,10 @@ def test_keras_on_jax_needs_no_torch():
         ({"epsilon": -1e-8}, ValueError, "epsilon=-1e-08: must be >= 0"),
         ({"momentum": 0.9}, ValueError, "momentum"),
         ({"learning_rate": 0.0, "decay": "fully_decoupled"}, ValueError, "reference_lr=0.0"),
+        ({"reference_lr": "x", "decay": "fully_decoupled"}, ValueError, "reference_lr='x'"),
+        ({"learning_rate": True}, ValueError, "`learning_rate` should be float"),
+        ({"weight_decay": lambda step: 0.1}, TypeError, "must be a number >= 0"),
+        ({"epsilon": [1e-8]}, TypeError, "epsilon=[1e-08]: must be a number >= 0"),
     ],
 )
 def test_what_is_not_allowed_is_said(monkeypatch, options, error, message):

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from adaxopt.bounds import number
 from adaxopt.checks import EpsPlacement, check, settle
 from adaxopt.jax.transform import checkable, direction, narrowed, widened
 from adaxopt.memories import Memory
@@ -36,7 +37,8 @@ _SHARED = """
             x <- x - wd*(lr/reference_lr)*x. `mask`, a tree or a function of the parameters, selects the leaves that
             decay.
         mu_dtype, nu_dtype: dtypes of m and v. None is float64 for float64 parameters, else float32. 16-bit state is
-            rounded stochastically, with random bits from `seed`. An update has the dtype of its parameter.
+            rounded stochastically, with random bits from `seed`. v cannot be float16, in which the squares of small
+            gradients underflow. An update has the dtype of its parameter.
         wake: where v is exactly 0, the first gradient's square gets the weight 1. Without it, a coordinate whose first
             gradient comes at step t moves by (1-b1)/sqrt(k_t) * lr. False reproduces the paper.
         clip_update: upper bound on |m/(v**p + eps)|, or None.
@@ -217,13 +219,14 @@ def create(
 ) -> optax.GradientTransformationExtraArgs:
     """Create a method by name (docs/method.md lists the names).
 
-    Options are those of `adaxopt.create`. None selects the method's default. An option that the method does not have
-    raises TypeError.
+    Options are those of `adaxw` and the method's own: `betas` in place of b1 and b2, `momentum`, `alpha` or `c` for one
+    of them, `p`, `window`, `correct`. None selects the method's default. An option that the method does not have raises
+    TypeError.
 
     >>> optimizer = create("nosadam", 1e-3, c=0.1, weight_decay=1e-4)
     """
-    given = {key: value for key, value in locals().items() if value is not None}
-    row = method(given.pop("name"))
+    given = {key: value for key, value in locals().items() if value is not None and key != "name"}
+    row = method(name)
     lr = given.pop("learning_rate", row.defaults["lr"])
     return _chain(row, lr, given.pop("mask", None), given, stacklevel=4)
 
@@ -244,10 +247,7 @@ def _chain(
     dtypes = {key: given.pop(key, None) for key in ("mu_dtype", "nu_dtype")}
     seed = given.pop("seed", 0)
     reference = given.pop("reference_lr", None)
-    betas = list(given.pop("betas", (row.defaults["betas"][0], None)))
-    for word, place in {"b1": 0, "b2": 1, **row.names}.items():
-        if word in given:
-            betas[place] = given.pop(word)
+    betas = _betas(row, given)
     unknown = sorted(set(given) - (set(row.defaults) - {"lr"}))
     if unknown:
         allowed = ", ".join(sorted({*row.defaults, *row.names, *_OWN} - {"lr"}))
@@ -257,11 +257,26 @@ def _chain(
     check(checkable(options), row.rule, lr="learning_rate", stacklevel=stacklevel)
     weight, decay = options["weight_decay"], options["decay"]
     parts = [direction(row, options, dtypes["mu_dtype"], dtypes["nu_dtype"], seed)]
-    if not (isinstance(weight, (int, float)) and weight == 0):
-        if decay == "fully_decoupled":
-            weight = _measured(weight, _reference(lr, reference))
-        parts.insert(0 if decay == "l2" else 1, _decay(weight, mask))
+    decays = not (isinstance(weight, (int, float)) and weight == 0)
+    if decays and decay == "fully_decoupled":
+        weight = _measured(weight, _reference(lr, reference))
+    # the identity keeps the structure of the state, so that a run can resume without decay
+    parts.insert(0 if decay == "l2" else 1, _decay(weight, mask) if decays else optax.identity())
     return narrowed(optax.chain(*parts, optax.scale_by_learning_rate(lr)))
+
+
+def _betas(row: Method, given: dict[str, Any]) -> Any:
+    """Remove (b1, b2) from the options: the pair `betas`, or a name for each."""
+    names = {"b1": 0, "b2": 1, **row.names}
+    words = {word: given.pop(word) for word in ("betas", *names) if word in given}
+    found = [row.defaults["betas"][0], None]
+    for word, value in words.items():
+        for other in words:
+            if other != word and ("betas" in (word, other) or names[other] == names[word]):
+                raise ValueError(f"{word}={value!r}, {other}={words[other]!r}: give one of the two")
+        if word != "betas":
+            found[names[word]] = value
+    return words.get("betas", found)
 
 
 def _decay(weight: Schedule, mask: Mask) -> optax.GradientTransformation:
@@ -291,6 +306,8 @@ def _measured(weight: Schedule, reference: Schedule) -> Schedule:
 
 
 def _reference(lr: Schedule, given: float | None) -> Schedule:
+    if given is not None:
+        number("reference_lr", given, positive=True)
     first = given if given is not None else lr(0) if callable(lr) else lr
     if given is None and isinstance(lr, jax.Array):
         raise ValueError(

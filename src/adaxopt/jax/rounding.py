@@ -45,5 +45,5 @@ def _float16(x: jax.Array, bits: jax.Array) -> jax.Array:
     count = jnp.abs(x) * 2.0**24
     whole = jnp.floor(count)
     up = (bits >> 8).astype(jnp.float32) * 2.0**-24 < count - whole
-    small = jnp.copysign((whole + up) * 2.0**-24, x)
+    small = jnp.copysign(jnp.where(up, whole + 1, whole) * 2.0**-24, x)
     return jnp.where(jnp.abs(x) < 2.0**-14, small, _raised(x, bits, 13))

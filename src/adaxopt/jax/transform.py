@@ -10,13 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from adaxopt.bounds import own
 from adaxopt.checks import check, settle
 from adaxopt.jax.rounding import stochastic
 from adaxopt.rule import StepCoefficients, step
 from adaxopt.zoo import Method, method
 
 LOW = (jnp.bfloat16, jnp.float16)
-KEPT = ("bfloat16", "float16", "float32", "float64")
+KEPT = {
+    "mu_dtype": ("bfloat16", "float16", "float32", "float64"),
+    "nu_dtype": ("bfloat16", "float32", "float64"),
+}
+"""Dtypes of the state. In float16 the square of a gradient below 2e-4 underflows, and of one above 256 overflows."""
 STATIC = "under optax.inject_hyperparams name it in static_args"
 
 
@@ -58,9 +63,13 @@ def scale_by_method(
     parameters is float32, because 16-bit averages lose small updates. `mu_dtype` and `nu_dtype` select another dtype;
     16-bit state is rounded stochastically, with random bits from (seed, leaf, element, count).
     """
-    row = method(name)
-    o = {**row.defaults, **(options or {})}
-    betas = (options or {}).get("betas", (row.defaults["betas"][0], None))
+    row, given = method(name), dict(options or {})
+    allowed = sorted(set(row.defaults) - {"lr", "weight_decay", "decay"})
+    for word in given:
+        if word not in allowed:
+            raise TypeError(f"{row.name}: unknown option {word!r}; allowed are {', '.join(allowed)}")
+    o = {**row.defaults, **given}
+    betas = given.get("betas", (row.defaults["betas"][0], None))
     o.update(settle(row, betas, o.get("memory"), o.get("total_steps")))
     check(checkable(o), row.rule)
     return narrowed(direction(row, o, mu_dtype, nu_dtype, seed))
@@ -70,6 +79,7 @@ def direction(
     row: Method, o: Mapping[str, Any], mu_dtype: Any, nu_dtype: Any, seed: int
 ) -> optax.GradientTransformation:
     """`scale_by_method` for complete, validated options. Its updates are float32 or float64."""
+    seed = own(seed)
     _check_fixed(o, {"mu_dtype": mu_dtype, "nu_dtype": nu_dtype}, seed)
 
     def init(params: Any) -> ScaleByMethodState:
@@ -174,10 +184,19 @@ def _check_fixed(o: Mapping[str, Any], dtypes: Mapping[str, Any], seed: Any) -> 
             )
     asked = {name: value for name, value in dtypes.items() if value is not None}
     for name, value in asked.items():
-        if isinstance(value, jax.Array) or jnp.dtype(value).name not in KEPT:
-            raise TypeError(f"{name}={value!r}: must be one of {', '.join(KEPT)}, or None; {STATIC}")
-    if any(jnp.dtype(value) in LOW for value in asked.values()) and not isinstance(seed, int):
-        raise TypeError(f"seed={seed!r}: must be an int where state is rounded stochastically; {STATIC}")
+        if _name(value) not in KEPT[name]:
+            raise TypeError(f"{name}={value!r}: must be one of {', '.join(KEPT[name])}, or None; {STATIC}")
+    rounds = any(jnp.dtype(value) in LOW for value in asked.values())
+    if type(seed) is not int and (rounds or not isinstance(seed, jax.Array)):
+        raise TypeError(f"seed={seed!r}: must be an int; with 16-bit state, {STATIC}")
+
+
+def _name(dtype: Any) -> str | None:
+    """The name of a dtype, or None for a value that is no dtype."""
+    try:
+        return None if isinstance(dtype, jax.Array) else jnp.dtype(dtype).name
+    except TypeError:
+        return None
 
 
 def _stored(x: Any, asked: Any) -> Any:
