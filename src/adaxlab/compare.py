@@ -17,6 +17,7 @@ from adaxlab import (
     estimate,
     files,
     logs,
+    optimizer_options,
     optimizers,
     progress,
     spec,
@@ -52,8 +53,8 @@ def rows(names: Iterable[str], options: Mapping[str, Mapping[str, Any]] | None =
 
 
 def _row(name: str, options: Mapping[str, Any]) -> Row:
-    options = optimizers.settled(name, options)
-    follows = optimizers.grows(name, options) and optimizers.betas_of(name) not in options
+    options = optimizer_options.settled(name, options)
+    follows = optimizer_options.grows(name, options) and optimizer_options.betas_of(name) not in options
     return Row(name, options=options, b2_steps=B2_STEPS if follows else None)
 
 
@@ -72,7 +73,7 @@ def check(study: Study) -> None:
                 torch.manual_seed(study.first_seed)
                 made[key] = task, tasks.check_model(task.model(), study.task)
         task, model = made[key]
-        given = optimizers.options(row.method, row.options)
+        given = optimizer_options.complete(row.method, row.options)
         groups = getattr(task, "groups", None)
         params = groups(model, given) if groups else model.parameters()
         optimizers.build(row.method, params, given, model)

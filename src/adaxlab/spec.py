@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from adaxlab import optimizers
+from adaxlab import optimizer_options, optimizers
 from adaxlab import schedule as schedules
 from adaxlab import task as tasks
 from adaxlab.errors import LabError
@@ -62,7 +62,7 @@ def make(
         "task": task,
         "task_options": dict(task_options or {}),
         "optimizer": optimizer,
-        "options": optimizers.options(optimizer, options),
+        "options": optimizer_options.complete(optimizer, options),
         "schedule": schedules.complete(schedule),
         "epochs": epochs,
         "batch_size": batch_size,

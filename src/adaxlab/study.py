@@ -19,10 +19,11 @@ from typing import Any
 
 import torch
 
-from adaxlab import files, history, optimizers, schedule, search, space, spec, splits, task
+from adaxlab import files, history, optimizer_options, schedule, search, space, spec, splits, task
 from adaxlab.errors import LabError, StoreError, unknown
 from adaxlab.failures import guarded
 from adaxlab.stats import DecisionRule
+from adaxopt.zoo import METHODS
 
 B2_STEPS = 3.0
 """The default b2*T. AdaX's b2 is a growth rate, so it is set from the length of the run."""
@@ -66,7 +67,7 @@ class Row:
 
     def lr(self) -> float:
         """The row's own learning rate: as given, or the optimizer's documented default."""
-        return optimizers.options(self.method, self.options)["lr"]
+        return optimizer_options.complete(self.method, self.options)["lr"]
 
     def at(self, lr: float, steps: int) -> dict[str, Any]:
         """The optimizer's options at this lr, in a run of `steps` steps.
@@ -76,7 +77,7 @@ class Row:
         """
         found = {**self.options, "lr": lr}
         if self.b2_steps is not None:
-            key = optimizers.betas_of(self.method)
+            key = optimizer_options.betas_of(self.method)
             b1 = found[key][0] if key in found else 0.9
             b2 = min(self.b2_steps / steps, 0.99)  # below 1, however short the run
             found[key] = [b1, float(f"{b2:.6g}")]
@@ -90,7 +91,7 @@ class Row:
 
     def tuned(self, chosen: Mapping[str, float]) -> Row:
         """The row with the settings that a search has chosen, except lr, which is passed to `at`."""
-        b2_steps = chosen.get("b2") if optimizers.grows(self.method, self.options) else None
+        b2_steps = chosen.get("b2") if optimizer_options.grows(self.method, self.options) else None
         rest = {name: value for name, value in chosen.items() if name != "lr"}
         options = space.options(self.method, self.options, rest)
         return replace(self, options=options, b2_steps=self.b2_steps if b2_steps is None else b2_steps)
@@ -177,7 +178,7 @@ class Study:
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]
         if not names:
-            raise LabError(f"no optimizer given; known are {', '.join(optimizers.names())}")
+            raise LabError(f"no optimizer given; known are {', '.join(METHODS)}")
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise LabError(f"{', '.join(twice)}: named twice; adaxw@slow is adaxw under a second name")
@@ -225,7 +226,7 @@ class Study:
         """The study with the task's defaults filled in and all options validated. Invalid input raises LabError."""
         made = task.load(self.task, self.task_options)
         for row in self.rows:
-            optimizers.check_options(row.method, optimizers.options(row.method, row.options))
+            optimizer_options.check(row.method, row.options)
         self._check_space()
         names = [row.name for row in self.rows]
         full = replace(

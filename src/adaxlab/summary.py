@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from adaxlab import optimizers, space, stats
+from adaxlab import optimizer_options, space, stats
 from adaxlab.reach import reached
 from adaxlab.store import ERROR, RunRecord
 from adaxlab.study import Row, Study
@@ -218,8 +218,8 @@ def _tuned(study: Study, row: Row, options: Mapping[str, Any] | None) -> dict[st
 
 def _b2_steps(row: Row, options: Mapping[str, Any] | None, done: list[dict[str, Any]]) -> float | None:
     steps = max((d["steps"] for d in done), default=0)
-    grows = optimizers.grows(row.method, options)
-    betas = (options or {}).get(optimizers.betas_of(row.method)) if grows else None
+    grows = optimizer_options.grows(row.method, options)
+    betas = (options or {}).get(optimizer_options.betas_of(row.method)) if grows else None
     return float(betas[1]) * steps if betas and steps else None
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from adaxlab import environment, files, loop, optimizers, randomness, schedule, task
+from adaxlab import environment, files, loop, optimizer_options, optimizers, randomness, schedule, task
 from adaxlab.errors import LabError
 from adaxlab.settings import choose_device
 
@@ -65,7 +65,7 @@ def measure(
         model = made.model()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="betas")  # b2 follows from b2*T and is large
-            optimizer = optimizers.build(name, model.parameters(), optimizers.options(name, options))
+            optimizer = optimizers.build(name, model.parameters(), optimizer_options.complete(name, options))
         factor = schedule.factor(made.schedule, steps)
         table = model.embedding.weight
         seen = torch.zeros(len(table), dtype=torch.bool)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from adaxlab import optimizers, task
+from adaxlab import optimizer_options, task
 from adaxlab.form import number
 from adaxlab.report.names import parts, titles
 from adaxlab.report.palette import Look, looks
@@ -56,8 +56,8 @@ class Series:
         """b2*T of the final runs, if b2 is a growth rate."""
         steps = max((r.done.get("steps") or 0 for r in self.finished), default=0)
         betas = (
-            self.options.get(optimizers.betas_of(self.optimizer))
-            if optimizers.grows(self.optimizer, self.options)
+            self.options.get(optimizer_options.betas_of(self.optimizer))
+            if optimizer_options.grows(self.optimizer, self.options)
             else None
         )
         return float(betas[1]) * steps if steps and betas else None
