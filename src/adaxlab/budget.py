@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from adaxlab import estimate, files, spec
+from adaxlab import estimate, study_file
 from adaxlab.errors import LabError
 from adaxlab.messages import duration, say
 from adaxlab.settings import Settings
@@ -68,11 +68,9 @@ def settle(
     has the plan."""
     wanted = share * seconds(text)
     asked = replace(study, budget={"asked": text}).complete()  # its name does not depend on what is measured
-    path = Path(root) / spec.folder(asked.name) / "study.json"
+    path = study_file.place(root, asked)
     if path.exists():
-        before = Study.from_data(
-            {k: v for k, v in files.read_json(path).items() if k not in ("schema", "history")}
-        )
+        before, _ = study_file.read(path)
         if before.budget.get("asked") == text:
             say(f"budget: as planned before the first run, {_words(before)}")
             tuning = asked.tuning and before.tuning and replace(asked.tuning, trials=before.tuning.trials)

@@ -22,6 +22,7 @@ from adaxlab import (
     progress,
     spec,
     store,
+    study_file,
     table,
     workers,
 )
@@ -92,7 +93,8 @@ def compare(
     check(study)
     records = carry_out(study, root, settings, watcher, stop, execute=execute)
     assert records is not None, "only a limit in seconds ends without records"
-    return summarise(study, records, study.history(root))
+    _, changes = study_file.read(study_file.place(root, study))
+    return summarise(study, records, changes)
 
 
 # -- the command ----------------------------------------------------------------------------------------------------
@@ -161,7 +163,7 @@ def run_study(
         raise LabError(f"jobs={n_jobs!r}: must be >= 1")
     if not quiet:
         print(f"estimate: {estimate.measure(study, out, settings).sentence(n_jobs)}", file=sys.stderr)
-    study.write(out)
+    study_file.write(study, out)
     with progress.watcher(quiet) as watcher, workers.helpers(study, out, settings, n_jobs):
         return compare(study, out, settings, logs.Several(watcher, *logged))
 

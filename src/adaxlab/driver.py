@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from adaxlab import search, space
+from adaxlab import search, space, study_file
 from adaxlab.errors import Interrupted, LabError, check_known, unknown
 from adaxlab.execute import process, stack, torchrun
 from adaxlab.settings import Settings
@@ -194,7 +194,7 @@ def carry_out(
     rows = study.rows[shift:] + study.rows[:shift]
     plans = [plan(study, row, (rates or {}).get(row.name)) for row in rows]
     asked = [next(each) for each in plans]  # errors in the data are raised before the first run
-    study.write(root)
+    study_file.write(study, root)
     watcher.start(study, study.runs())
     with warnings.catch_warnings():
         tuned = study.tuning.over if study.tuning else ()

@@ -34,8 +34,9 @@ from adaxlab.errors import LabError, RunError, StoreError, check_known
 from adaxlab.paper import catalogue, claims
 from adaxlab.paper.catalogue import Computation
 from adaxlab.settings import ExecutionConfig, Settings, choose_device
-from adaxlab.study import Study, changed
+from adaxlab.study import Study
 from adaxlab.summary import Comparison, summarise
+from adaxlab.variants import changed
 from adaxopt.extras import LAB
 
 

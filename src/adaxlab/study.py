@@ -4,7 +4,7 @@
     Tuning   how many learning rates every row may try, on data that final runs are not judged on
     Study    rows x seeds on a task; built by `adax compare` from its arguments and by adaxlab/paper/*.py as data
 
-A study is immutable, and written to study.json before the first run. `adaxlab.driver` runs it.
+A study is immutable, and written to study.json before the first run (`study_file.py`). `adaxlab.driver` runs it.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from adaxlab import files, history, optimizer_options, schedule, search, space, spec, splits, task
-from adaxlab.errors import LabError, StoreError, unknown
+from adaxlab import optimizer_options, schedule, search, space, spec, splits, task
+from adaxlab.errors import LabError, unknown
 from adaxlab.failures import guarded
 from adaxlab.stats import DecisionRule
 from adaxopt.zoo import METHODS
 
 B2_STEPS = 3.0
 """The default b2*T. AdaX's b2 is a growth rate, so it is set from the length of the run."""
-SEEDS_APART = 100_000  # between the seeds of two base seeds
 TUNE_SEED = 10_000  # the first seed of tuning runs; final runs start at 0, so no seed is used for both
 SEEDS_SHARED = ("cifar10/tuned",)  # was run before sharing seeds was forbidden; its claims say so
 GROWS = ("rows", "seeds")  # may differ between two calls of one study; everything else is fixed
@@ -338,103 +336,6 @@ class Study:
         """The number of runs of the study."""
         tuning = self.tuning.trials * self.tuning.seeds if self.tuning else 0
         return len(self.rows) * (tuning + self.seeds)
-
-    # -- on disk ---------------------------------------------------------------------------------------------------
-
-    def history(self, root: Path | str) -> tuple[str, ...]:
-        """The changes of the study at `root` made after results had been seen, as sentences."""
-        path = Path(root) / spec.folder(self.name) / "study.json"
-        stored = files.read_json(path) if path.exists() else {}
-        return history.sentences(stored.get("history", []))
-
-    def write(self, root: Path | str) -> Path:
-        """Write study.json, before any run. Raises if a study of that name with other settings exists."""
-        path = Path(root) / spec.folder(self.name) / "study.json"
-        content = {"schema": spec.SCHEMA, **self.data()}
-        if path.exists():
-            before = files.read_json(path)
-            if not isinstance(before, dict) or before.get("schema") != spec.SCHEMA or not _has_rows(before):
-                raise StoreError(
-                    f"{path}: study of another version; left untouched, choose another --study or --out"
-                )
-            for key, value in content.items():
-                if key not in (*GROWS, *WORDS, "baseline") and before.get(key) != value:
-                    raise LabError(
-                        f"study {self.name}: {key} was {before.get(key)!r} and cannot become {value!r}; "
-                        "choose another --study"
-                    )
-            for row in before["rows"]:
-                now = next((r for r in content["rows"] if r["name"] == row["name"]), row)
-                if now != row:
-                    raise LabError(
-                        f"study {self.name}: {row['name']} has other options now; choose another --study"
-                    )
-            events = before.pop("history", [])
-            if before == content:
-                return path
-            if _has_results(path.parent):
-                events = [*events, *history.changes(before, content)]
-            content |= {"history": events} if events else {}
-        files.make_folder(path.parent)
-        files.write_json(path, content)
-        return path
-
-
-def _has_results(folder: Path) -> bool:
-    """Whether a final run of the study has ended."""
-    ended = (file.parent / "spec.json" for file in folder.glob("*/done.json"))
-    return any(files.read_json(path).get("purpose") == "final" for path in ended if path.exists())
-
-
-def _has_rows(content: Mapping[str, Any]) -> bool:
-    rows = content.get("rows")
-    return isinstance(rows, list) and all(isinstance(row, dict) and "name" in row for row in rows)
-
-
-def with_base_seed(study: Study, base: int) -> Study:
-    """The study on other seeds: the seeds of final runs, tuning and sampler are derived from the base seed.
-
-    >>> other = with_base_seed(Study("digits", (Row("adamw"),), tuning=Tuning(8)), 2)
-    >>> other.first_seed, other.tuning.first_seed
-    (200000, 210000)
-    """
-    if not 0 <= base < 10_000:
-        raise LabError(f"base-seed={base}: must be from 0 to 9999")
-    tuning = study.tuning and replace(study.tuning, first_seed=base * SEEDS_APART + TUNE_SEED)
-    return replace(study, first_seed=base * SEEDS_APART, tuning=tuning)
-
-
-def changed(study: Study, **given: Any) -> Study:
-    """The study with other seeds, epochs, batch size, trials or task options, under a name that states the change.
-
-    Runs of a changed study are never used for the original study. A value of 0 or None changes nothing. A study without
-    final runs stays without them.
-    """
-    fields = ("seeds", "epochs", "batch_size")
-    options = {k: v for k, v in given.items() if k not in (*fields, "tune") and v is not None}
-    asked = {k: given[k] for k in fields if given.get(k) and given[k] != getattr(study, k)}
-    if not study.seeds:
-        asked.pop("seeds", None)
-    new: dict[str, Any] = dict(asked)
-    if options:
-        new["task_options"] = {**study.task_options, **options}
-    tune = given.get("tune") or 0
-    if tune and study.tuning and tune != study.tuning.trials:
-        if any(row.rates for row in study.rows):
-            raise LabError(
-                f"tune={tune}: study {study.name} has {study.tuning.trials} fixed learning rates a row; leave it out "
-                "(seeds and epochs can be changed)"
-            )
-        asked["tune"] = tune
-        new["tuning"] = replace(study.tuning, trials=tune)
-    if "epochs" in asked and study.tuning and study.tuning.epochs:
-        tuning = new.get("tuning", study.tuning)
-        new["tuning"] = replace(tuning, epochs=max(1, asked["epochs"] * tuning.epochs // study.epochs))
-    label = "-".join(
-        f"{key}{value}" for key, value in sorted({**asked, **spec.without_places(options)}.items())
-    )
-    plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in label)
-    return replace(study, **new, name=f"{study.name}-{plain}" if plain else study.name)
 
 
 @functools.lru_cache(8)

@@ -20,6 +20,7 @@ from adaxlab import (
     stats,
     store,
     study,
+    study_file,
     table,
     verdict,
     workers,
@@ -109,7 +110,7 @@ class TestStudy:
             return json.loads((tmp_path / "small" / "study.json").read_text()).get("history")
 
         names = ("sgdm", "adaxw", "adam")
-        small(tune=0, seeds=1).complete().write(tmp_path)
+        study_file.write(small(tune=0, seeds=1).complete(), tmp_path)
         assert compare.compare(small(tune=0, seeds=3), tmp_path).history == ()  # nothing had been seen
         assert stored() is None
         assert compare.compare(small(tune=0, seeds=3), tmp_path).history == ()

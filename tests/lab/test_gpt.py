@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from adaxlab import driver, optimizer_options, records, schedule, spec, study, task
+from adaxlab import driver, optimizer_options, records, schedule, spec, study, task, variants
 from adaxlab.data import enwik8
 from adaxlab.errors import Interrupted, LabError
 from adaxlab.execute import process
@@ -399,7 +399,7 @@ def test_the_study_is_fair_and_can_be_made(book):
 
 @pytest.mark.parametrize(("epochs", "trials"), [(20, 6), (10, 3), (1, 1)])
 def test_a_shorter_study_has_shorter_trials(epochs, trials):
-    made = study.changed(GPT, epochs=epochs)
+    made = variants.changed(GPT, epochs=epochs)
     assert (made.length("final"), made.length("tune")) == (epochs, trials)
 
 

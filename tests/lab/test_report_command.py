@@ -11,7 +11,8 @@ from report_records import record
 from adaxlab import compare, optimizer_options, options
 from adaxlab.report import command, series
 from adaxlab.store import RunRecord
-from adaxlab.study import Study, Tuning, with_base_seed
+from adaxlab.study import Study, Tuning
+from adaxlab.variants import with_base_seed
 
 
 @pytest.mark.parametrize("tune", [0, 3])
