@@ -75,9 +75,7 @@ def check(study: Study) -> None:
                 made[key] = task, tasks.check_model(task.model(), study.task)
         task, model = made[key]
         given = optimizer_options.complete(row.method, row.options)
-        groups = getattr(task, "groups", None)
-        params = groups(model, given) if groups else model.parameters()
-        optimizers.build(row.method, params, given, model)
+        optimizers.build(row.method, tasks.parameters(task, model, given), given, model)
 
 
 def compare(

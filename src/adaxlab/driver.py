@@ -70,8 +70,7 @@ def plan(study: Study, row: Row, chosen: float | None = None) -> Plan:
         scores = [_score(records[i : i + n]) for i in range(0, len(records), n)]
         lr = search.best(row.rates, scores)
     elif study.tuning and not study.tuning.walks:
-        chosen_row, lr = yield from _sampled(study, row, lr)
-        row = chosen_row
+        row, lr = yield from _sampled(study, row, lr)
     elif study.tuning:
         walk = search.walk(lr, study.tuning.trials)
         lr = next(walk)

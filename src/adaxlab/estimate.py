@@ -72,8 +72,7 @@ def _run_seconds(study: Study, settings: Settings) -> float:
     with randomness.controlled(asked["seed"], device, settings.threads):
         train, held_out, _ = splits.sources(asked, made, device)
         model = task.check_model(made.model(), study.task).to(device)
-        groups = getattr(made, "groups", None)
-        params = groups(model, asked["options"]) if groups else model.parameters()
+        params = task.parameters(made, model, asked["options"])
         optimizer = optimizers.build(row.method, params, asked["options"], model)
         step = _each(_steps(made, model, optimizer, train), device)
         model.eval()

@@ -153,6 +153,16 @@ def grows(name: str, given: Mapping[str, Any] | None = None) -> bool:
     return _memory_kind(name, given) == "growing"
 
 
+def b2_steps(name: str, options: Mapping[str, Any], steps: int) -> float | None:
+    """b2*T of a run with these options, if b2 is a growth rate; None before any step.
+
+    >>> b2_steps("adaxw", {"betas": [0.9, 1e-3]}, 3000), b2_steps("adamw", {"betas": [0.9, 0.999]}, 3000)
+    (3.0, None)
+    """
+    betas = options.get(betas_of(name)) if grows(name, options) else None
+    return float(betas[1]) * steps if betas and steps else None
+
+
 def remembers(name: str, given: Mapping[str, Any] | None = None) -> bool:
     """Whether the optimizer uses b2: SGDM and AdaGrad have `betas` only for b1, and the number of LogTime(8) is not a
     b2."""

@@ -197,13 +197,18 @@ class Study:
     def check_apart(self, before: Study) -> None:
         """Raise LabError if a tuning seed of the study `before` is also a seed of this study's final runs."""
         used = set(before.tuning.all_seeds) if before.tuning else set()
-        both = used & set(range(self.first_seed, self.first_seed + self.seeds))
+        both = used & set(self.all_seeds)
         if both and not self.name.startswith(SEEDS_SHARED):
             seeds = ", ".join(str(seed) for seed in sorted(both))
             raise LabError(
                 f"study {self.name}: seed {seeds} is used for tuning (study {before.name}) and for final runs; "
                 "choose another first_seed"
             )
+
+    @property
+    def all_seeds(self) -> range:
+        """The seeds of the final runs."""
+        return range(self.first_seed, self.first_seed + self.seeds)
 
     def row(self, name: str) -> Row:
         """The row with the given name."""
@@ -329,8 +334,7 @@ class Study:
 
     def finals(self, row: Row, lr: float) -> list[dict[str, Any]]:
         """The final runs of a row at this learning rate."""
-        seeds = range(self.first_seed, self.first_seed + self.seeds)
-        return [self.spec(row, lr, seed=seed, purpose="final") for seed in seeds]
+        return [self.spec(row, lr, seed=seed, purpose="final") for seed in self.all_seeds]
 
     def runs(self) -> int:
         """The number of runs of the study."""

@@ -39,15 +39,15 @@ class Band:
     high: float
 
 
-def bands(scores: Scores, higher_is_better: bool, confidence: float = 0.95) -> tuple[Band, ...]:
-    """The tuning curve of random search with its bands; a trial that diverged is worse than any other. Needs opda."""
+def bands(scores: Scores, higher_is_better: bool) -> tuple[Band, ...]:
+    """The tuning curve of random search with its 95% bands; a diverged trial is worse than any other. Needs opda."""
     import numpy as np
     from opda.nonparametric import EmpiricalDistribution
 
     sign = 1.0 if higher_is_better else -1.0
     values = [-math.inf if score is None else sign * score for score in scores]
     lower, point, upper = EmpiricalDistribution.confidence_bands(
-        values, confidence, method="ld_equal_tailed", generator=np.random.default_rng(0)
+        values, 0.95, method="ld_equal_tailed", generator=np.random.default_rng(0)
     )
     ns = np.arange(1, len(values) + 1)
     curves = (cdf.quantile_tuning_curve(ns) for cdf in (point, upper, lower))

@@ -17,8 +17,8 @@ from typing import Any
 
 import altair as alt
 
-from adaxlab.claim import ENOUGH, VERDICTS, Claim
-from adaxlab.finding import LEAST, edges, runs_of
+from adaxlab.claim import ENOUGH, LEAST, VERDICTS, Claim
+from adaxlab.finding import edges, runs_of
 from adaxlab.judge import Judged, examined
 from adaxlab.paper.claims import FAMILIES, runs_under
 from adaxlab.report import names

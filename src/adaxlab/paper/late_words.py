@@ -98,11 +98,11 @@ def measure(
     return lines
 
 
-def binned(lines: list[dict[str, float]], steps: int, bins: int = BINS) -> list[dict[str, float]]:
-    """Return the lines aggregated over `bins` equal ranges of steps."""
+def binned(lines: list[dict[str, float]], steps: int) -> list[dict[str, float]]:
+    """Return the lines aggregated over `BINS` equal ranges of steps."""
     found = []
-    for i in range(bins):
-        part = [x for x in lines if i * steps / bins < x["step"] <= (i + 1) * steps / bins]
+    for i in range(BINS):
+        part = [x for x in lines if i * steps / BINS < x["step"] <= (i + 1) * steps / BINS]
         if part:
             words = sum(x["words"] for x in part)
             found.append(

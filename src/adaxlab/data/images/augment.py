@@ -40,10 +40,10 @@ def uniforms(keys: Tensor, count: int) -> Tensor:
     return ((mixed >> 11) & (2**53 - 1)).double() * 2.0**-53
 
 
-def boxes(keys: Tensor, side: int, area: tuple[float, float] = AREA) -> tuple[Tensor, Tensor]:
+def boxes(keys: Tensor, side: int) -> tuple[Tensor, Tensor]:
     """Return (top, left, height, width) of each key's crop, int64 [n, 4], and whether it is flipped, bool [n]."""
     draws = uniforms(keys, 2 * ATTEMPTS + 3)
-    target = side * side * (area[0] + (area[1] - area[0]) * draws[:, :ATTEMPTS])
+    target = side * side * (AREA[0] + (AREA[1] - AREA[0]) * draws[:, :ATTEMPTS])
     low, high = (math.log(r) for r in RATIO)
     ratio = torch.exp(low + (high - low) * draws[:, ATTEMPTS : 2 * ATTEMPTS])
     width, height = torch.round(torch.sqrt(target * ratio)), torch.round(torch.sqrt(target / ratio))

@@ -26,7 +26,7 @@ HOLDOUT_SEED = 20200421
 RESIDENT = 8 * 10**9
 """Largest size in bytes of a split that is kept on the device."""
 AHEAD = 4
-"""Number of batches read ahead."""
+"""Number of batches read ahead, each by a thread."""
 
 
 class Images(Protocol):
@@ -65,10 +65,10 @@ class Resident:
 
 
 class Mapped:
-    """Images in a memory map, read ahead by `workers` threads."""
+    """Images in a memory map, read ahead by `AHEAD` threads."""
 
-    def __init__(self, part: Part, device: torch.device, workers: int = 4) -> None:
-        self.part, self.device, self.workers = part, device, workers
+    def __init__(self, part: Part, device: torch.device) -> None:
+        self.part, self.device = part, device
         self.side = part.pieces[0].shape[1]
         self.labels = torch.from_numpy(part.labels).to(device)
         self.starts = np.cumsum([0, *(len(piece) for piece in part.pieces)])
@@ -94,7 +94,7 @@ class Mapped:
         """Yield the images of each index tensor in `rows`, reading ahead."""
         waiting: deque[Future[Tensor]] = deque()
         todo = iter([chosen.cpu().numpy() for chosen in rows])  # all at once: each copy synchronises
-        with ThreadPoolExecutor(self.workers) as pool:
+        with ThreadPoolExecutor(AHEAD) as pool:
             while True:
                 for chosen in todo:
                     waiting.append(pool.submit(self.read, chosen))
