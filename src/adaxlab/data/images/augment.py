@@ -20,7 +20,7 @@ import math
 import torch
 from torch import Tensor
 
-from adaxlab.data.order import mix
+from adaxlab.data.order import GOLDEN, mix
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
@@ -30,12 +30,11 @@ RATIO = (3 / 4, 4 / 3)
 ATTEMPTS = 10
 CHUNK = 2**16
 """Number of keys processed at a time; each needs 23 float64 intermediates."""
-_GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 
 
 def uniforms(keys: Tensor, count: int) -> Tensor:
     """Return [n, count] float64 in [0, 1), each a function of its key and column."""
-    columns = torch.arange(1, count + 1, device=keys.device) * _GOLDEN
+    columns = torch.arange(1, count + 1, device=keys.device) * GOLDEN
     mixed = mix(keys[:, None] + columns)
     return ((mixed >> 11) & (2**53 - 1)).double() * 2.0**-53
 

@@ -22,7 +22,6 @@ from adaxlab.data.images.cache import Part, check_hash
 from adaxlab.distributed import Ranks
 from adaxlab.errors import LabError
 
-HOLDOUT_SEED = 20200421
 RESIDENT = 8 * 10**9
 """Largest size in bytes of a split that is kept on the device."""
 AHEAD = 4
@@ -167,9 +166,5 @@ class Loader:
 
 def hold_out(loader: Loader, count: int) -> tuple[Loader, Loader]:
     """Return (loader of the rest, loader of `count` held-out images), the same images in every run."""
-    n, device = len(loader), loader.source.device
-    if not 0 < count < n:
-        raise LabError(f"holdout={count}: must be between 1 and {n - 1}")
-    mixed = order.permutations([HOLDOUT_SEED], 0, n, device)[0].long()
-    kept, rest = mixed[:count].sort().values, mixed[count:].sort().values
+    rest, kept = order.held_out(len(loader), count, loader.source.device)
     return Loader(loader.source, loader._rows(rest)), Loader(loader.source, loader._rows(kept))
