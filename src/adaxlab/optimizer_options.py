@@ -112,8 +112,8 @@ def default(name: str, option: str) -> Any:
 
 
 def settled(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with what sets one of the betas written as a specification has it: `memory` as its text and its
-    number in the betas, a method's own name for a beta (`momentum`) there too.
+    """The options in the form of a specification: a `memory` as its text with its number in the betas, and a method's
+    own name for a beta, such as `momentum`, as an element of the betas.
 
     >>> settled("adaxw", {"memory": "LogTime(8)"}), settled("sgdm", {"momentum": 0.5})
     ({'memory': 'log_time', 'betas': [0.9, 8]}, {'betas': [0.5, 0.0]})
@@ -170,7 +170,7 @@ def remembers(name: str, given: Mapping[str, Any] | None = None) -> bool:
 
 
 def _memory_kind(name: str, given: Mapping[str, Any] | None) -> str | None:
-    """The kind of the memory under these options; of a split, the last part's. None where it is not known."""
+    """The kind of memory with these options; for a split, that of the last part. None if it is not known."""
     known = METHODS.get(parts(name)[-1])
     if known is None or known.rule.memory is None:
         return None

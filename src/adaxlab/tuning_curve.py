@@ -1,8 +1,7 @@
-"""What tuning finds after so many trials: the best so far, and, where trials are random, what to expect of others.
+"""Tuning curves: the best score after n trials, and, for random trials, confidence bands of that curve.
 
-The bands are opda's (Lourie, Cho and He 2023, "Show Your Work with Confidence"). Their theory needs settings that were
-drawn independently, so they are for `sampler="random"` alone: a walk along a grid and a quasi-random sequence have only
-the best so far.
+The bands are opda's (Lourie, Cho and He 2023, "Show Your Work with Confidence"). They assume settings that were drawn
+independently, so they are computed for `sampler="random"` only, not for a search along a grid or quasi-random trials.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def best_so_far(scores: Scores, higher_is_better: bool) -> tuple[float | None, .
 @dataclass(frozen=True)
 class Band:
     """The median of the best of `trials` random settings, and the ends of its simultaneous confidence band; infinite
-    where the trials at hand set no bound."""
+    if the trials give no bound."""
 
     trials: int
     median: float
