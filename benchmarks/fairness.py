@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab import files
+from adaxlab import study_file
 from adaxlab.compare import compare
 from adaxlab.driver import carry_out
 from adaxlab.study import Row, Study, Tuning
@@ -83,8 +83,7 @@ def at_equal_rates(
 
 def stored(folder: Path) -> tuple[Study, Comparison]:
     """A study that was run, and what it came to."""
-    data: Mapping[str, Any] = files.read_json(folder / "study.json")
-    study = Study.from_data({k: v for k, v in data.items() if k not in ("schema", "history")})
+    study, _ = study_file.read(folder / "study.json")
     return study, compare(study, folder.parent)
 
 

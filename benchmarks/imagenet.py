@@ -28,8 +28,8 @@ from adaxlab.imagenet.train import WARM, Training
 from adaxlab.paper import catalogue
 from adaxlab.paper.tables import imagenet as tables
 from adaxlab.settings import ExecutionConfig
-from adaxlab.study import changed
 from adaxlab.tasks.imagenet import ImageNet
+from adaxlab.variants import changed
 
 ROUNDS = 9
 Say = Callable[[str], None]

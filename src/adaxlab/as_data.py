@@ -54,7 +54,7 @@ def _row(result: Comparison, row: RowResult) -> dict[str, Any]:
 
 
 def _trials(result: Comparison, name: str) -> list[dict[str, Any]]:
-    """What was tried, in order, and the metric of each run on held-out data; None where it diverged."""
+    """The tuning runs in order, with the metric on held-out data of each; None if it diverged."""
     found = [r for r in result.records if r.row == name and r.spec["purpose"] == "tune" and r.done]
     return [
         {

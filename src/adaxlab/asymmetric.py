@@ -1,10 +1,10 @@
-"""AdamW whose memory takes large squares at once and lets go of them slowly: a prototype of the memory study.
+"""AdamW with a second moment that rises fast and falls slowly: a prototype of the memory study.
 
     k = max(fast, k_t) where g^2 > v, else k_t,     k_t = b2/((1+b2)^t - 1), AdaX's
     v <- v + k*(g^2 - v)
 
-All else is AdamW's: a debiased mean, a plain eps, decoupled decay. It is not in the library, which takes memories that
-depend on t alone; it joins it if the study finds that it is worth it.
+The rest is AdamW's: a bias-corrected mean, a plain eps, decoupled decay. It is not part of the library, whose memories
+depend on t alone.
 """
 
 from __future__ import annotations

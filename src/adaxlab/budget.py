@@ -1,9 +1,8 @@
 """`--budget 2h`: how many trials and seeds fit into a time, decided once, before the first run.
 
-A few steps of every optimizer are timed. Where the study as asked for does not fit, trials are cut first, down to four,
-then seeds, down to three, then trials again, down to two (four and two for each setting that is tuned). The plan is
-kept in study.json; the same command, started again, keeps to it. It is an estimate: no run is stopped when the time is
-over.
+A few steps of every optimizer are timed. If the requested study does not fit, trials are reduced first, down to four,
+then seeds, down to three, then trials again, down to two (four and two for each tuned setting). The plan is stored in
+study.json, and the same command uses it again. It is an estimate: no run is stopped when the time is over.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from adaxlab import estimate, files, spec
+from adaxlab import estimate, study_file
 from adaxlab.errors import LabError
 from adaxlab.messages import duration, say
 from adaxlab.settings import Settings
@@ -43,8 +42,8 @@ def seconds(text: str) -> float:
 def fit(
     trials: int, seeds: int, fits: Callable[[int, int], bool], settings: int = 1
 ) -> tuple[int, int] | None:
-    """The most trials and seeds that fit, by the order of cuts; None where the least does not. Of a study that does not
-    tune, the trials are 0; `settings` are tuned at once.
+    """The largest numbers of trials and seeds that fit, in the order of `FLOORS`; None if the smallest do not. `trials`
+    is 0 for a study without tuning; `settings` is the number of tuned settings.
 
     >>> fit(8, 5, lambda trials, seeds: trials + seeds <= 10), fit(8, 5, lambda trials, seeds: trials + seeds <= 7)
     ((5, 5), (4, 3))
@@ -64,15 +63,13 @@ def _plans(trials: int, seeds: int, settings: int) -> Iterator[tuple[int, int]]:
 def settle(
     study: Study, text: str, root: Path | str, settings: Settings, jobs: int, share: float = 1.0
 ) -> Study:
-    """The study with as many trials and seeds as fit into its share of the time; as planned before, where study.json
-    has the plan."""
+    """The study with as many trials and seeds as fit into its share of the time; if study.json has a plan for this
+    budget, with the trials and seeds of that plan."""
     wanted = share * seconds(text)
     asked = replace(study, budget={"asked": text}).complete()  # its name does not depend on what is measured
-    path = Path(root) / spec.folder(asked.name) / "study.json"
+    path = study_file.place(root, asked)
     if path.exists():
-        before = Study.from_data(
-            {k: v for k, v in files.read_json(path).items() if k not in ("schema", "history")}
-        )
+        before, _ = study_file.read(path)
         if before.budget.get("asked") == text:
             say(f"budget: as planned before the first run, {_words(before)}")
             tuning = asked.tuning and before.tuning and replace(asked.tuning, trials=before.tuning.trials)

@@ -40,8 +40,8 @@ WORDS = (*VERDICTS.values(), NOT_RUN)
 """All verdicts."""
 PAPER, OURS = "paper", "ours"
 """The source of a claim: a statement of the paper, or a comparison, correction or fact of this project."""
-ENOUGH = 5
-"""A verdict from fewer seeds is provisional."""
+LEAST, ENOUGH = 3, 5
+"""Fewer seeds give no verdict; a verdict from fewer seeds is provisional."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from adaxlab.errors import LabError, RunError, StoreError, unknown
 from adaxlab.messages import show, show_place
 from adaxlab.settings import Settings
 from adaxlab.stats import DecisionRule
-from adaxlab.study import Study, Tuning, with_base_seed
+from adaxlab.study import Study, Tuning
 from adaxlab.summary import Comparison
 from adaxlab.task import BUILT_IN
+from adaxlab.variants import with_base_seed
 from adaxopt.extras import LAB
 
 TASKS = f"{', '.join(BUILT_IN)}, or your own: path/to/file.py:Class or module:Class"

@@ -17,10 +17,12 @@ from adaxlab import (
     estimate,
     files,
     logs,
+    optimizer_options,
     optimizers,
     progress,
     spec,
     store,
+    study_file,
     table,
     workers,
 )
@@ -52,8 +54,8 @@ def rows(names: Iterable[str], options: Mapping[str, Mapping[str, Any]] | None =
 
 
 def _row(name: str, options: Mapping[str, Any]) -> Row:
-    options = optimizers.settled(name, options)
-    follows = optimizers.grows(name, options) and optimizers.betas_of(name) not in options
+    options = optimizer_options.settled(name, options)
+    follows = optimizer_options.grows(name, options) and optimizer_options.betas_of(name) not in options
     return Row(name, options=options, b2_steps=B2_STEPS if follows else None)
 
 
@@ -72,10 +74,8 @@ def check(study: Study) -> None:
                 torch.manual_seed(study.first_seed)
                 made[key] = task, tasks.check_model(task.model(), study.task)
         task, model = made[key]
-        given = optimizers.options(row.method, row.options)
-        groups = getattr(task, "groups", None)
-        params = groups(model, given) if groups else model.parameters()
-        optimizers.build(row.method, params, given, model)
+        given = optimizer_options.complete(row.method, row.options)
+        optimizers.build(row.method, tasks.parameters(task, model, given), given, model)
 
 
 def compare(
@@ -91,7 +91,8 @@ def compare(
     check(study)
     records = carry_out(study, root, settings, watcher, stop, execute=execute)
     assert records is not None, "only a limit in seconds ends without records"
-    return summarise(study, records, study.history(root))
+    _, changes = study_file.read(study_file.place(root, study))
+    return summarise(study, records, changes)
 
 
 # -- the command ----------------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ def run_study(
         raise LabError(f"jobs={n_jobs!r}: must be >= 1")
     if not quiet:
         print(f"estimate: {estimate.measure(study, out, settings).sentence(n_jobs)}", file=sys.stderr)
-    study.write(out)
+    study_file.write(study, out)
     with progress.watcher(quiet) as watcher, workers.helpers(study, out, settings, n_jobs):
         return compare(study, out, settings, logs.Several(watcher, *logged))
 

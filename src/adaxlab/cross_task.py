@@ -1,4 +1,4 @@
-"""Several tasks in one view: which optimizer is how much slower than the fastest, and on how many tasks.
+"""A summary over several tasks: how much slower an optimizer is than the fastest one, and on how many tasks.
 
     profile     the share of tasks on which an optimizer reaches the target within tau times the time of the fastest one
                 (Dolan and More 2002); a task whose target it does not reach counts against it at every tau

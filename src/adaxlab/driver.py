@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from adaxlab import search, space
+from adaxlab import search, space, study_file
 from adaxlab.errors import Interrupted, LabError, check_known, unknown
 from adaxlab.execute import process, stack, torchrun
 from adaxlab.settings import Settings
@@ -70,8 +70,7 @@ def plan(study: Study, row: Row, chosen: float | None = None) -> Plan:
         scores = [_score(records[i : i + n]) for i in range(0, len(records), n)]
         lr = search.best(row.rates, scores)
     elif study.tuning and not study.tuning.walks:
-        chosen_row, lr = yield from _sampled(study, row, lr)
-        row = chosen_row
+        row, lr = yield from _sampled(study, row, lr)
     elif study.tuning:
         walk = search.walk(lr, study.tuning.trials)
         lr = next(walk)
@@ -193,7 +192,7 @@ def carry_out(
     rows = study.rows[shift:] + study.rows[:shift]
     plans = [plan(study, row, (rates or {}).get(row.name)) for row in rows]
     asked = [next(each) for each in plans]  # errors in the data are raised before the first run
-    study.write(root)
+    study_file.write(study, root)
     watcher.start(study, study.runs())
     with warnings.catch_warnings():
         tuned = study.tuning.over if study.tuning else ()

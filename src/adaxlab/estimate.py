@@ -19,7 +19,7 @@ from adaxlab.settings import Settings, choose_device
 from adaxlab.study import Study
 
 STEPS, SECONDS = 20, 2.0
-"""So many steps are timed, or as many as fit into these seconds."""
+"""The number of steps that are timed, at most, and the time in which they are."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def made(study: Study, root: Path | str) -> int:
 def measure(study: Study, root: Path | str, settings: Settings) -> Estimate:
     """The estimate of a study: the first row's optimizer makes a few steps on the task, nothing is written.
 
-    What goes wrong here goes wrong in the runs as well, which say so; there is then no time.
+    If that fails, the runs fail as well and report why; `seconds` is then None.
     """
     runs, done = study.runs(), made(study, root)
     seconds = None
@@ -72,8 +72,7 @@ def _run_seconds(study: Study, settings: Settings) -> float:
     with randomness.controlled(asked["seed"], device, settings.threads):
         train, held_out, _ = splits.sources(asked, made, device)
         model = task.check_model(made.model(), study.task).to(device)
-        groups = getattr(made, "groups", None)
-        params = groups(model, asked["options"]) if groups else model.parameters()
+        params = task.parameters(made, model, asked["options"])
         optimizer = optimizers.build(row.method, params, asked["options"], model)
         step = _each(_steps(made, model, optimizer, train), device)
         model.eval()

@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from adaxlab import stats
-from adaxlab.claim import VERDICTS, Claim, resolve
+from adaxlab.claim import LEAST, VERDICTS, Claim, resolve
 from adaxlab.measures import MEASURES, Measure, Shared, ended, final, percent
 
 if TYPE_CHECKING:
     from adaxlab.store import RunRecord
 
-LEAST = 3
-"""The smallest number of seeds for a verdict."""
 Runs = Mapping[int, "RunRecord"]
 
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from adaxlab import finding, stats
-from adaxlab.claim import ENOUGH, OURS, PAPER, VERDICTS, Claim, notes, row
-from adaxlab.finding import LEAST, Finding, by_seed, runs_of
+from adaxlab.claim import ENOUGH, LEAST, OURS, PAPER, VERDICTS, Claim, notes, row
+from adaxlab.finding import Finding, by_seed, runs_of
 from adaxlab.measures import MEASURES
 
 if TYPE_CHECKING:

@@ -71,8 +71,7 @@ class Loop:
         self.settings, self.on_progress = settings, on_progress
         self.train_source, self.eval_source, self.split = sources(spec, task, device)
         self.model = tasks.check_model(task.model(), spec["task"]).to(device)
-        groups = getattr(task, "groups", None)
-        params = groups(self.model, spec["options"]) if groups else self.model.parameters()
+        params = tasks.parameters(task, self.model, spec["options"])
         try:
             self.optimizer = optimizers.build(spec["optimizer"], params, spec["options"], self.model)
         except LabError as error:  # a failure of this optimizer: other rows of the study continue

@@ -1,4 +1,4 @@
-"""What pages are written with: a table, and a record that may not be there."""
+"""Parts of pages in Markdown: tables, spelling, and sections from a record that may not exist yet."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def spelled(text: str) -> str:
 
 
 def read(root: Path, name: str) -> Any:
-    """A record, or None where it was not made yet."""
+    """A record; None if it does not exist yet."""
     path = root / "records" / name
     return json.loads(path.read_text()) if path.is_file() else None
 
 
 def recorded(name: str, write: Callable[[Any], str], missing: str) -> Callable[[Path], str]:
-    """A part of a page that is written from one record; `missing` where it was not made yet."""
+    """A section of a page that is written from one record; the text `missing` if it does not exist yet."""
 
     def section(root: Path) -> str:
         record = read(root, name)

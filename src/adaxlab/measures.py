@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adaxlab import stats
+from adaxlab.claim import LEAST
 
 if TYPE_CHECKING:
     from adaxlab.store import RunRecord
@@ -39,7 +40,7 @@ class Measure:
     """Text after the interval."""
     beside: Callable[[float, float], str] | None = None
     """Text after the interval, computed from the two means, if the claim has no other measure."""
-    few: str = "; fewer than 3 seeds decide nothing"
+    few: str = f"; fewer than {LEAST} seeds decide nothing"
     lost_decide: int | None = None
     """With fewer than 3 pairs: the number of runs of `a` without a value that decides against the claim (None: no
     number does)."""

@@ -16,7 +16,7 @@ ALLOWED = f"must be one of {FORMS}, each also with .floor(gain) and .freeze(step
 
 
 def parse(text: str) -> Memory:
-    """The memory that is written so; ValueError if none is.
+    """The memory that a text describes; ValueError if it describes none.
 
     >>> parse("LogTime(8)"), parse("Fading(0.999).floor(1e-3).freeze(500)")
     (LogTime(8), Fading(0.999).floor(0.001).freeze(500))
@@ -60,8 +60,8 @@ def _number(node: ast.expr) -> float:
 
 
 def with_number(name: str, key: str, betas: str, b1: float, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a memory adds to the options: its text, and its number in the betas. The number of a growing one may be left
-    to the row, which knows the length of the run."""
+    """The options that a memory sets: its text, and its number in the betas. A growing memory may have no number: the
+    row sets it from the length of the run."""
     memory, pair = given[key], given.get(betas, (b1, None))
     if not isinstance(pair, list | tuple) or len(pair) != 2:
         raise LabError(f"optimizer {name}: {betas}={pair!r}: must be a pair (b1, b2)")

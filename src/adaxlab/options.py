@@ -79,7 +79,7 @@ def check_flags(words: Sequence[str]) -> None:
             )
 
 
-def gathered(words: Sequence[str], flags: Sequence[str] = REPEATED) -> list[str]:
+def gathered(words: Sequence[str]) -> list[str]:
     """The words of a command line with the values of repeated flags merged, so that none is lost.
 
     >>> gathered(["reproduce", "gpt", "--set", "a=1", "--out", "runs", "--set", "b=2", "c=3"])
@@ -94,7 +94,7 @@ def gathered(words: Sequence[str], flags: Sequence[str] = REPEATED) -> list[str]
         if word.startswith("--"):
             name, sign, rest = word.partition("=")
             flag = name.replace("_", "-")
-            if flag not in flags:
+            if flag not in REPEATED:
                 flag = ""
                 out.append(word)
                 continue

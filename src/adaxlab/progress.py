@@ -20,8 +20,8 @@ def label(spec: Mapping[str, Any]) -> str:
     return f"{spec['row']}, seed {spec['seed']}"
 
 
-LONG = 60.0
-"""Seconds. A longer remaining time is printed once, after the first run."""
+EVERY, LONG = 30.0, 60.0
+"""Seconds between two lines; a remaining time longer than LONG is printed once, after the first run."""
 
 
 def made_since(record: RunRecord, moment: float) -> bool:
@@ -30,10 +30,10 @@ def made_since(record: RunRecord, moment: float) -> bool:
 
 
 class Lines:
-    """For logs: one line when an optimizer is tuned or done, otherwise at most one line per `every` seconds."""
+    """For logs: one line when an optimizer is tuned or done, otherwise at most one line per `EVERY` seconds."""
 
-    def __init__(self, stream: TextIO | None = None, every: float = 30.0) -> None:
-        self.stream, self.every = stream or sys.stderr, every
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
         self.runs = self.count = 0
         self.began = self.last = time.monotonic()
         self.began_at, self.timed = time.time(), False
@@ -58,7 +58,7 @@ class Lines:
         self._say(f"{study.name}: {len(study.rows)} optimizers x {study.seeds} seeds{tuning}, {runs} runs")
 
     def running(self, spec: Mapping[str, Any], step: int, total: int, metric: float | None) -> None:
-        if time.monotonic() - self.last > self.every:
+        if time.monotonic() - self.last > EVERY:
             self._say(f"[{self.count}/{self.runs}] {label(spec)}: step {step} of {total}")
 
     def finished(self, record: RunRecord) -> None:

@@ -1,4 +1,4 @@
-"""When a run reached a target. A run that did not is censored: it counts as later than every one that did."""
+"""When a run reached a target. A run that did not is censored: it counts as later than all that did."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reached(
 
 
 def median(times: Sequence[float | None]) -> float | None:
-    """The median, a censored time being later than all others; None where it is itself censored.
+    """The median, with censored times later than all others; None if the median is censored.
 
     >>> median([3.0, None, 1.0]), median([3.0, None, None]), median([1.0, 2.0, 4.0, None])
     (3.0, None, 3.0)

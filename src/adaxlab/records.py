@@ -105,8 +105,7 @@ def _fits(study: Study, run: RunRecord) -> bool:
     """Whether the run belongs to the current version of the study, as far as can be determined without its data."""
     given = run.spec
     row = next((row for row in study.rows if row.name == run.row), None)
-    seeds = range(study.first_seed, study.first_seed + study.seeds)
-    if row is None or (given["purpose"] == "final" and given["seed"] not in seeds):
+    if row is None or (given["purpose"] == "final" and given["seed"] not in study.all_seeds):
         return False
     wanted = json.loads(spec.canonical(spec.without_places(study.options_of(row))))
     return (

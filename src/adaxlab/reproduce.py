@@ -34,8 +34,9 @@ from adaxlab.errors import LabError, RunError, StoreError, check_known
 from adaxlab.paper import catalogue, claims
 from adaxlab.paper.catalogue import Computation
 from adaxlab.settings import ExecutionConfig, Settings, choose_device
-from adaxlab.study import Study, changed
+from adaxlab.study import Study
 from adaxlab.summary import Comparison, summarise
+from adaxlab.variants import changed
 from adaxopt.extras import LAB
 
 
@@ -180,13 +181,10 @@ def verdicts(name: str, result: Comparison | Path, out: Path) -> str:
     for other in sorted({study for claim in asked for study in claim.studies} - {name}):
         folder = out / spec.folder(other)
         made += store.load_runs(folder) if folder.is_dir() else records.load(records.FOLDER, other)
-    changed = (
-        ""
-        if result.study.name == name
-        else f"With settings that differ from the study's own ({result.study.name}):\n"
-    )
     text = claims.show(claims.verdicts(name, made))
-    return f"{changed}{text}" if text else ""
+    if text and result.study.name != name:
+        return f"With settings that differ from the study's own ({result.study.name}):\n{text}"
+    return text
 
 
 def _compute(found: Computation, request: Request, more: Mapping[str, Any]) -> Any:

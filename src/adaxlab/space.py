@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adaxlab import optimizers
+from adaxlab import optimizer_options, optimizers
 from adaxlab.errors import LabError
 
 BETAS = {"b1": 0, "b2": 1}
@@ -101,19 +101,19 @@ def _range(word: str, name: str, text: str) -> Range:
 
 def of(method: str, own: Mapping[str, Any], knobs: Iterable[Knob]) -> dict[str, Range]:
     """The ranges for an optimizer with options `own`; settings that the optimizer does not have are omitted."""
-    taken = optimizers.options(method, own)
+    taken = optimizer_options.complete(method, own)
     found = {}
     for knob in knobs:
         name = knob.name
         last = name.rpartition(".")[2]
-        if name == "b2" and optimizers.grows(method, own):
+        if name == "b2" and optimizer_options.grows(method, own):
             found[name] = knob.given if knob.given and not knob.given.below_one else Range(0.3, 30)
         elif last in BETAS:
-            if _betas(method, taken, name) and (last == "b1" or optimizers.remembers(method, own)):
+            if _betas(taken, name) and (last == "b1" or optimizer_options.remembers(method, own)):
                 found[name] = knob.given or Range(
                     *((0.5, 0.99) if last == "b1" else (0.8, 0.9999)), below_one=True
                 )
-        elif optimizers.accepts(method, name):
+        elif optimizer_options.accepts(method, name):
             found[name] = knob.given or _around(last, _own(taken, name))
     return found
 
@@ -131,7 +131,7 @@ def _around(name: str, own: Any) -> Range:
     return Range(own / 100, min(own * 100, 1.0) if name == "weight_decay" else own * 100)
 
 
-def _betas(method: str, options: Mapping[str, Any], name: str) -> list[float] | None:
+def _betas(options: Mapping[str, Any], name: str) -> list[float] | None:
     """The betas to which `b2` or `second.b2` belongs."""
     prefix = name.rpartition(".")[0]
     key = f"{prefix}.betas" if prefix else "betas"
@@ -149,8 +149,8 @@ def value(method: str, options: Mapping[str, Any], name: str) -> Any:
     if last not in BETAS:
         return _own(options, name)
     key = (
-        optimizers.betas_of(method)
-        if name == "b2" and optimizers.grows(method, options)
+        optimizer_options.betas_of(method)
+        if name == "b2" and optimizer_options.grows(method, options)
         else name.removesuffix(last) + "betas"
     )
     return options[key][BETAS[last]]
@@ -158,33 +158,33 @@ def value(method: str, options: Mapping[str, Any], name: str) -> Any:
 
 def point(method: str, own: Mapping[str, Any], space: Mapping[str, Range]) -> dict[str, float]:
     """The optimizer's own settings, clipped to their ranges: the first trial of every optimizer."""
-    taken = optimizers.options(method, own)
+    taken = optimizer_options.complete(method, own)
     found = {}
     for name, span in space.items():
         last = name.rpartition(".")[2]
         if last in BETAS:
-            betas = _betas(method, taken, name)
-            grows = optimizers.grows(method, own) and name == "b2"
+            betas = _betas(taken, name)
+            grows = optimizer_options.grows(method, own) and name == "b2"
             found[name] = span.clip(3.0 if grows or betas is None else betas[BETAS[last]])
         else:
             mine = _own(taken, name)
-            mine = optimizers.default(method, name) if mine is None else mine
+            mine = optimizer_options.default(method, name) if mine is None else mine
             found[name] = span.clip(float(mine) if isinstance(mine, int | float) else span.low)
     return found
 
 
 def options(method: str, own: Mapping[str, Any], chosen: Mapping[str, float]) -> dict[str, Any]:
     """The options `own` with the chosen settings. AdaX's b2*T is set by the row, which has the number of steps T."""
-    taken, result = optimizers.options(method, own), optimizers.settled(method, own)
+    taken, result = optimizer_options.complete(method, own), optimizer_options.settled(method, own)
     for name, value in chosen.items():
         last = name.rpartition(".")[2]
         if last not in BETAS:
             result[name] = value
             continue
-        if optimizers.grows(method, own) and name == "b2":
+        if optimizer_options.grows(method, own) and name == "b2":
             continue
         key = name.removesuffix(last) + "betas"
-        betas = list(result.get(key, _betas(method, taken, name) or []))
+        betas = list(result.get(key, _betas(taken, name) or []))
         betas[BETAS[last]] = value
         result[key] = betas
     return result

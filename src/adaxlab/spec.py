@@ -1,8 +1,8 @@
 """Specifications: a run as plain data, and the hash that names it.
 
-The hash leaves out what does not change the run: the study that asked for it, the row's label (`adaxw@slow` is adaxw)
-and, where the data's own digest is known, the folders that hold the data on this machine. So a run that was made for
-one study, or on another machine, serves every study that asks for the same one.
+The hash omits what does not change the run: the study, the row's label (`adaxw@slow` is adaxw) and, if the data have a
+digest, their folders on this machine. A run of one study, or of another machine, is therefore reused by every study
+with the same specification.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from adaxlab import optimizers
+from adaxlab import optimizer_options, optimizers
 from adaxlab import schedule as schedules
 from adaxlab import task as tasks
 from adaxlab.errors import LabError
@@ -62,7 +62,7 @@ def make(
         "task": task,
         "task_options": dict(task_options or {}),
         "optimizer": optimizer,
-        "options": optimizers.options(optimizer, options),
+        "options": optimizer_options.complete(optimizer, options),
         "schedule": schedules.complete(schedule),
         "epochs": epochs,
         "batch_size": batch_size,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
+from adaxlab.claim import LEAST
 from adaxlab.errors import LabError
 
 
@@ -188,7 +189,7 @@ class DecisionRule:
 
     confidence: float = 0.95
     margin: float = 0.0
-    least: int = 3
+    least: int = LEAST
     correction: Literal["holm", "none"] = "holm"
     """The correction for the number of optimizers that are compared with the baseline."""
 
@@ -198,8 +199,8 @@ class DecisionRule:
             raise LabError(f"margin={self.margin!r}: must be a finite number >= 0, such as 0.01")
         if self.correction not in ("holm", "none"):
             raise LabError(f"correction={self.correction!r}: must be holm or none")
-        if self.least < 3:
-            raise LabError(f"least={self.least!r}: must be >= 3")
+        if self.least < LEAST:
+            raise LabError(f"least={self.least!r}: must be >= {LEAST}")
 
 
 def paired(

@@ -4,7 +4,7 @@
     Tuning   how many learning rates every row may try, on data that final runs are not judged on
     Study    rows x seeds on a task; built by `adax compare` from its arguments and by adaxlab/paper/*.py as data
 
-A study is immutable, and written to study.json before the first run. `adaxlab.driver` runs it.
+A study is immutable, and written to study.json before the first run (`study_file.py`). `adaxlab.driver` runs it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from adaxlab import files, history, optimizers, schedule, search, space, spec, splits, task
-from adaxlab.errors import LabError, StoreError, unknown
+from adaxlab import optimizer_options, schedule, search, space, spec, splits, task
+from adaxlab.errors import LabError, unknown
 from adaxlab.failures import guarded
 from adaxlab.stats import DecisionRule
+from adaxopt.zoo import METHODS
 
 B2_STEPS = 3.0
 """The default b2*T. AdaX's b2 is a growth rate, so it is set from the length of the run."""
-SEEDS_APART = 100_000  # between the seeds of two base seeds
 TUNE_SEED = 10_000  # the first seed of tuning runs; final runs start at 0, so no seed is used for both
 SEEDS_SHARED = ("cifar10/tuned",)  # was run before sharing seeds was forbidden; its claims say so
 GROWS = ("rows", "seeds")  # may differ between two calls of one study; everything else is fixed
@@ -66,7 +65,7 @@ class Row:
 
     def lr(self) -> float:
         """The row's own learning rate: as given, or the optimizer's documented default."""
-        return optimizers.options(self.method, self.options)["lr"]
+        return optimizer_options.complete(self.method, self.options)["lr"]
 
     def at(self, lr: float, steps: int) -> dict[str, Any]:
         """The optimizer's options at this lr, in a run of `steps` steps.
@@ -76,7 +75,7 @@ class Row:
         """
         found = {**self.options, "lr": lr}
         if self.b2_steps is not None:
-            key = optimizers.betas_of(self.method)
+            key = optimizer_options.betas_of(self.method)
             b1 = found[key][0] if key in found else 0.9
             b2 = min(self.b2_steps / steps, 0.99)  # below 1, however short the run
             found[key] = [b1, float(f"{b2:.6g}")]
@@ -90,7 +89,7 @@ class Row:
 
     def tuned(self, chosen: Mapping[str, float]) -> Row:
         """The row with the settings that a search has chosen, except lr, which is passed to `at`."""
-        b2_steps = chosen.get("b2") if optimizers.grows(self.method, self.options) else None
+        b2_steps = chosen.get("b2") if optimizer_options.grows(self.method, self.options) else None
         rest = {name: value for name, value in chosen.items() if name != "lr"}
         options = space.options(self.method, self.options, rest)
         return replace(self, options=options, b2_steps=self.b2_steps if b2_steps is None else b2_steps)
@@ -177,7 +176,7 @@ class Study:
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]
         if not names:
-            raise LabError(f"no optimizer given; known are {', '.join(optimizers.names())}")
+            raise LabError(f"no optimizer given; known are {', '.join(METHODS)}")
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise LabError(f"{', '.join(twice)}: named twice; adaxw@slow is adaxw under a second name")
@@ -198,13 +197,18 @@ class Study:
     def check_apart(self, before: Study) -> None:
         """Raise LabError if a tuning seed of the study `before` is also a seed of this study's final runs."""
         used = set(before.tuning.all_seeds) if before.tuning else set()
-        both = used & set(range(self.first_seed, self.first_seed + self.seeds))
+        both = used & set(self.all_seeds)
         if both and not self.name.startswith(SEEDS_SHARED):
             seeds = ", ".join(str(seed) for seed in sorted(both))
             raise LabError(
                 f"study {self.name}: seed {seeds} is used for tuning (study {before.name}) and for final runs; "
                 "choose another first_seed"
             )
+
+    @property
+    def all_seeds(self) -> range:
+        """The seeds of the final runs."""
+        return range(self.first_seed, self.first_seed + self.seeds)
 
     def row(self, name: str) -> Row:
         """The row with the given name."""
@@ -230,7 +234,7 @@ class Study:
         """The study with the task's defaults filled in and all options validated. Invalid input raises LabError."""
         made = task.load(self.task, self.task_options)
         for row in self.rows:
-            optimizers.check_options(row.method, optimizers.options(row.method, row.options))
+            optimizer_options.check(row.method, row.options)
         self._check_space()
         names = [row.name for row in self.rows]
         full = replace(
@@ -335,110 +339,12 @@ class Study:
 
     def finals(self, row: Row, lr: float) -> list[dict[str, Any]]:
         """The final runs of a row at this learning rate."""
-        seeds = range(self.first_seed, self.first_seed + self.seeds)
-        return [self.spec(row, lr, seed=seed, purpose="final") for seed in seeds]
+        return [self.spec(row, lr, seed=seed, purpose="final") for seed in self.all_seeds]
 
     def runs(self) -> int:
         """The number of runs of the study."""
         tuning = self.tuning.trials * self.tuning.seeds if self.tuning else 0
         return len(self.rows) * (tuning + self.seeds)
-
-    # -- on disk ---------------------------------------------------------------------------------------------------
-
-    def history(self, root: Path | str) -> tuple[str, ...]:
-        """The changes of the study at `root` made after results had been seen, as sentences."""
-        path = Path(root) / spec.folder(self.name) / "study.json"
-        stored = files.read_json(path) if path.exists() else {}
-        return history.sentences(stored.get("history", []))
-
-    def write(self, root: Path | str) -> Path:
-        """Write study.json, before any run. Raises if a study of that name with other settings exists."""
-        path = Path(root) / spec.folder(self.name) / "study.json"
-        content = {"schema": spec.SCHEMA, **self.data()}
-        if path.exists():
-            before = files.read_json(path)
-            if not isinstance(before, dict) or before.get("schema") != spec.SCHEMA or not _has_rows(before):
-                raise StoreError(
-                    f"{path}: study of another version; left untouched, choose another --study or --out"
-                )
-            for key, value in content.items():
-                if key not in (*GROWS, *WORDS, "baseline") and before.get(key) != value:
-                    raise LabError(
-                        f"study {self.name}: {key} was {before.get(key)!r} and cannot become {value!r}; "
-                        "choose another --study"
-                    )
-            for row in before["rows"]:
-                now = next((r for r in content["rows"] if r["name"] == row["name"]), row)
-                if now != row:
-                    raise LabError(
-                        f"study {self.name}: {row['name']} has other options now; choose another --study"
-                    )
-            events = before.pop("history", [])
-            if before == content:
-                return path
-            if _has_results(path.parent):
-                events = [*events, *history.changes(before, content)]
-            content |= {"history": events} if events else {}
-        files.make_folder(path.parent)
-        files.write_json(path, content)
-        return path
-
-
-def _has_results(folder: Path) -> bool:
-    """Whether a final run of the study has ended."""
-    ended = (file.parent / "spec.json" for file in folder.glob("*/done.json"))
-    return any(files.read_json(path).get("purpose") == "final" for path in ended if path.exists())
-
-
-def _has_rows(content: Mapping[str, Any]) -> bool:
-    rows = content.get("rows")
-    return isinstance(rows, list) and all(isinstance(row, dict) and "name" in row for row in rows)
-
-
-def with_base_seed(study: Study, base: int) -> Study:
-    """The study on other seeds: the seeds of final runs, tuning and sampler are derived from the base seed.
-
-    >>> other = with_base_seed(Study("digits", (Row("adamw"),), tuning=Tuning(8)), 2)
-    >>> other.first_seed, other.tuning.first_seed
-    (200000, 210000)
-    """
-    if not 0 <= base < 10_000:
-        raise LabError(f"base-seed={base}: must be from 0 to 9999")
-    tuning = study.tuning and replace(study.tuning, first_seed=base * SEEDS_APART + TUNE_SEED)
-    return replace(study, first_seed=base * SEEDS_APART, tuning=tuning)
-
-
-def changed(study: Study, **given: Any) -> Study:
-    """The study with other seeds, epochs, batch size, trials or task options, under a name that states the change.
-
-    Runs of a changed study are never used for the original study. A value of 0 or None changes nothing. A study without
-    final runs stays without them.
-    """
-    fields = ("seeds", "epochs", "batch_size")
-    options = {k: v for k, v in given.items() if k not in (*fields, "tune") and v is not None}
-    asked = {k: given[k] for k in fields if given.get(k) and given[k] != getattr(study, k)}
-    if not study.seeds:
-        asked.pop("seeds", None)
-    new: dict[str, Any] = dict(asked)
-    if options:
-        new["task_options"] = {**study.task_options, **options}
-    tune = given.get("tune") or 0
-    if tune and study.tuning and tune != study.tuning.trials:
-        if any(row.rates for row in study.rows):
-            raise LabError(
-                f"tune={tune}: study {study.name} has {study.tuning.trials} fixed learning rates a row; leave it out "
-                "(seeds and epochs can be changed)"
-            )
-        asked["tune"] = tune
-        new["tuning"] = replace(study.tuning, trials=tune)
-    if "epochs" in asked and study.tuning and study.tuning.epochs:
-        tuning = new.get("tuning", study.tuning)
-        new["tuning"] = replace(tuning, epochs=max(1, asked["epochs"] * tuning.epochs // study.epochs))
-    label = "-".join(
-        f"{key}{value}" for key, value in sorted({**asked, **spec.without_places(options)}.items())
-    )
-    plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in label)
-    return replace(study, **new, name=f"{study.name}-{plain}" if plain else study.name)
 
 
 @functools.lru_cache(8)

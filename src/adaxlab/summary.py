@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from adaxlab import optimizers, space, stats
+from adaxlab import optimizer_options, space, stats
 from adaxlab.reach import reached
 from adaxlab.store import ERROR, RunRecord
 from adaxlab.study import Row, Study
@@ -111,12 +111,11 @@ def summarise(study: Study, records: Iterable[RunRecord], history: Iterable[str]
     ended = [r for r in records if r.done]
     name = ended[0].done["metric_name"] if ended else ""  # type: ignore[index]
     higher = ended[0].done["higher_is_better"] if ended else True  # type: ignore[index]
-    seeds = range(study.first_seed, study.first_seed + study.seeds)
     finals: dict[str, dict[int, RunRecord]] = {row.name: {} for row in study.rows}
     tried: dict[str, dict[float, list[RunRecord]]] = {row.name: {} for row in study.rows}
     for r in ended:
         row, seed = r.row, r.spec["seed"]
-        if row in finals and r.spec["purpose"] == "final" and seed in seeds:
+        if row in finals and r.spec["purpose"] == "final" and seed in study.all_seeds:
             finals[row][seed] = r
         elif row in tried and r.spec["purpose"] == "tune":
             tried[row].setdefault(r.spec["options"]["lr"], []).append(r)
@@ -178,7 +177,9 @@ class _Made:
             scores=_scores(r for each in tried.values() for r in each),
             others=self.others(done),
             tuned=_tuned(self.study, row, options),
-            b2_steps=_b2_steps(row, options, done),
+            b2_steps=optimizer_options.b2_steps(
+                row.method, options or {}, max((d["steps"] for d in done), default=0)
+            ),
             runs=tuple(runs),
             error=failed.error if failed else "",
             error_file=str(failed.path / ERROR) if failed else "",
@@ -214,13 +215,6 @@ def _tuned(study: Study, row: Row, options: Mapping[str, Any] | None) -> dict[st
     return {
         name: space.value(row.method, options, name) for name in row.space(study.tuning.over) if name != "lr"
     }
-
-
-def _b2_steps(row: Row, options: Mapping[str, Any] | None, done: list[dict[str, Any]]) -> float | None:
-    steps = max((d["steps"] for d in done), default=0)
-    grows = optimizers.grows(row.method, options)
-    betas = (options or {}).get(optimizers.betas_of(row.method)) if grows else None
-    return float(betas[1]) * steps if betas and steps else None
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -205,8 +205,9 @@ def _verdict(result: Comparison, row: RowResult) -> tuple[str, str]:
     return "baseline" if row.name == result.study.baseline else "-", "failed" if row.error else ""
 
 
-def _header(baseline: str, width: int = 16) -> str:
+def _header(baseline: str) -> str:
     """The column's header; the baseline's name is broken into lines no wider than the numbers below it."""
+    width = 16
     words = [baseline[i : i + width] for i in range(0, len(baseline), width)]
     if len(words[-1]) == width:
         words.append("")

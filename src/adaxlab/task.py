@@ -45,7 +45,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -234,6 +234,12 @@ def check(task: Any, name: str) -> Task:
     if not isinstance(task.higher_is_better, bool):
         raise LabError(f"task {name}: higher_is_better={task.higher_is_better!r}: must be True or False")
     return task
+
+
+def parameters(task: Task, model: torch.nn.Module, options: Mapping[str, Any]) -> Iterable[Any]:
+    """The parameters that the optimizer receives, in the task's groups if it has `groups`."""
+    groups = getattr(task, "groups", None)
+    return groups(model, options) if groups else model.parameters()
 
 
 def check_data(data: Any, name: str) -> Mapping[str, Any]:

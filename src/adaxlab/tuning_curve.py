@@ -1,8 +1,7 @@
-"""What tuning finds after so many trials: the best so far, and, where trials are random, what to expect of others.
+"""Tuning curves: the best score after n trials, and, for random trials, confidence bands of that curve.
 
-The bands are opda's (Lourie, Cho and He 2023, "Show Your Work with Confidence"). Their theory needs settings that were
-drawn independently, so they are for `sampler="random"` alone: a walk along a grid and a quasi-random sequence have only
-the best so far.
+The bands are opda's (Lourie, Cho and He 2023, "Show Your Work with Confidence"). They assume settings that were drawn
+independently, so they are computed for `sampler="random"` only, not for a search along a grid or quasi-random trials.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def best_so_far(scores: Scores, higher_is_better: bool) -> tuple[float | None, .
 @dataclass(frozen=True)
 class Band:
     """The median of the best of `trials` random settings, and the ends of its simultaneous confidence band; infinite
-    where the trials at hand set no bound."""
+    if the trials give no bound."""
 
     trials: int
     median: float
@@ -39,15 +38,15 @@ class Band:
     high: float
 
 
-def bands(scores: Scores, higher_is_better: bool, confidence: float = 0.95) -> tuple[Band, ...]:
-    """The tuning curve of random search with its bands; a trial that diverged is worse than any other. Needs opda."""
+def bands(scores: Scores, higher_is_better: bool) -> tuple[Band, ...]:
+    """The tuning curve of random search with its 95% bands; a diverged trial is worse than any other. Needs opda."""
     import numpy as np
     from opda.nonparametric import EmpiricalDistribution
 
     sign = 1.0 if higher_is_better else -1.0
     values = [-math.inf if score is None else sign * score for score in scores]
     lower, point, upper = EmpiricalDistribution.confidence_bands(
-        values, confidence, method="ld_equal_tailed", generator=np.random.default_rng(0)
+        values, 0.95, method="ld_equal_tailed", generator=np.random.default_rng(0)
     )
     ns = np.arange(1, len(values) + 1)
     curves = (cdf.quantile_tuning_curve(ns) for cdf in (point, upper, lower))

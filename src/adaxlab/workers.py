@@ -1,6 +1,7 @@
-"""More processes for one study: each works through the same plans from another start and leaves what is held.
+"""More processes for one study: each follows the same plan, starts with another row, and skips runs that another
+process has locked.
 
-Worker i takes GPU i modulo their number, unless the device was named.
+Worker i uses GPU i modulo the number of GPUs, unless the device was named.
 """
 
 from __future__ import annotations
@@ -35,12 +36,11 @@ def device_of(device: str, number: int, count: int) -> str:
 def helpers(
     study: Study, root: Path | str, settings: Settings, jobs: int, rates: Mapping[str, float] | None = None
 ) -> Iterator[None]:
-    """Start `jobs` - 1 more processes on the study; when the block ends, ask those still at work to stop.
+    """Start `jobs` - 1 more processes on the study; when the block ends, terminate those that still run.
 
-    `rates` are the learning rates that the study takes from another one.
-
-    They stop as on SIGTERM: their runs are on disk and can be resumed. What they cannot do the caller does, so
-    their failures are not looked at.
+    `rates` are the learning rates that the study takes from another one. A terminated process leaves checkpoints, and
+    its runs can be resumed. Failures of these processes are ignored, because the caller makes the runs that they did
+    not.
     """
     if jobs < 1:
         raise LabError(f"jobs={jobs!r}: must be >= 1")

@@ -65,10 +65,10 @@ def check(
         number("clip_update", clip, arrays)
         if plain(clip) and clip == 0:
             raise ValueError(f"clip_update={clip!r}: must be > 0, or None for no bound")
-    _choice("decay", options["decay"], DECAYS)
-    _choice("eps_placement", options["eps_placement"], PLACEMENTS)
+    choice("decay", options["decay"], DECAYS)
+    choice("eps_placement", options["eps_placement"], PLACEMENTS)
     for flag in ("wake", "correct", "cautious"):
-        _choice(flag, options.get(flag, False), (True, False))
+        choice(flag, options.get(flag, False), (True, False))
     if rule.mean == "window":
         window = options["window"]
         if not isinstance(window, int) or isinstance(window, bool) or window < 1:
@@ -154,7 +154,8 @@ def looks_like_adams(name: str, b2: float) -> str:
     )
 
 
-def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    """Raise ValueError unless the value is one of those allowed."""
     if value not in allowed:
         raise ValueError(f"{name}={value!r}: must be one of {', '.join(repr(a) for a in allowed)}")
 

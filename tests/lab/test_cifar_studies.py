@@ -11,12 +11,13 @@ from cifar_sets import binary, make
 
 from adaxlab import driver, records, spec, study
 from adaxlab.data import cifar10
+from adaxlab.data.order import held_out
 from adaxlab.errors import LabError
 from adaxlab.optimizers import build
 from adaxlab.paper.cifar10 import DECAY, FRESH, STUDIES, TABLE2, TUNED, TUNING, ZOO
 from adaxlab.stacked.loader import Images
 from adaxlab.stacked.stack import Run, Stack, StackRecipe
-from adaxlab.tasks.cifar10 import Cifar10, crop_and_flip, held_out, normalise
+from adaxlab.tasks.cifar10 import Cifar10, crop_and_flip, normalise
 
 RECORDS = Path(__file__).parents[2] / "records"
 CPU = torch.device("cpu")
@@ -148,13 +149,13 @@ def test_task_reads_and_learns(folder):
 
 
 def test_held_out_images_are_not_trained_on(folder):
-    rest, kept = held_out(50, 14)
+    rest, kept = held_out(50, 14, CPU)
     assert (len(rest), len(kept)) == (36, 14)
     assert sorted([*rest.tolist(), *kept.tolist()]) == list(range(50))
     data = Cifar10(data=folder, holdout=6).data()
     assert {part: len(labels) for part, (_, labels) in data.items()} == {"train": 14, "valid": 6, "test": 10}
     with pytest.raises(LabError, match="holdout=50: must be between 1 and 49"):
-        held_out(50, 50)
+        held_out(50, 50, CPU)
 
 
 def test_the_images_have_one_digest_wherever_they_lie(folder, tmp_path):

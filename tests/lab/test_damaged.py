@@ -114,6 +114,8 @@ def test_a_damaged_study_is_one_line(content, filled, capsys):
     words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "adaxw", "--seeds", "2", "--epochs", "2"]
     assert cli.main([*words, "--tune", "0", "--study", "one", "--quiet"]) == 1
     assert "runs/one/study.json" in one_line(capsys)
+    assert cli.main([*words, "--tune", "0", "--study", "one", "--quiet", "--budget", "1h"]) == 1
+    assert "runs/one/study.json" in one_line(capsys)
     assert cli.main(["report", "runs", "--out", "page.html"]) == 0
 
 

@@ -28,6 +28,7 @@ def test_every_layout_gives_the_same_arrays(layout, tmp_path):
         SET, (read.train_images, read.train_labels, read.test_images, read.test_labels), strict=True
     ):
         assert got.dtype == np.uint8
+        assert got.flags.writeable  # torch.from_numpy warns of others
         np.testing.assert_array_equal(got, given)
     assert read.digest() == hashlib.sha256(b"".join(a.tobytes() for a in SET)).hexdigest()
     assert read.digest() != cifar10.DIGEST

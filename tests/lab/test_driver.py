@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import text_sets
 
-from adaxlab import driver, environment, loop, reproduce, store, study, summary
+from adaxlab import driver, environment, loop, reproduce, store, summary, variants
 from adaxlab.errors import Interrupted, LabError, StoreError
 from adaxlab.paper import catalogue
 from adaxlab.paper.language import ROWS
@@ -297,12 +297,12 @@ def test_a_study_that_is_not_fair_or_not_whole_is_refused(given, message):
 
 def test_a_changed_study_has_another_name():
     given = catalogue.study("language/enwik8")
-    assert study.changed(given, seeds=0, epochs=0, tune=0) == given
-    assert study.changed(given, data="x").name == given.name  # a place is no change
-    made = study.changed(given, seeds=1, hidden=8)
+    assert variants.changed(given, seeds=0, epochs=0, tune=0) == given
+    assert variants.changed(given, data="x").name == given.name  # a place is no change
+    made = variants.changed(given, seeds=1, hidden=8)
     assert (made.name, made.seeds, made.task_options["hidden"]) == ("language/enwik8-hidden8-seeds1", 1, 8)
     with pytest.raises(LabError, match="has 5 fixed learning rates a row"):
-        study.changed(given, tune=3)
+        variants.changed(given, tune=3)
 
 
 def test_the_catalogue_is_what_the_modules_say():

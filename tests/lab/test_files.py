@@ -175,3 +175,10 @@ def test_an_error_while_writing_leaves_the_old_content(tmp_path, monkeypatch):
         files.write(out, b"new")
     assert out.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_locked_file_is_free_when_its_holder_is_gone(tmp_path):
+    with files.locked(tmp_path / ".lock"):
+        pass
+    with files.locked(tmp_path / ".lock"):
+        pass

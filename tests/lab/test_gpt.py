@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from adaxlab import driver, optimizers, records, schedule, spec, study, task
+from adaxlab import driver, optimizer_options, records, schedule, spec, study, task, variants
 from adaxlab.data import enwik8
 from adaxlab.errors import Interrupted, LabError
 from adaxlab.execute import process
@@ -391,7 +391,7 @@ def test_the_study_is_fair_and_can_be_made(book):
                 made = given.spec(row, lr, seed=0, purpose=purpose)
                 assert made["epochs"] * 100 == length
                 assert made["options"]["weight_decay"] * lr == pytest.approx(1e-4, rel=1e-4)
-                optimizers.check_options(row.method, made["options"])
+                optimizer_options.check(row.method, made["options"])
                 if row.b2_steps:
                     assert made["options"]["betas"][1] * length == pytest.approx(row.b2_steps, rel=1e-5)
     assert {row.b2_steps for row in given.rows if row.name.startswith("adaxw@b2T")} == {1, 3, 10, 30}
@@ -399,7 +399,7 @@ def test_the_study_is_fair_and_can_be_made(book):
 
 @pytest.mark.parametrize(("epochs", "trials"), [(20, 6), (10, 3), (1, 1)])
 def test_a_shorter_study_has_shorter_trials(epochs, trials):
-    made = study.changed(GPT, epochs=epochs)
+    made = variants.changed(GPT, epochs=epochs)
     assert (made.length("final"), made.length("tune")) == (epochs, trials)
 
 

@@ -20,8 +20,8 @@ from adaxlab.imagenet.recipe import SCHEDULE, ImageNetRecipe
 from adaxlab.imagenet.train import Training
 from adaxlab.paper.imagenet import TINY
 from adaxlab.settings import ExecutionConfig, Settings
-from adaxlab.study import changed
 from adaxlab.tasks.imagenet import ImageNet
+from adaxlab.variants import changed
 
 pytestmark = [
     pytest.mark.gpu,

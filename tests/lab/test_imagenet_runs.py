@@ -15,7 +15,19 @@ import torch
 from image_sets import OPTIONS, make, small, tiny
 from tiny import failing
 
-from adaxlab import driver, environment, records, reproduce, search, signals, spec, store, study, workers
+from adaxlab import (
+    driver,
+    environment,
+    records,
+    reproduce,
+    search,
+    signals,
+    spec,
+    store,
+    study,
+    variants,
+    workers,
+)
 from adaxlab.errors import Interrupted, LabError, StoreError
 from adaxlab.execute import torchrun
 from adaxlab.paper import catalogue
@@ -268,7 +280,7 @@ def test_from_folders_to_tables_in_one_command(tmp_path, capsys):
         [r for r in runs if r.spec["study"].startswith(f"imagenet/{n}")] for n in ("tuning", "tuned")
     )
     assert (len(tuning), len(tuned)) == (30, 5)
-    changed = study.changed(TUNING, epochs=1, batch_size=6, seeds=1, **OPTIONS)
+    changed = variants.changed(TUNING, epochs=1, batch_size=6, seeds=1, **OPTIONS)
     assert changed.name == tuning[0].spec["study"]
     rates = driver.rates_of(changed, tuning)
     assert {run.row: run.spec["options"]["lr"] for run in tuned} == rates

@@ -20,8 +20,8 @@ from adaxlab.imagenet.train import WARM, Training
 from adaxlab.paper.imagenet import TINY
 from adaxlab.paper.tables import imagenet as tables
 from adaxlab.settings import ExecutionConfig
-from adaxlab.study import changed
 from adaxlab.tasks.imagenet import ImageNet
+from adaxlab.variants import changed
 
 ALONE = Ranks(torch.device("cpu"))
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from any_task import HIDDEN, Letters, Net
 
-from adaxlab import compare, joint, optimizers, options, spec, study
+from adaxlab import compare, joint, optimizer_options, optimizers, options, spec, study
 from adaxlab import task as tasks
 from adaxlab.errors import LabError
 from adaxlab.execute import process
@@ -29,7 +29,7 @@ def net():
 
 def built(name, given=None, model=None):
     model = model or net()
-    return optimizers.build(name, model.parameters(), optimizers.options(name, given), model)
+    return optimizers.build(name, model.parameters(), optimizer_options.complete(name, given), model)
 
 
 def names_of(model, groups):
@@ -90,7 +90,7 @@ class TestSplit:
             {"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.3},
             {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0},
         ]
-        given = optimizers.options("torch:SGD+adamw", {})
+        given = optimizer_options.complete("torch:SGD+adamw", {})
         made = optimizers.build("torch:SGD+adamw", groups, given, model)
         assert [group["weight_decay"] for group in made.param_groups] == [0.3, 0.3, 0.0]
         assert names_of(model, made.param_groups[:1]) == HIDDEN
@@ -105,7 +105,7 @@ class TestSplit:
 
     @needs_muon
     def test_options_say_whose_they_are(self):
-        assert optimizers.options("muon+adaxw", {"ns_steps": 4, "second.weight_decay": 0.2}) == {
+        assert optimizer_options.complete("muon+adaxw", {"ns_steps": 4, "second.weight_decay": 0.2}) == {
             "lr": 0.001, "first.eps": 1e-7, "second.eps": 1e-12, "first.weight_decay": 0.1, "second.weight_decay": 0.2,
             "adjust_lr_fn": "match_rms_adamw", "betas": [0.9, 1e-4], "ns_steps": 4,
         }  # fmt: skip
@@ -170,10 +170,10 @@ SETTLED = [
 
 @pytest.mark.parametrize(("name", "given", "wanted"), SETTLED)
 def test_what_sets_one_of_the_betas_is_recorded_as_one(name, given, wanted):
-    found = optimizers.options(name, given)
+    found = optimizer_options.complete(name, given)
     assert {key: found.get(key) for key in wanted} == wanted
     assert "momentum" not in found
-    assert optimizers.options(name, found) == found
+    assert optimizer_options.complete(name, found) == found
     assert built(name, given)
 
 

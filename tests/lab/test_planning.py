@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab import budget, cli, compare, estimate, logs, space, store, study, workers
+from adaxlab import budget, cli, compare, estimate, logs, space, store, study, variants, workers
 from adaxlab.errors import LabError
 from adaxlab.settings import Settings
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 
 
-@pytest.mark.parametrize("module", [budget, space, workers])
+@pytest.mark.parametrize("module", [budget, space, variants, workers])
 def test_docstrings(module):
     assert doctest.testmod(module).failed == 0
 
@@ -89,16 +89,16 @@ class TestBudget:
 
 
 def test_all_seeds_follow_from_the_base_seed(tmp_path):
-    assert study.with_base_seed(small(), 0) == small()
+    assert variants.with_base_seed(small(), 0) == small()
     seeds = []
     for base in (1, 2):
-        given = study.with_base_seed(small(name="", seeds=2, tuning=study.Tuning(2)), base)
+        given = variants.with_base_seed(small(name="", seeds=2, tuning=study.Tuning(2)), base)
         records = compare.compare(given, tmp_path).records
         seeds.append({r.spec["seed"] for r in records})
     assert seeds == [{100_000, 100_001, 110_000}, {200_000, 200_001, 210_000}]
     assert len(list(tmp_path.rglob("study.json"))) == 2  # two studies
     with pytest.raises(LabError, match="base-seed=-1: must be from 0 to 9999"):
-        study.with_base_seed(small(), -1)
+        variants.with_base_seed(small(), -1)
 
 
 def test_json_has_the_whole_result(tmp_path, monkeypatch, capsys):

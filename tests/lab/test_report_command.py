@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from report_records import record
 
-from adaxlab import compare, optimizers, options
+from adaxlab import compare, optimizer_options, options
 from adaxlab.report import command, series
 from adaxlab.store import RunRecord
-from adaxlab.study import Study, Tuning, with_base_seed
+from adaxlab.study import Study, Tuning
+from adaxlab.variants import with_base_seed
 
 
 @pytest.mark.parametrize("tune", [0, 3])
@@ -106,7 +107,7 @@ def test_a_memory_on_the_page_has_its_number(memory, over, point):
     [line] = command.commands(runs, asked)
     parsed = lab.parse(shlex.split(line)[1:])
     [again] = compare.rows(parsed.optimizers, options.per_optimizer(parsed.set))
-    both = (optimizers.options("adaxw", row.at(0.1, 50)) for row in (again.tuned(point), tuned))
+    both = (optimizer_options.complete("adaxw", row.at(0.1, 50)) for row in (again.tuned(point), tuned))
     assert next(both) == next(both)
 
 

@@ -146,6 +146,8 @@ def test_hover_shows_a_tooltip_with_every_method(browser, report):
     with Opened(browser, report) as page:
         chart = page.locator("#study-digits .chart").first
         chart.scroll_into_view_if_needed()
+        # the event of that scrolling, which hides the tooltip, is sent before the callbacks of the next frame
+        page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         box = chart.bounding_box()
         assert page.locator("#tip.on").count() == 0
         page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.4 * box["height"])

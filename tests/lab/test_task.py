@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from adaxlab import batches, optimizers, spec, task
+from adaxlab import batches, optimizer_options, optimizers, spec, task
 from adaxlab.errors import LabError, RunError
 from adaxlab.execute import process
+from adaxopt.zoo import METHODS
 
 TINY = str(Path(__file__).with_name("tiny.py"))
 
@@ -167,7 +168,7 @@ def test_batches_cannot_be_divided_for_tuning(tmp_path):
 
 
 class TestOptimizers:
-    @pytest.mark.parametrize("name", optimizers.names())
+    @pytest.mark.parametrize("name", METHODS)
     def test_every_method_of_the_zoo_trains(self, name, tmp_path):
         record = process.run(spec_of(optimizer=name, epochs=1), tmp_path)
         assert record.done["status"] == "finished"
@@ -181,7 +182,7 @@ class TestOptimizers:
     )
     def test_torch_and_modules(self, name, options, kind):
         built = optimizers.build(
-            name, [torch.nn.Parameter(torch.zeros(1))], optimizers.options(name, options)
+            name, [torch.nn.Parameter(torch.zeros(1))], optimizer_options.complete(name, options)
         )
         assert type(built) is kind
 
@@ -220,7 +221,7 @@ class TestOptimizers:
     )
     def test_bad_input_is_one_line(self, name, options, words):
         with pytest.raises(LabError) as caught:
-            optimizers.check_options(name, optimizers.options(name, options))
+            optimizer_options.check(name, optimizer_options.complete(name, options))
         assert words in str(caught.value)
         assert "\n" not in str(caught.value)
         assert caught.value.exit_code == 2
@@ -263,6 +264,6 @@ def test_a_class_that_needs_groups_is_built_on_the_tasks_model(tmp_path):
         "        assert len(params) == 2 and all(p.ndim == 2 for p in params[0]['params'])\n"
         "        super().__init__(params, lr=lr)\n"
     )
-    optimizers.check_options(f"{tmp_path / 'mine.py'}:Two", {"lr": 0.1})
+    optimizer_options.check(f"{tmp_path / 'mine.py'}:Two", {"lr": 0.1})
     with pytest.raises(LabError, match="momentun"):
-        optimizers.options(f"{tmp_path / 'mine.py'}:Two", {"momentun": 0.9})
+        optimizer_options.complete(f"{tmp_path / 'mine.py'}:Two", {"momentun": 0.9})

@@ -12,7 +12,7 @@ import torch
 import voc_sets
 from torch._dynamo.utils import counters
 
-from adaxlab import driver, optimizers, randomness, records, spec, store
+from adaxlab import driver, optimizer_options, optimizers, randomness, records, spec, store
 from adaxlab import study as studies
 from adaxlab import task as tasks
 from adaxlab.data.segmentation.images import VOID
@@ -212,7 +212,7 @@ def test_the_studies_are_the_recipe_and_fair():
         assert study.seeds == {"voc/grid": 0, "voc/eight": 8}.get(study.name, 3)
         assert study.schedule == {"name": "poly", "power": 0.9}
         for row in study.rows:
-            optimizers.check_options(row.method, row.at(row.options["lr"], 2000))
+            optimizer_options.check(row.method, row.at(row.options["lr"], 2000))
             if study is TUNING:
                 assert len(row.rates) == 5
                 assert row.rates[2] == {SGDM: 2.5e-4, ADAMW: 3e-5, AMSGRADW: 3e-5, ADAXW: 1e-4}[row.name]

@@ -101,7 +101,7 @@ def _sheet(path: Path) -> np.ndarray:
     limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
     try:
         with Image.open(_must(path)) as sheet:
-            pixels = np.asarray(sheet.convert("RGB"))
+            pixels = np.array(sheet.convert("RGB"))  # a copy: torch warns of arrays that cannot be written
     except OSError as error:
         raise LabError(f"{path}: cannot be decoded ({error}); download it again") from error
     finally:
@@ -134,7 +134,7 @@ class _Arrays(pickle.Unpickler):
     ALLOWED = frozenset({"_reconstruct", "ndarray", "dtype", "_frombuffer"})
 
     def find_class(self, module: str, name: str) -> Any:
-        if module.split(".")[0] in ("numpy",) and name in self.ALLOWED:
+        if module.split(".")[0] == "numpy" and name in self.ALLOWED:
             return super().find_class(module.replace("numpy.core", "numpy._core"), name)
         if (module, name) == ("_codecs", "encode"):
             return super().find_class(module, name)

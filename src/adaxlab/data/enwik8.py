@@ -25,7 +25,6 @@ from adaxlab.data.published import published
 from adaxlab.data.text import SPLITS, Piece, Pieces
 from adaxlab.errors import LabError
 
-SIZE = 100_000_000
 DIGEST = "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8"
 """SHA-256 of the published file."""
 LICENCE = "enwik8: text of Wikipedia, GNU Free Documentation License; prepared by M. Mahoney."
@@ -60,7 +59,7 @@ def read(folder: str | Path) -> bytes:
 def bounds(size: int) -> dict[str, tuple[int, int]]:
     """Return the first byte and the end of each split: 90%, 5%, 5% of the bytes.
 
-    >>> bounds(SIZE)["valid"]
+    >>> bounds(100_000_000)["valid"]
     (90000000, 95000000)
     """
     a, b = size * 90 // 100, size * 95 // 100

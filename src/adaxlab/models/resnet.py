@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+CLASSES = 10
+
 
 def _conv3(narrow: int, wide: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(narrow, wide, 3, stride=stride, padding=1, bias=False)
@@ -59,9 +61,7 @@ class Block(nn.Module):
 class ResNet(nn.Module):
     """A stem, stages of residual blocks (half the size, twice the channels), global average pooling, a linear head."""
 
-    def __init__(
-        self, blocks: tuple[int, ...], width: int, shortcut: Literal["pad", "project"], classes: int
-    ) -> None:
+    def __init__(self, blocks: tuple[int, ...], width: int, shortcut: Literal["pad", "project"]) -> None:
         super().__init__()
         self.conv = _conv3(3, width)
         self.bn = nn.BatchNorm2d(width)
@@ -73,7 +73,7 @@ class ResNet(nn.Module):
                 layers.append(Block(narrow, wide, 2 if stage and i == 0 else 1, shortcut))
                 narrow = wide
         self.blocks = nn.Sequential(*layers)
-        self.head = nn.Linear(narrow, classes)
+        self.head = nn.Linear(narrow, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
         out = self.blocks(F.relu(self.bn(self.conv(x))))
@@ -86,25 +86,25 @@ def _kaiming(net: nn.Module) -> None:
             nn.init.kaiming_normal_(module.weight)
 
 
-def resnet20(classes: int = 10, *, width: int = 16, depth: int = 20) -> ResNet:
-    """Return the CIFAR ResNet-(6n+2): 269,722 parameters at n = 3. `width` and `depth` are for tests."""
+def resnet20(depth: int = 20) -> ResNet:
+    """Return the CIFAR ResNet-(6n+2): 269,722 parameters at n = 3. Other values of `depth` are for tests."""
     if depth < 8 or (depth - 2) % 6:
         raise ValueError(f"depth={depth}: a CIFAR ResNet has 6n+2 layers (8, 14, 20, 32, ...)")
-    net = ResNet(((depth - 2) // 6,) * 3, width, "pad", classes)
+    net = ResNet(((depth - 2) // 6,) * 3, 16, "pad")
     _kaiming(net)
     return net
 
 
-def resnet18(classes: int = 10) -> ResNet:
+def resnet18() -> ResNet:
     """Return ResNet-18 for 32x32 images: 11,173,962 parameters; PyTorch's default initialisation, as released."""
-    return ResNet((2, 2, 2, 2), 64, "project", classes)
+    return ResNet((2, 2, 2, 2), 64, "project")
 
 
-def make(name: str, seed: int, classes: int = 10) -> ResNet:
+def make(name: str, seed: int) -> ResNet:
     """Return a network by name, initialised from `seed` without changing the global generator."""
     makers = {"resnet20": resnet20, "resnet18": resnet18}
     if name not in makers:
         raise ValueError(f"model={name!r}: known are {', '.join(makers)}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return makers[name](classes)
+        return makers[name]()

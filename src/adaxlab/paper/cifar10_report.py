@@ -12,6 +12,7 @@ from typing import Any
 from adaxlab.claim import words
 from adaxlab.errors import LabError
 from adaxlab.measures import failed, percent
+from adaxlab.paper import catalogue
 from adaxlab.paper import cifar10_runs as runs
 from adaxlab.paper.cifar10_added_claims import CLAIMS
 from adaxlab.paper.claims import judge_files
@@ -57,9 +58,8 @@ def method(spec: Mapping[str, Any]) -> str:
 def shown(run: RunRecord) -> RunRecord:
     """The run in the words and units of charts."""
     spec, lost, tune = run.spec, failed(run), run.spec["purpose"] == "tune"
-    row = next(
-        (row for row in runs.STUDIES[spec["study"].partition("/")[2]].rows if row.name == run.row), None
-    )
+    rows = catalogue.study(spec["study"]).rows
+    row = next((row for row in rows if row.name == run.row), None)
     made = {
         **spec,
         "task": f"CIFAR-10, {spec['task_options']['model']}",

@@ -10,23 +10,23 @@ from adaxlab.paper.cifar10 import STUDIES as ALL
 from adaxlab.store import RunRecord
 from adaxlab.study import Study
 
-STUDIES = {study.name.partition("/")[2]: study for study in ALL}
-"""By the name without `cifar10/`."""
-
 
 def short(study: Study) -> str:
-    """The study's name on pages about CIFAR-10."""
+    """The study's name on pages about CIFAR-10: without `cifar10/`."""
     return study.name.partition("/")[2]
 
 
-def load(name: str, root: Path = records.FOLDER) -> list[RunRecord]:
+STUDIES = {short(study): study for study in ALL}
+
+
+def load(name: str, root: Path) -> list[RunRecord]:
     """The committed runs of a study, row by row and seed by seed; none if it was not run."""
     rows = labels(STUDIES[name])
     found = records.load(root, f"cifar10/{name}")
     return sorted((run for run in found if run.done), key=lambda r: (rows.index(label(r)), r.spec["seed"]))
 
 
-def not_run(root: Path = records.FOLDER) -> list[str]:
+def not_run(root: Path) -> list[str]:
     """The studies that have no record yet."""
     return [name for name in STUDIES if not (root / "cifar10" / f"{name}.jsonl").is_file()]
 

@@ -20,7 +20,6 @@ from adaxlab.judge import judge
 from adaxlab.paper import catalogue, claims_page, queue
 from adaxlab.store import RunRecord
 
-RECORDS = Path("records")
 FAMILIES: dict[str, tuple[Claim, ...]] = {
     name: module.CLAIMS for name, module in sorted(catalogue.modules()) if hasattr(module, "CLAIMS")
 }
@@ -39,7 +38,7 @@ def verdicts(study: str, runs: Iterable[RunRecord]) -> list[dict[str, Any]]:
     return _planned(claims_of(study), judge(claims_of(study), runs), ran)
 
 
-def judged(root: Path = RECORDS) -> dict[str, list[dict[str, Any]]]:
+def judged(root: Path) -> dict[str, list[dict[str, Any]]]:
     """Every claim of the experiments by family, judged from the files under `root`; what is open says what would
     decide it."""
     ran = queue.ran(root)
@@ -95,7 +94,7 @@ def rows_of(root: Path, study: str = "") -> list[dict[str, Any]]:
     return [row for part in parts for row in part]
 
 
-def committed(root: Path = RECORDS) -> list[dict[str, Any]]:
+def committed(root: Path) -> list[dict[str, Any]]:
     """The rows as the files under `root` have them: theory/*.json and claims/*.json, nothing judged anew."""
     found: list[dict[str, Any]] = []
     for path in [*sorted((root / "theory").glob("*.json")), *sorted((root / "claims").glob("*.json"))]:
@@ -118,7 +117,7 @@ def show(rows: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
-def update(root: Path = RECORDS, check: bool = False) -> list[Path]:
+def update(root: Path, check: bool = False) -> list[Path]:
     """Write `root`/claims/*.json, and docs/claims.md and docs/queue.md beside `root`; the files that were stale.
     `check` writes none."""
     rows, page = judged(root), root.parent / "docs" / "claims.md"

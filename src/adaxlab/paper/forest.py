@@ -17,8 +17,8 @@ from typing import Any
 
 import altair as alt
 
-from adaxlab.claim import ENOUGH, VERDICTS, Claim
-from adaxlab.finding import LEAST, edges, runs_of
+from adaxlab.claim import ENOUGH, LEAST, VERDICTS, Claim
+from adaxlab.finding import edges, runs_of
 from adaxlab.judge import Judged, examined
 from adaxlab.paper.claims import FAMILIES, runs_under
 from adaxlab.report import names
@@ -102,23 +102,25 @@ def _line(each: Judged, verdict: str) -> Line | None:
     if unit is None or seen is None or seen.n < LEAST:
         return None
     theirs, center = claim.paper if isinstance(claim.paper, float) else None, 0.0
-    true = _true(claim)
     if claim.rule == "equals_paper":
         assert isinstance(claim.paper, tuple)
         center, theirs = claim.paper[0], 0.0
-        true = -claim.paper[1], claim.paper[1]
     mean, low, high = (round(value - center, 6) for value in (seen.mean, seen.low, seen.high))
-    return Line(claim.id, _label(each), _panel(claim), unit, mean, low, high, true, theirs, seen.n, verdict)
+    return Line(
+        claim.id, _label(each), _panel(claim), unit, mean, low, high, _true(claim), theirs, seen.n, verdict
+    )
 
 
 def _true(claim: Claim) -> tuple[float, float]:
-    """
+    """The values of a line for which its claim is true.
+
     >>> from adaxlab.claim import Claim
     >>> _true(Claim("x", "", "", "", "not_worse", "accuracy", "a", "b", margin=0.5))
     (-0.5, inf)
     """
     if claim.rule == "equals_paper":
-        return 0.0, 0.0
+        assert isinstance(claim.paper, tuple)
+        return -claim.paper[1], claim.paper[1]
     limits = edges(claim.rule, claim.margin)
     return (limits[0], limits[1]) if len(limits) == 2 else (limits[0], math.inf)
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from adaxlab import environment, files, loop, optimizers, randomness, schedule, task
+from adaxlab import environment, files, loop, optimizer_options, optimizers, randomness, schedule, task
 from adaxlab.errors import LabError
 from adaxlab.settings import choose_device
 
@@ -65,7 +65,7 @@ def measure(
         model = made.model()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="betas")  # b2 follows from b2*T and is large
-            optimizer = optimizers.build(name, model.parameters(), optimizers.options(name, options))
+            optimizer = optimizers.build(name, model.parameters(), optimizer_options.complete(name, options))
         factor = schedule.factor(made.schedule, steps)
         table = model.embedding.weight
         seen = torch.zeros(len(table), dtype=torch.bool)
@@ -98,11 +98,11 @@ def measure(
     return lines
 
 
-def binned(lines: list[dict[str, float]], steps: int, bins: int = BINS) -> list[dict[str, float]]:
-    """Return the lines aggregated over `bins` equal ranges of steps."""
+def binned(lines: list[dict[str, float]], steps: int) -> list[dict[str, float]]:
+    """Return the lines aggregated over `BINS` equal ranges of steps."""
     found = []
-    for i in range(bins):
-        part = [x for x in lines if i * steps / bins < x["step"] <= (i + 1) * steps / bins]
+    for i in range(BINS):
+        part = [x for x in lines if i * steps / BINS < x["step"] <= (i + 1) * steps / BINS]
         if part:
             words = sum(x["words"] for x in part)
             found.append(

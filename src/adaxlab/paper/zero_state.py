@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 
 import torch
 
-from adaxlab import environment, files, optimizers, randomness, schedule, task
+from adaxlab import environment, files, optimizer_options, optimizers, randomness, schedule, task
 from adaxlab.batches import to_device
 from adaxlab.errors import LabError
 from adaxlab.models.lstm import STATES
@@ -101,7 +101,9 @@ def measure(
     with randomness.controlled(seed, device, threads):
         data = made.data()
         model = made.model().to(device)
-        optimizer = optimizers.build("adam", model.parameters(), optimizers.options("adam", {"lr": lr}))
+        optimizer = optimizers.build(
+            "adam", model.parameters(), optimizer_options.complete("adam", {"lr": lr})
+        )
         course = {"name": "linear", "final": float(f"{(ENWIK8.end_lr or 0.0) / lr:.6g}")}
         factor = schedule.factor(course, epochs * len(data["train"]))
         model.train()

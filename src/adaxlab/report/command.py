@@ -10,7 +10,8 @@ from typing import Any
 from adaxlab import memory_text
 from adaxlab.report.series import Series, StudyRuns, flat
 from adaxlab.space import BETAS, NAMED
-from adaxlab.study import SEEDS_APART, Study, Tuning
+from adaxlab.study import Study, Tuning
+from adaxlab.variants import SEEDS_APART
 from adaxopt.zoo import METHODS
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
-from adaxlab import files, history, stats
+from adaxlab import stats, study_file
 from adaxlab.errors import LabError
 from adaxlab.report.series import Series, StudyRuns
-from adaxlab.study import Study
 from adaxlab.summary import UNTUNED, Comparison, summarise
 from adaxlab.verdict import EQUAL, Verdict, verdicts
 
@@ -76,12 +75,10 @@ def _values(series: Series) -> dict[Any, float | None]:
 def stored(runs: StudyRuns) -> Comparison | None:
     """The result of `adax compare` from the study.json beside the runs; None if there is no valid one."""
     file = runs.records[0].path.parent / "study.json"
-    known = {each.name for each in fields(Study)}
     with contextlib.suppress(LabError, KeyError, TypeError, AttributeError):
         if file.is_file():
-            content = files.read_json(file)
-            study = Study.from_data({key: value for key, value in content.items() if key in known})
-            return summarise(study, runs.records, history.sentences(content.get("history", [])))
+            study, changes = study_file.read(file)
+            return summarise(study, runs.records, changes)
     return None
 
 

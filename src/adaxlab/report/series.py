@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from adaxlab import optimizers, task
+from adaxlab import optimizer_options, task
 from adaxlab.form import number
 from adaxlab.report.names import parts, titles
 from adaxlab.report.palette import Look, looks
@@ -55,12 +55,7 @@ class Series:
     def b2_steps(self) -> float | None:
         """b2*T of the final runs, if b2 is a growth rate."""
         steps = max((r.done.get("steps") or 0 for r in self.finished), default=0)
-        betas = (
-            self.options.get(optimizers.betas_of(self.optimizer))
-            if optimizers.grows(self.optimizer, self.options)
-            else None
-        )
-        return float(betas[1]) * steps if steps and betas else None
+        return optimizer_options.b2_steps(self.optimizer, self.options, steps)
 
     @cached_property
     def unfinished(self) -> list[Any]:

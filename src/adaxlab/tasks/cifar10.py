@@ -22,7 +22,6 @@ from adaxlab.stacked.loader import MEAN, STD
 EPOCHS, STEPS = 182, 391
 MODELS = ("resnet20", "resnet18")
 PRECISIONS = ("bf16", "tf32", "fp32")
-HOLDOUT_SEED = 20200421
 
 
 class Cifar10:
@@ -66,7 +65,7 @@ class Cifar10:
         )
         if not self.holdout:
             return {"train": train, "test": test}
-        rest, kept = held_out(len(train[1]), self.holdout)
+        rest, kept = order.held_out(len(train[1]), self.holdout, torch.device("cpu"))
         return {"train": tuple(x[rest] for x in train), "valid": tuple(x[kept] for x in train), "test": test}
 
     def digest(self) -> str:
@@ -108,14 +107,6 @@ def read(folder: str) -> cifar10.Cifar10:
 @functools.lru_cache(2)
 def _load(folder: str) -> cifar10.Cifar10:
     return cifar10.load(folder)
-
-
-def held_out(n: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return the indices of `n` training images to train on and of the `count` held-out ones, the same in every run."""
-    if not 0 < count < n:
-        raise LabError(f"holdout={count}: must be between 1 and {n - 1}")
-    mixed = order.permutations([HOLDOUT_SEED], 0, n, torch.device("cpu"))[0].long()
-    return mixed[count:].sort().values, mixed[:count].sort().values
 
 
 def crop_and_flip(images: Tensor) -> Tensor:

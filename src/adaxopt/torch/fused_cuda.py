@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from adaxopt import memories, memory
+from adaxopt.counter_rng import seeds
 from adaxopt.rule import TINY
 from adaxopt.torch import codes, private
 from adaxopt.torch.launch import Launch, Slots
 from adaxopt.torch.layout import FLOATS, LOWEST, dense, flat, freed, same_layout
-from adaxopt.torch.rounding import seeds
 from adaxopt.torch.share import Part
 from adaxopt.torch.share import Share as _Share
 from adaxopt.torch.state import LOW, STATE

@@ -41,11 +41,6 @@ ENGINE_DEFAULTS: dict[str, Any] = {
 FLAGS = ("foreach", "fused", "capturable", "differentiable", "maximize", "wake", "cautious", "correct")
 
 
-def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name}={value!r}: must be one of {', '.join(repr(a) for a in allowed)}")
-
-
 def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
     """Raise ValueError or TypeError for the first invalid option; warn if b2 looks like Adam's.
 
@@ -59,12 +54,12 @@ def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
     check_memory(options)
     read["betas"] = tuple(_read(name, b) for name, b in zip(names, betas, strict=True))
     checks.check({**options, **read}, rule, names=names, arrays=(Tensor,), stacklevel=stacklevel + 2)
-    _choice("rounding", options["rounding"], ROUNDINGS)
-    _choice("state_dtype", options["state_dtype"], STATE_DTYPES)
+    checks.choice("rounding", options["rounding"], ROUNDINGS)
+    checks.choice("state_dtype", options["state_dtype"], STATE_DTYPES)
     for flag in ("foreach", "fused"):
-        _choice(flag, options[flag], (None, True, False))
+        checks.choice(flag, options[flag], (None, True, False))
     for flag in ("capturable", "differentiable", "maximize"):
-        _choice(flag, options[flag], (True, False))
+        checks.choice(flag, options[flag], (True, False))
     if not isinstance(options["seed"], int) or isinstance(options["seed"], bool):
         raise TypeError(f"seed={options['seed']!r}: must be an int")
     _together(options)
@@ -153,7 +148,7 @@ def _together(o: Mapping[str, Any]) -> None:
 
 def given_by(constructor: Mapping[str, Any]) -> dict[str, Any]:
     """The options among the local variables of a constructor."""
-    others = ("self", "params", "project", "options", "__class__")
+    others = ("self", "params", "project", "__class__")
     return {name: value for name, value in constructor.items() if name not in others}
 
 

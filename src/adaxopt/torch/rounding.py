@@ -31,9 +31,7 @@ import torch
 from torch import Tensor
 
 from adaxopt import counter_rng
-from adaxopt.counter_rng import MASK, WEYL, four, mix, seeds
-
-__all__ = ["PIECE", "joined", "key", "mix", "seeds", "split_", "stochastic_"]
+from adaxopt.counter_rng import MASK, WEYL, four, mix
 
 PIECE = 1 << 22
 """Number of elements that an eager call processes at a time, with two int64 temporaries of that size (64 MB)."""

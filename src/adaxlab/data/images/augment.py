@@ -20,7 +20,7 @@ import math
 import torch
 from torch import Tensor
 
-from adaxlab.data.order import mix
+from adaxlab.data.order import GOLDEN, mix
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
@@ -30,20 +30,19 @@ RATIO = (3 / 4, 4 / 3)
 ATTEMPTS = 10
 CHUNK = 2**16
 """Number of keys processed at a time; each needs 23 float64 intermediates."""
-_GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 
 
 def uniforms(keys: Tensor, count: int) -> Tensor:
     """Return [n, count] float64 in [0, 1), each a function of its key and column."""
-    columns = torch.arange(1, count + 1, device=keys.device) * _GOLDEN
+    columns = torch.arange(1, count + 1, device=keys.device) * GOLDEN
     mixed = mix(keys[:, None] + columns)
     return ((mixed >> 11) & (2**53 - 1)).double() * 2.0**-53
 
 
-def boxes(keys: Tensor, side: int, area: tuple[float, float] = AREA) -> tuple[Tensor, Tensor]:
+def boxes(keys: Tensor, side: int) -> tuple[Tensor, Tensor]:
     """Return (top, left, height, width) of each key's crop, int64 [n, 4], and whether it is flipped, bool [n]."""
     draws = uniforms(keys, 2 * ATTEMPTS + 3)
-    target = side * side * (area[0] + (area[1] - area[0]) * draws[:, :ATTEMPTS])
+    target = side * side * (AREA[0] + (AREA[1] - AREA[0]) * draws[:, :ATTEMPTS])
     low, high = (math.log(r) for r in RATIO)
     ratio = torch.exp(low + (high - low) * draws[:, ATTEMPTS : 2 * ATTEMPTS])
     width, height = torch.round(torch.sqrt(target * ratio)), torch.round(torch.sqrt(target / ratio))

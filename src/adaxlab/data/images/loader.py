@@ -22,11 +22,10 @@ from adaxlab.data.images.cache import Part, check_hash
 from adaxlab.distributed import Ranks
 from adaxlab.errors import LabError
 
-HOLDOUT_SEED = 20200421
 RESIDENT = 8 * 10**9
 """Largest size in bytes of a split that is kept on the device."""
 AHEAD = 4
-"""Number of batches read ahead."""
+"""Number of batches read ahead, each by a thread."""
 
 
 class Images(Protocol):
@@ -65,10 +64,10 @@ class Resident:
 
 
 class Mapped:
-    """Images in a memory map, read ahead by `workers` threads."""
+    """Images in a memory map, read ahead by `AHEAD` threads."""
 
-    def __init__(self, part: Part, device: torch.device, workers: int = 4) -> None:
-        self.part, self.device, self.workers = part, device, workers
+    def __init__(self, part: Part, device: torch.device) -> None:
+        self.part, self.device = part, device
         self.side = part.pieces[0].shape[1]
         self.labels = torch.from_numpy(part.labels).to(device)
         self.starts = np.cumsum([0, *(len(piece) for piece in part.pieces)])
@@ -94,7 +93,7 @@ class Mapped:
         """Yield the images of each index tensor in `rows`, reading ahead."""
         waiting: deque[Future[Tensor]] = deque()
         todo = iter([chosen.cpu().numpy() for chosen in rows])  # all at once: each copy synchronises
-        with ThreadPoolExecutor(self.workers) as pool:
+        with ThreadPoolExecutor(AHEAD) as pool:
             while True:
                 for chosen in todo:
                     waiting.append(pool.submit(self.read, chosen))
@@ -167,9 +166,5 @@ class Loader:
 
 def hold_out(loader: Loader, count: int) -> tuple[Loader, Loader]:
     """Return (loader of the rest, loader of `count` held-out images), the same images in every run."""
-    n, device = len(loader), loader.source.device
-    if not 0 < count < n:
-        raise LabError(f"holdout={count}: must be between 1 and {n - 1}")
-    mixed = order.permutations([HOLDOUT_SEED], 0, n, device)[0].long()
-    kept, rest = mixed[:count].sort().values, mixed[count:].sort().values
+    rest, kept = order.held_out(len(loader), count, loader.source.device)
     return Loader(loader.source, loader._rows(rest)), Loader(loader.source, loader._rows(kept))

@@ -1,0 +1,77 @@
+"""study.json: the study as it was before its first run, in the folder of its runs.
+
+A later call may add seeds or optimizers, and change the baseline and descriptions; all else is fixed. Changes made
+after results had been seen are kept with it (`history.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from adaxlab import files, history, spec
+from adaxlab.errors import LabError, StoreError
+from adaxlab.study import GROWS, WORDS, Study
+
+
+def place(root: Path | str, study: Study) -> Path:
+    """The file of a study in the store `root`."""
+    return Path(root) / spec.folder(study.name) / "study.json"
+
+
+def read(path: Path) -> tuple[Study, tuple[str, ...]]:
+    """The study in a file, and its changes made after results had been seen, as sentences."""
+    content = files.read_json(path)
+    known = {each.name for each in fields(Study)}
+    try:
+        study = Study.from_data({key: value for key, value in content.items() if key in known})
+        return study, history.sentences(content.get("history", []))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _other_version(path) from error
+
+
+def write(study: Study, root: Path | str) -> None:
+    """Write the file, before any run. Raises if a study of that name with other settings exists."""
+    path = place(root, study)
+    content = {"schema": spec.SCHEMA, **study.data()}
+    if path.exists():
+        before = files.read_json(path)
+        if not isinstance(before, dict) or before.get("schema") != spec.SCHEMA or not _has_rows(before):
+            raise _other_version(path)
+        for key, value in content.items():
+            if key not in (*GROWS, *WORDS, "baseline") and before.get(key) != value:
+                raise LabError(
+                    f"study {study.name}: {key} was {before.get(key)!r} and cannot become {value!r}; "
+                    "choose another --study"
+                )
+        for row in before["rows"]:
+            now = next((r for r in content["rows"] if r["name"] == row["name"]), row)
+            if now != row:
+                raise LabError(
+                    f"study {study.name}: {row['name']} has other options now; choose another --study"
+                )
+        events = before.pop("history", [])
+        if before == content:
+            return
+        if _has_results(path.parent):
+            events = [*events, *history.changes(before, content)]
+        content |= {"history": events} if events else {}
+    files.make_folder(path.parent)
+    files.write_json(path, content)
+
+
+def _other_version(path: Path) -> StoreError:
+    return StoreError(f"{path}: study of another version; left untouched, choose another --study or --out")
+
+
+def _has_results(folder: Path) -> bool:
+    """Whether a final run of the study has ended."""
+    ended = (file.parent / "spec.json" for file in folder.glob("*/done.json"))
+    return any(files.read_json(path).get("purpose") == "final" for path in ended if path.exists())
+
+
+def _has_rows(content: Mapping[str, Any]) -> bool:
+    rows = content.get("rows")
+    return isinstance(rows, list) and all(isinstance(row, dict) and "name" in row for row in rows)
