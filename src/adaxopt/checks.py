@@ -98,8 +98,7 @@ def settle(
     >>> settle(METHODS["adaxw"], (0.9, None), memories.LogTime(8))
     {'betas': (0.9, 8), 'memory': 'log_time', 'total_steps': None}
     """
-    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-        raise ValueError(f"betas={betas!r}: must be a pair (b1, b2)")
+    pair(betas)
     (b1, b2), total_steps = betas, own(total_steps)
     if memory is not None and not isinstance(memory, (Memory, str)):
         raise TypeError(f"memory={memory!r}: {memories.ALLOWED}")
@@ -116,7 +115,7 @@ def settle(
         b2, memory = memory.number, memory.text
     elif memory is not None and b2 is None:
         raise ValueError(f"memory={memory!r}: {memories.ALLOWED}, with its number as {name}")
-    elif callable(total_steps) or isinstance(total_steps, str):
+    elif callable(total_steps) or isinstance(total_steps, (str, list, tuple)):
         raise TypeError(f"total_steps={total_steps!r}: must be a number, the steps of the whole run")
     elif total_steps is not None:
         over = Growing.over(total_steps).number
@@ -152,6 +151,12 @@ def looks_like_adams(name: str, b2: float) -> str:
         f"{name}={b2!r} looks like Adam's decay; AdaX's b2 is a growth rate (paper: 1e-4), and at this value "
         f"the second moment is frozen after {_frozen_after(b2)} steps"
     )
+
+
+def pair(betas: Any) -> None:
+    """Raise ValueError unless betas is a tuple or list of two."""
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        raise ValueError(f"betas={betas!r}: must be a pair (b1, b2)")
 
 
 def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:

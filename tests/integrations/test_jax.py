@@ -476,6 +476,13 @@ def test_signatures_have_the_defaults_of_the_zoo_and_of_the_torch_classes():
         ("nosadam", {"b2": 0.5, "c": 0.1}, ValueError, "b2=0.5, c=0.1: give one of the two"),
         (None, {}, ValueError, "name=None: unknown method"),
         ("adaxw", {"reference_lr": "x", "decay": "fully_decoupled"}, TypeError, "reference_lr='x': must be"),
+        (
+            "adaxw",
+            {"reference_lr": [1], "decay": "fully_decoupled"},
+            TypeError,
+            r"reference_lr=\[1\]: must be",
+        ),
+        ("adaxw", {"total_steps": [5]}, TypeError, r"total_steps=\[5\]: must be a number"),
     ],
 )
 def test_what_is_not_allowed_is_said(name, options, error, message):

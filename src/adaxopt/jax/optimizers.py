@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from adaxopt.bounds import number
+from adaxopt.bounds import number, own
 from adaxopt.checks import EpsPlacement, check, settle
 from adaxopt.jax.transform import checkable, direction, narrowed, widened
 from adaxopt.memories import Memory
@@ -260,7 +260,7 @@ def _chain(
     decays = not (isinstance(weight, (int, float)) and weight == 0)
     if decays and decay == "fully_decoupled":
         weight = _measured(weight, _reference(lr, reference))
-    # the identity keeps the structure of the state, so that a run can resume without decay
+    # the identity keeps the structure of the state, so that a run can resume without decay (unless that is a schedule)
     parts.insert(0 if decay == "l2" else 1, _decay(weight, mask) if decays else optax.identity())
     return narrowed(optax.chain(*parts, optax.scale_by_learning_rate(lr)))
 
@@ -307,7 +307,8 @@ def _measured(weight: Schedule, reference: Schedule) -> Schedule:
 
 def _reference(lr: Schedule, given: float | None) -> Schedule:
     if given is not None:
-        number("reference_lr", given, positive=True)
+        given = own(given)
+        number("reference_lr", given, (jax.Array,), positive=True)
     first = given if given is not None else lr(0) if callable(lr) else lr
     if given is None and isinstance(lr, jax.Array):
         raise ValueError(

@@ -47,8 +47,7 @@ def check(options: Mapping[str, Any], rule: Rule, stacklevel: int = 1) -> None:
     `stacklevel` is the value with which a warning issued by the caller would show the user's line.
     """
     betas = options["betas"]
-    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-        raise ValueError(f"betas={betas!r}: must be a pair (b1, b2)")
+    checks.pair(betas)
     names = ("betas[0]", "betas[1]")
     read = {k: _read(k, options[k]) for k in ("lr", "eps", "weight_decay", "p", "clip_update")}
     check_memory(options)
