@@ -171,8 +171,9 @@ def test_a_sharded_step_is_the_step_of_one_device(nu_dtype):
     (one, state_one), (many, state_many) = results
     assert many.sharding.is_equivalent_to(sharding, 2)
     assert state_many[0].nu.sharding.is_equivalent_to(sharding, 2)
-    # programs compiled for other shapes may differ in the last bit, which can change how a bfloat16 is rounded
-    np.testing.assert_allclose(one, many, rtol=1e-4)
+    # programs compiled for other shapes may differ in the last bit, which can change how a bfloat16 is rounded (with
+    # another seed, so that all are, x moves by 1.7e-5); the steps move x by at least 3.8e-3
+    np.testing.assert_allclose(one, many, rtol=0, atol=1e-6 if nu_dtype == "float32" else 3e-5)
     np.testing.assert_allclose(
         np.asarray(state_one[0].nu, np.float32),
         np.asarray(state_many[0].nu, np.float32),
