@@ -28,7 +28,7 @@ def read(path: Path) -> tuple[Study, tuple[str, ...]]:
     try:
         study = Study.from_data({key: value for key, value in content.items() if key in known})
         return study, history.sentences(content.get("history", []))
-    except (KeyError, TypeError, AttributeError) as error:
+    except (LabError, KeyError, TypeError, AttributeError) as error:
         raise _other_version(path) from error
 
 
@@ -48,10 +48,12 @@ def write(study: Study, root: Path | str) -> None:
                 )
         for row in before["rows"]:
             now = next((r for r in content["rows"] if r["name"] == row["name"]), row)
-            if now != row:
-                raise LabError(
-                    f"study {study.name}: {row['name']} has other options now; choose another --study"
-                )
+            for key in {**row, **now}:
+                if row.get(key) != now.get(key):
+                    raise LabError(
+                        f"study {study.name}: {key} of {row['name']} was {row.get(key)!r} and cannot become "
+                        f"{now.get(key)!r}; choose another --study"
+                    )
         events = before.pop("history", [])
         if before == content:
             return

@@ -127,6 +127,11 @@ class TestStudy:
             compare.compare(small(tune=0, seeds=1), tmp_path)
         with pytest.raises(LabError, match="epochs was 2 and cannot become 3"):
             compare.compare(small(tune=0, seeds=1, epochs=3, rule=stats.DecisionRule(margin=0.1)), tmp_path)
+        with pytest.raises(
+            LabError,
+            match=r"options of sgdm was \{\} and cannot become \{'lr': 0.5\}; choose another --study",
+        ):
+            compare.compare(replace(given, rows=small(options={"sgdm": {"lr": 0.5}}).rows), tmp_path)
 
     def test_a_study_of_another_version_is_left_alone(self, tmp_path):
         (tmp_path / "small").mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tiny import one_line
 
-from adaxlab import cli, files, spec, store
+from adaxlab import cli, files, spec, store, study_file
 from adaxlab.errors import LabError
 
 TINY = str(Path(__file__).with_name("tiny.py"))
@@ -105,6 +105,13 @@ def test_a_damaged_export_is_one_line(filled, capsys):
         Path("bad.jsonl").write_text("\n".join(changed) + "\n")
         assert cli.main(["runs", "list", "bad.jsonl"]) == 1, name
         assert "bad.jsonl" in one_line(capsys)
+
+
+def test_a_stored_study_that_is_not_valid_is_named(filled):
+    content = json.loads((filled / "one" / "study.json").read_text())
+    Path("study.json").write_text(json.dumps({**content, "baseline": "adam"}))
+    with pytest.raises(LabError, match=r"study\.json: study of another version"):
+        study_file.read(Path("study.json"))
 
 
 @pytest.mark.parametrize("content", ["[]", '{"schema": 2}', '{"schema": 2, "rows": 3}', "null", ""])
