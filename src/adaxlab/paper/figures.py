@@ -122,7 +122,7 @@ def _memories(records: Path, folder: Path) -> list[Path]:
     if not found or found[0][0] is not TASKS[0]:
         return []
     stem, marks = folder / memory_study.FIGURE, memory_chart.marks(found)
-    return save_chart(memory_chart.chart(found), stem, memory_chart.words(found), known=marks)
+    return save_chart(memory_chart.chart(found), stem, memory_chart.WORDS, known=marks)
 
 
 def stale(records: Path, folder: Path) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from adaxlab.paper import memory_rule
+from adaxlab.paper import memory, memory_rule
 from adaxlab.paper.memory_finals import Task
 from adaxlab.report.encoding import data, log_ticks
 from adaxlab.report.palette import Look, looks
@@ -22,7 +22,7 @@ Found = Sequence[tuple[Task, memory_rule.Screen, bool]]
 def marks(found: Found) -> dict[str, Look]:
     """How the memories of the final runs are drawn; the others are grey lines."""
     task, screen, higher = found[0]
-    tolerance = task.tolerance / task.scale
+    tolerance = memory.TOLERANCE[task.screen.name]
     names = (*memory_rule.KEPT, *memory_rule.chosen(screen, tolerance, higher))
     return looks([memory_rule.label(name) for name in names])
 
@@ -33,17 +33,15 @@ def chart(found: Found) -> alt.HConcatChart:
     return alt.HConcatChart(hconcat=[_panel(*each, drawn) for each in found], spacing=22)
 
 
-def words(found: Found) -> dict[str, Any]:
-    """Title and subtitle of the figure."""
-    first = memory_rule.KEPT[0]
-    return {
-        "text": "Which memory trains well, and over which learning rates?",
-        "subtitle": [
-            f"One seed on held-out data. Shaded: within the tolerance of {first} at its best learning rate.",
-            "Coloured: the memories of the final runs; grey: the others. A line ends where training diverged or was "
-            "far worse.",
-        ],
-    }
+WORDS: dict[str, Any] = {
+    "text": "Which memory trains well, and over which learning rates?",
+    "subtitle": [
+        f"One seed on held-out data. Shaded: within the tolerance of {memory_rule.KEPT[0]} at its best learning rate.",
+        "Coloured: the memories of the final runs; grey: the others. A line ends where training diverged or was "
+        "far worse.",
+    ],
+}
+"""Title and subtitle of the figure."""
 
 
 def _panel(task: Task, screen: memory_rule.Screen, higher: bool, drawn: dict[str, Look]) -> alt.LayerChart:

@@ -22,6 +22,7 @@ from adaxlab.paper.memory import (
 )
 from adaxlab.paper.memory_rule import KEPT, Final
 from adaxlab.study import Row, Study
+from adaxlab.tasks.cifar10 import STEPS
 
 
 class Task(NamedTuple):
@@ -60,7 +61,7 @@ GPT = Task(
     "loss per byte", "nats per byte", 1, 4,
 )  # fmt: skip
 CIFAR = Task(
-    "CIFAR-10, ResNet-20", CIFAR_SCREEN, 391 * CIFAR_EPOCHS, 8,
+    "CIFAR-10, ResNet-20", CIFAR_SCREEN, STEPS * CIFAR_EPOCHS, 8,
     {key: value for key, value in CIFAR_SCREEN.task_options.items() if key != "holdout"},
     "accuracy", "points", 100, 2,
 )  # fmt: skip
