@@ -179,6 +179,15 @@ def anchor(id: str) -> str:
     return "claim-" + id.lower().replace(".", "-")
 
 
+def link(id: str, text: str) -> str:
+    """A link from another page of docs/ to the claim.
+
+    >>> link("cifar10.table2.adamW", "supported")
+    '[supported](claims.md#claim-cifar10-table2-adamw)'
+    """
+    return f"[{text}](claims.md#{anchor(id)})"
+
+
 def check(rows: Iterable[Mapping[str, Any]], source: str) -> None:
     """Raise ValueError unless every row has all keys and a known verdict, and the ids are unique."""
     rows = list(rows)

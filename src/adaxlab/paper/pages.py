@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import records, spec, stats
-from adaxlab.claim import NOT_RUN, OURS, anchor, words
+from adaxlab.claim import NOT_RUN, OURS, link, words
 from adaxlab.markdown import recorded, spelled, table
 from adaxlab.paper import catalogue
 from adaxlab.paper.cifar10 import TABLE2
@@ -166,8 +166,7 @@ def _headlines(by_id: dict[str, dict[str, Any]]) -> list[Cells]:
         if claim is None or claim["verdict"] == NOT_RUN:
             continue
         seen = f"{claim['ours']} (n = {claim['n']})" if claim["n"] else claim["ours"]
-        link = f"[{words(claim)}](claims.md#{anchor(key)})"
-        rows.append((about, claim["claim"].rstrip("."), seen, link))
+        rows.append((about, claim["claim"].rstrip("."), seen, link(key, words(claim))))
     return rows
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import records
-from adaxlab.claim import NOT_RUN, VERDICTS, Claim, anchor, words
+from adaxlab.claim import NOT_RUN, VERDICTS, Claim, link, words
 from adaxlab.markdown import table
 from adaxlab.paper import catalogue
 from adaxlab.study import Study
@@ -156,9 +156,10 @@ def page(root: Path, claims: Iterable[Claim], rows: Mapping[str, Mapping[str, An
         jobs.append((f"`{job.study}`", f"`{command}`", runs, seeds, f"{job.minutes:g}", f"{total:g}", judges))
         for claim in mine:
             row = rows[claim.id]
-            link = f"[{claim.id}](claims.md#{anchor(claim.id)})"
             needed, n = row["plan"].get("needed", ""), planned(claim, job) or ""
-            judged.append((f"`{job.study}`", link, row["by"], words(row), row["n"] or "", needed, n))
+            judged.append(
+                (f"`{job.study}`", link(claim.id, claim.id), row["by"], words(row), row["n"] or "", needed, n)
+            )
     first = table(("study", "command", "runs", "seeds", "minutes", "total minutes", "judges"), jobs)
     head = ("study", "claim", "whose", "verdict now", "n now", "n needed", "n planned")
     return f"{HEAD}{first}{CLAIMS}{table(head, judged)}\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaxlab import markdown, records
-from adaxlab.claim import ENOUGH, NOT_RUN, anchor
+from adaxlab.claim import ENOUGH, NOT_RUN, link
 from adaxlab.paper import claims
 from adaxlab.paper.gpt import GPT
 from adaxlab.paper.tables import adamw, gpu_step
@@ -90,7 +90,7 @@ def _line(task: Task, row: Mapping[str, Any]) -> tuple[object, ...]:
         return (task.task, task.source, advice, "", "")
     seen, _, unpaired = difference(row).partition(" (without ")
     text = f"{seen} {task.unit}" + (f"; without {unpaired.removesuffix(')')}" if unpaired else "")
-    return (task.task, task.source, advice, f"{text} ([rule](claims.md#{anchor(task.claim)}))", row["n"])
+    return (task.task, task.source, advice, f"{text} ({link(task.claim, 'rule')})", row["n"])
 
 
 def _advice(verdict: str, adam: str, provisional: bool) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaxlab import files, markdown, records
-from adaxlab.claim import NOT_RUN, OURS, VERDICTS, anchor, words
+from adaxlab.claim import NOT_RUN, OURS, VERDICTS, link, words
 from adaxlab.judge import MOST
 from adaxlab.paper import claims, queue
 from adaxlab.report.numbers import listed
@@ -151,7 +151,7 @@ def _cell(row: Mapping[str, Any]) -> str:
     if row["verdict"] == NOT_RUN:
         return NOT_RUN
     text = words(row).replace(f", n = {row['n']}", "")
-    return f"{difference(row)}, n = {row['n']}: [{text}](claims.md#{anchor(row['id'])})"
+    return f"{difference(row)}, n = {row['n']}: {link(row['id'], text)}"
 
 
 def difference(row: Mapping[str, Any]) -> str:
@@ -209,7 +209,7 @@ def _table2(rows: Rows) -> str:
 
 def _leads(rows: Rows, named: Mapping[str, str]) -> str:
     parts = [
-        f"{difference(rows[id])} points over {name} (n = {rows[id]['n']}, [{words(rows[id])}](claims.md#{anchor(id)}))"
+        f"{difference(rows[id])} points over {name} (n = {rows[id]['n']}, {link(id, words(rows[id]))})"
         for id, name in named.items()
     ]
     return listed(parts)

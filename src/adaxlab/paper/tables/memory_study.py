@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from adaxlab import markdown, records
-from adaxlab.claim import anchor, words
+from adaxlab.claim import link, words
 from adaxlab.paper import claims, drawn, memory, memory_rule
 from adaxlab.paper.memory_finals import FINALS, TASKS, Task, claim_id
 from adaxlab.paper.tables.exhibits import difference
@@ -80,7 +80,7 @@ def _finals(task: Task, root: Path) -> str:
         cells: list[object] = [memory_rule.label(name), f"{lr:g}"]
         for kind in ("best", "wide"):
             row = judged.get(claim_id(task, kind, name))
-            cells += [difference(row), f"[{words(row)}](claims.md#{anchor(row['id'])})"] if row else ["", ""]
+            cells += [difference(row), link(row["id"], words(row))] if row else ["", ""]
         rows.append(cells)
     first = memory_rule.KEPT[0]
     head = (

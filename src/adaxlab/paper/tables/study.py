@@ -6,13 +6,13 @@ follows from the study and its records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaxlab import markdown, records, spec, stats
-from adaxlab.claim import OURS, anchor, words
+from adaxlab.claim import OURS, link, words
 from adaxlab.measures import Of, ended, final_percent
 from adaxlab.paper import catalogue, drawn
 from adaxlab.paper.claims import claims_of, judge_files
@@ -196,7 +196,7 @@ def claims(study: Study, root: Path) -> str:
     mine, later = [], dict[str, list[str]]()
     for claim, row in zip(asked, rows, strict=True):
         if claim.retest != study.name and claim.retest and records.load(root / "records", claim.retest):
-            later.setdefault(claim.retest, []).append(_link(row, row["id"]))
+            later.setdefault(claim.retest, []).append(link(claim.id, claim.id))
         else:
             mine.append(row)
     return "\n\n".join([*_verdicts(mine), *(_judged_later(name, ids) for name, ids in later.items())])
@@ -221,13 +221,9 @@ def _verdicts(rows: Sequence[dict[str, Any]]) -> list[str]:
         own = ["ours"] * (row["by"] == OURS) + [part for part in note if part not in common]
         about = f" ({'; '.join(own)})" if own else ""
         verdict = words(row).replace(f", n = {row['n']}", "")
-        cells.append((f"{row['claim']}{about}", row["ours"], row["n"], _link(row, verdict)))
+        cells.append((f"{row['claim']}{about}", row["ours"], row["n"], link(row["id"], verdict)))
     shown = [f"For all claims of this table: {'; '.join(common)}."] if common else []
     return [*shown, markdown.table(("claim", "result (95%)", "n", "verdict"), cells)] if rows else []
-
-
-def _link(row: Mapping[str, Any], text: str) -> str:
-    return f"[{text}](claims.md#{anchor(row['id'])})"
 
 
 def section(
