@@ -12,7 +12,7 @@ from adaxlab.claim import ENOUGH, NOT_RUN, link
 from adaxlab.paper import claims
 from adaxlab.paper.gpt import GPT
 from adaxlab.paper.tables import adamw, gpu_step
-from adaxlab.paper.tables.exhibits import difference
+from adaxlab.paper.tables.exhibits import interval, unpaired
 from adaxlab.report.numbers import listed
 from adaxlab.stats import Estimate
 from adaxlab.summary import summarise
@@ -88,8 +88,8 @@ def _line(task: Task, row: Mapping[str, Any]) -> tuple[object, ...]:
     advice = _advice(row["verdict"], task.baseline, row["provisional"])
     if row["verdict"] == NOT_RUN:
         return (task.task, task.source, advice, "", "")
-    seen, _, unpaired = difference(row).partition(" (without ")
-    text = f"{seen} {task.unit}" + (f"; without {unpaired.removesuffix(')')}" if unpaired else "")
+    without = unpaired(row)
+    text = f"{interval(row)} {task.unit}" + (f"; {without}" if without else "")
     return (task.task, task.source, advice, f"{text} ({link(task.claim, 'rule')})", row["n"])
 
 
@@ -156,8 +156,11 @@ def _comparisons(root: Path) -> list[Comparison]:
         row = judged.get(task.claim, {"verdict": NOT_RUN})
         if row["verdict"] != NOT_RUN:
             data = f"{task.data}{'*' * bool(task.stands_for)}, {task.task.rpartition(', ResNet')[0] or task.task}"
-            only = "which would be inconclusive" in row["ours"]
-            found.append(Comparison(data, task.baseline, row["verdict"], row["provisional"], row["n"], only))
+            found.append(
+                Comparison(
+                    data, task.baseline, row["verdict"], row["provisional"], row["n"], bool(unpaired(row))
+                )
+            )
     if seen := _transformer(root):
         data = "bytes of enwik8, transformer, b2·T = 3"
         found.append(Comparison(data, "AdamW", *_judged(seen), seen.n))

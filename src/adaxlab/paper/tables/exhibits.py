@@ -155,16 +155,30 @@ def _cell(row: Mapping[str, Any]) -> str:
 
 
 def difference(row: Mapping[str, Any]) -> str:
-    """What was seen, with its interval; where pairing by seed decides the verdict, also the interval without it.
+    """The difference with its interval; if pairing by seed decides the verdict, also the interval without it."""
+    without = unpaired(row)
+    return interval(row) + (f" ({without})" if without else "")
 
-    >>> difference({"ours": "5 - 4 = +1 [+0.5, +1.5]; without pairing by seed [-1, +3], which would be inconclusive"})
-    '+1 [+0.5, +1.5] (without pairing by seed [-1, +3], which would be inconclusive)'
+
+def interval(row: Mapping[str, Any]) -> str:
+    """The difference with its interval, or the whole result of a claim that is not about a difference.
+
+    >>> interval({"ours": "5 - 4 = +1 [+0.5, +1.5]; more"})
+    '+1 [+0.5, +1.5]'
     """
     seen = re.search(r"[-+][\d.]+ \[[^]]+\]", row["ours"])
-    if not seen:
-        return row["ours"]
-    unpaired = re.search(r"without pairing by seed \[[^]]+\], which would be \w+", row["ours"])
-    return seen[0] + (f" ({unpaired[0]})" if unpaired else "")
+    return seen[0] if seen else row["ours"]
+
+
+def unpaired(row: Mapping[str, Any]) -> str:
+    """The interval without pairing by seed, if it would give another verdict; else empty.
+
+    >>> text = "5 - 4 = +1 [+0.5, +1.5]; without pairing by seed [-1, +3], which would be inconclusive"
+    >>> unpaired({"ours": text, "verdict": "supported"}), unpaired({"ours": text, "verdict": "inconclusive"})
+    ('without pairing by seed [-1, +3], which would be inconclusive', '')
+    """
+    found = re.search(r"without pairing by seed \[[^]]+\], which would be (\w+)", row["ours"])
+    return found[0] if found and found[1] != row["verdict"] else ""
 
 
 # -- the first lines -----------------------------------------------------------------------------------------------
