@@ -1,5 +1,6 @@
 """What test_keras.py runs once per backend, in a process of its own: prints one json line of findings."""
 
+import doctest
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+import adaxopt.keras
 from adaxopt.keras import AdaX, AdaXW, Padax
 
 CLASSES = {"AdaX": AdaX, "AdaXW": AdaXW, "Padax": Padax}
@@ -259,6 +261,7 @@ def main():
     result["parity"] = [parity(*row, "float64", request["steps"]) for row in request["parity"]]
     if request["backend"] == "jax":
         jax.config.update("jax_enable_x64", False)
+    result["examples"] = doctest.testmod(adaxopt.keras)
     result["accumulation"] = accumulation()
     result["numpy"] = numpy_numbers()
     result["decay_set_later"] = decay_set_later()

@@ -1,5 +1,7 @@
 """adaxopt.jax in the hands of optax's users: jit, vmap, shards, schedules, wrappers, masks, errors."""
 
+import doctest
+import importlib
 import inspect
 import math
 import warnings
@@ -12,6 +14,13 @@ from adaxopt.zoo import METHODS
 
 pytestmark = pytest.mark.needs("jax", "optax")
 feature = pytest.mark.feature
+
+
+@pytest.mark.parametrize("name", ["jax", "jax.optimizers", "jax.rounding", "jax.transform"])
+def test_examples_in_docstrings(name):
+    found = doctest.testmod(importlib.import_module(f"adaxopt.{name}"))
+    assert found.failed == 0
+    assert found.attempted > 0
 
 
 def test_the_counter_stays_at_its_end_and_the_step_stays_finite():

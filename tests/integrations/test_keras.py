@@ -152,6 +152,14 @@ def test_what_keras_offers_around_an_optimizer(backend):
 
 
 @pytest.mark.parametrize(
+    "backend", [pytest.param(b, marks=pytest.mark.needs(*n)) for b, n in BACKENDS.items()]
+)
+def test_examples_in_docstrings(backend):
+    failed, attempted = result(backend)["examples"]
+    assert attempted > failed == 0
+
+
+@pytest.mark.parametrize(
     "backend", marked("schedules, clipping, accumulation, EMA, 16-bit policies, embeddings")
 )
 def test_accumulated_gradients_are_one_step_with_their_mean(backend):

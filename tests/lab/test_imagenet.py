@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import io
 import itertools
 import types
@@ -40,23 +38,6 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def data(folder):
     return resident(folder)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "data.imagefolder",
-        "data.images.cache",
-        "distributed",
-        "settings",
-        "markdown",
-        "models.imagenet",
-    ],
-)
-def test_examples_in_docstrings_run(name):
-    result = doctest.testmod(importlib.import_module(f"adaxlab.{name}"))
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 # -- crops ----------------------------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import itertools
 import json
 import math
@@ -351,30 +349,3 @@ def test_from_the_command_line(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "adax" in done.stdout
     assert "nats per word" in done.stdout
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "summary",
-        "study",
-        "spec",
-        "store",
-        "search",
-        "data.enwik8",
-        "models.sampled_softmax",
-        "data.windows",
-        "paper.zero_state",
-        "markdown",
-        pytest.param(
-            "muon",
-            marks=pytest.mark.skipif(
-                not hasattr(torch.optim, "Muon"), reason="torch.optim.Muon came with torch 2.9"
-            ),
-        ),
-    ],
-)
-def test_examples_in_docstrings(name):
-    result = doctest.testmod(importlib.import_module(f"adaxlab.{name}"))
-    assert result.failed == 0
-    assert result.attempted > 0

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import math
-import pkgutil
 
 import numpy as np
 import pytest
 import torch
 
-from adaxlab.paper import theory
 from adaxlab.paper.theory import landscape, lemmas, precision, rate, regret, theorems, variant, weights
 from adaxlab.paper.theory.contours import contour
 from adaxlab.paper.theory.record import places, record
@@ -207,11 +203,6 @@ def test_operations_are_counted():
     """By hand: m 3, v 5 (2 at the first step, where k = 1), the denominator 2, the quotient 1, x 4 (with its decay)."""
     assert precision.operations(1e-4, steps=1) == 12
     assert precision.operations(1e-3, steps=3) == 12 + 2 * 15
-
-
-@pytest.mark.parametrize("module", [m.name for m in pkgutil.iter_modules(theory.__path__)])
-def test_examples_in_docstrings(module):
-    assert doctest.testmod(importlib.import_module(f"adaxlab.paper.theory.{module}")).failed == 0
 
 
 def test_records_refuse_what_is_not_plain():

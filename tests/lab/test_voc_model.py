@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 
 import numpy as np
@@ -373,12 +372,3 @@ def test_a_file_that_would_run_code_or_is_damaged_is_not_opened(tmp_path, capsys
     (tmp_path / "model.json").write_text("{}")
     with pytest.raises(LabError, match=r"is not a TensorFlow\.js model"):
         weights.read(tmp_path)
-
-
-def test_examples():
-    from adaxlab.tasks import voc as measure
-
-    for module in (model, weights, measure):
-        result = doctest.testmod(module, extraglobs={"torch": torch})
-        assert result.failed == 0
-        assert result.attempted > 0
