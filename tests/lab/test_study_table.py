@@ -77,6 +77,9 @@ def test_the_learning_rates_tried_are_shown_and_the_best_is_marked():
     assert cells(results, "AdamW")[1] == "0.1"
     edge = table(asked, [*tuning(), *runs("adamw", 0.5, lr=0.01)], LAYOUT)
     assert cells(edge.split("The learning")[0], "AdamW")[1] == "0.01 (edge)"
+    walk = study(rows=(Row("adamw"),), tuning=Tuning(3), seeds=1)  # its trials are not in the records
+    lines = table(walk, runs("adamw", 0.5, lr=0.1), LAYOUT).split("validation data:")[1].split("\n")
+    assert len({line.count("|") for line in lines if line}) == 1
     losses = Layout(value=ended(final))
     assert best(tuning(higher=False), rows[0], losses) == 0.01
     assert tried(tuning(), rows[0], losses) == {0.01: 0.3, 0.1: 0.5, 1.0: None}

@@ -170,7 +170,7 @@ def _trials_table(lines: Sequence[Line], runs: Runs, layout: Layout) -> str:
         ]
         rows.append([layout.title(line.row.name), memory(mine), *cells])
     most = max(len(row) for row in rows)
-    head = ["", "b2 (b2·T)", f"lr: {layout.score} (best in bold)", *[""] * (most - 3)]
+    head = ["", "b2 (b2·T)", *[f"lr: {layout.score} (best in bold)", *[""] * most][: most - 2]]
     return markdown.table(head, [row + [""] * (most - len(row)) for row in rows])
 
 
