@@ -17,12 +17,12 @@ from adaxlab.errors import LabError, unknown
 from adaxlab.optimizers import (
     MUON,
     SIDES,
+    arguments,
     base,
     build,
     check_name,
     is_factory,
     options_of,
-    parameters,
     parts,
     takes,
     takes_any,
@@ -106,7 +106,7 @@ def default(name: str, option: str) -> Any:
     for kind in (found[SIDES.index(side)],) if dot else found:
         if kind in METHODS and key in METHODS[kind].defaults:
             return METHODS[kind].defaults[key]
-        if kind not in METHODS and key in (taken := parameters(kind)):
+        if kind not in METHODS and key in (taken := arguments(kind)):
             return None if taken[key].default is inspect.Parameter.empty else taken[key].default
     return None
 
@@ -203,7 +203,7 @@ def _defaults(kind: str) -> dict[str, Any]:
     """The documented defaults that a specification includes."""
     if kind in METHODS:
         return {key: METHODS[kind].defaults[key] for key in RECORDED}
-    found = {key: p.default for key, p in parameters(kind).items() if key in RECORDED}
+    found = {key: p.default for key, p in arguments(kind).items() if key in RECORDED}
     found = {key: value for key, value in found.items() if value is not inspect.Parameter.empty}
     return {**found, "adjust_lr_fn": "match_rms_adamw"} if kind in MUON else found
 

@@ -136,21 +136,21 @@ def is_factory(kind: str) -> bool:
     return ":" in kind and not inspect.isclass(_maker(kind))
 
 
-def parameters(kind: str) -> dict[str, inspect.Parameter]:
+def arguments(kind: str) -> dict[str, inspect.Parameter]:
     """The options of a class or factory: its arguments after the parameters or the model."""
     return dict(list(inspect.signature(_maker(kind)).parameters.items())[1:])
 
 
 def takes_any(kind: str) -> bool:
     """Whether a class or factory takes any keyword."""
-    return any(p.kind is p.VAR_KEYWORD for p in parameters(kind).values())
+    return any(p.kind is p.VAR_KEYWORD for p in arguments(kind).values())
 
 
 def options_of(kind: str) -> list[str]:
     """The options of one optimizer that are known by name."""
     if kind in METHODS and takes_any(kind):
         return list({**METHODS[kind].defaults, **ENGINE_DEFAULTS})
-    named = [key for key, p in parameters(kind).items() if p.kind is not p.VAR_KEYWORD]
+    named = [key for key, p in arguments(kind).items() if p.kind is not p.VAR_KEYWORD]
     hidden = ("project", "total_steps") if kind in METHODS else ()  # no word, and set by the lab
     return [key for key in named if key not in hidden]
 
