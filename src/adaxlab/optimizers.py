@@ -170,6 +170,25 @@ def in_graph(name: str) -> dict[str, Any]:
     return own.get(base(name), {"capturable": True})
 
 
+ELEMENTWISE = frozenset({"torch:SGD", "torch:Adam", "torch:AdamW", "torch:Adagrad", "torch:RMSprop"})
+"""torch's optimizers that step every coordinate alone."""
+COUPLED = ("state_dtype", "cautious")
+"""Options of adaxopt's optimizers with which a coordinate's step also depends on others, or on its place."""
+
+
+def elementwise(name: str, options: Mapping[str, Any]) -> bool:
+    """Whether an optimizer steps every coordinate alone, so that several networks can be one tensor. A class of
+    another module says so by an attribute `elementwise`.
+
+    >>> elementwise("adaxw", {}), elementwise("adamw", {"state_dtype": "uint8"}), elementwise("torch:Adafactor", {})
+    (True, False, False)
+    """
+    method = base(name)
+    if method in METHODS:
+        return not any(options.get(key) for key in COUPLED)
+    return method in ELEMENTWISE or getattr(_maker(method), "elementwise", False)
+
+
 def from_data(key: str, value: Any) -> Any:
     """An option in the form that the optimizer expects: a JSON list becomes a tuple, the name of a dtype the dtype.
 
