@@ -160,10 +160,10 @@ def _maker(kind: str) -> Any:
         return joint.muon()
     place, _, attribute = kind.rpartition(":")
     if not attribute:
-        task.offer(place, "optimizer", _is_optimizer)
+        task.offer(place, "optimizer", lambda value: _is_optimizer(value) or _is_maker(value))
     module = torch.optim if place == "torch" else task.module(place, "optimizer")
     if not hasattr(module, attribute):
-        known = [key for key, value in vars(module).items() if _is_optimizer(value)]
+        known = [key for key, value in vars(module).items() if _is_optimizer(value) or _is_maker(value)]
         raise unknown(f"optimizer in {place}", attribute, known or ["(none)"])
     made = getattr(module, attribute)
     if not _is_optimizer(made) and (inspect.isclass(made) or not callable(made)):
@@ -176,6 +176,11 @@ def _maker(kind: str) -> Any:
 
 def _is_optimizer(value: Any) -> bool:
     return inspect.isclass(value) and issubclass(value, torch.optim.Optimizer)
+
+
+def _is_maker(value: Any) -> bool:
+    """A function with an argument lr, as a factory has."""
+    return inspect.isfunction(value) and "lr" in inspect.signature(value).parameters
 
 
 def is_factory(kind: str) -> bool:
@@ -269,10 +274,9 @@ def options(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]
     if grows(name, given) and not grows(name) and betas in result and betas not in given:
         result[betas] = [result[betas][0], METHODS["adaxw"].defaults["betas"][1]]
     if "lr" not in result:
-        what = f"--set {name}.lr=0.001"
-        if any(is_factory(part) and not _accepts(part, "lr") for part in parts(name)):
-            what = "an argument lr, which tuning and schedules use"
-        raise LabError(f"optimizer {name}: has no default lr; give one with {what}")
+        if not any(_accepts(part, "lr") for part in parts(name)):
+            raise LabError(f"optimizer {name}: has no argument lr, which tuning and schedules use; add one")
+        raise LabError(f"optimizer {name}: has no default lr; give one with --set {name}.lr=0.001")
     lr = result["lr"]
     if isinstance(lr, bool) or not isinstance(lr, int | float):
         raise LabError(f"optimizer {name}: lr={lr!r}: is not a number; give one, such as {name}.lr=0.001")
