@@ -123,7 +123,7 @@ def test_variants_have_a_command_each():
         "--optimizers adamw adaxw --tune 1 --tune-over lr weight_decay --sampler random --base-seed 2",
         "--optimizers sgdm adaxw adaxw@slow --baseline adaxw --set adaxw@slow.weight_decay=0.1 --margin 0.01",
         "--optimizers adaxw adamw --set adaxw.memory=Growing(0.001).floor(0.01) adamw.eps=1e-7 --target 0.5",
-        "--optimizers adamw torch:SGD+adaxw --tune 0 --set adamw.lr=0.01 torch:SGD+adaxw.second.lr=0.001 --confidence 0.9",
+        "--optimizers adamw torch:SGD+adaxw --tune 0 --set adamw.lr=0.1 torch:SGD+adaxw.second.lr=1 --confidence 0.9",
         "--optimizers adaxw --schedule cosine,warmup=0.05 --epochs 2 --set adaxw.betas=0.9,0.001 --study mine",
     ],
 )
