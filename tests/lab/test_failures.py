@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from tiny import one_line
 
-from adaxlab import cli, errors, failures, optimizers, store, study
+from adaxlab import cli, compare, errors, estimate, failures, optimizers, store, study
 from adaxlab.errors import LabError, StoreError
 
 TINY = str(Path(__file__).with_name("tiny.py"))
@@ -192,6 +193,18 @@ def test_a_test_split_that_no_run_accepts_is_found_before_tuning(capsys):
     assert compared("my_task.py:Mine", "sgdm", "adaxw", more=["--tune", "2"]) == 2
     assert "data()['test']: tensors of [0, 0] rows" in one_line(capsys)
     assert not Path("runs").exists()
+
+
+def test_runs_of_an_edited_task_do_not_count_as_made():
+    given = study.Study("my_task.py:Mine", (study.Row("sgdm"),), "one", seeds=2, epochs=1)
+    made = []
+    for text in ("", "\n"):
+        own("my_task.py", f"class Mine(Tiny): pass\n{text}")
+        sys.modules.pop(next((name for name in sys.modules if "task_my_task" in name), ""), None)
+        made.append(estimate.made(given.complete(), "runs"))
+        compare.compare(given, "runs")
+        made.append(estimate.made(given.complete(), "runs"))
+    assert made == [0, 2, 0, 2]
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
