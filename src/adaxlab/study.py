@@ -370,8 +370,7 @@ class Study:
             for key, value in content.items():
                 if key not in (*GROWS, *WORDS, "baseline") and before.get(key) != value:
                     raise LabError(
-                        f"study {self.name}: {key} was {before.get(key)!r} and cannot become {value!r}; "
-                        "choose another --study"
+                        f"study {self.name}: {_change(key, before.get(key), value)}; choose another --study"
                     )
             for row in before["rows"]:
                 now = next((r for r in content["rows"] if r["name"] == row["name"]), row)
@@ -388,6 +387,17 @@ class Study:
         files.make_folder(path.parent)
         files.write_json(path, content)
         return path
+
+
+def _change(key: str, before: Any, now: Any) -> str:
+    """
+    >>> _change("rule", {"margin": 0.0, "least": 3}, {"margin": 0.1, "least": 3}), _change("epochs", 3, 2)
+    ('rule: margin was 0.0 and cannot become 0.1', 'epochs was 3 and cannot become 2')
+    """
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        return f"{key}: " + ", ".join(_change(name, before.get(name), now.get(name)) for name in names)
+    return f"{key} was {before!r} and cannot become {now!r}"
 
 
 def _has_results(folder: Path) -> bool:
