@@ -160,7 +160,7 @@ EVEN_RATES = (1e-3, 1.33e-3, 1.8e-3, 2.4e-3, 3.2e-3)
 EVEN = replace(
     GAP,
     name="language/ptb-even",
-    asks="the same learning rates for Adam and AdaX",
+    asks="the same rates for Adam and AdaX",
     rows=tuple(replace(row, rates=EVEN_RATES) for row in GAP.rows),
     seeds=8,
     first_seed=220,

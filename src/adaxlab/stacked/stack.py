@@ -117,15 +117,13 @@ class Stack:
 
     def _parameters(self, first: int, last: int, together: bool) -> Iterator[list[torch.nn.Parameter]]:
         """Yield the parameters of each optimizer of the runs from `first` to `last`, with their gradients."""
+        parameters, gradient = self.network.parameters, self.network.gradient
         if together:
-            parts = [[(slice(first, last), slice(None))]]
-        else:
-            parts = [[(run, part) for part in self.network.layout.slices()] for run in range(first, last)]
-        for part in parts:
-            made = [torch.nn.Parameter(self.network.parameters[place]) for place in part]
-            for p, place in zip(made, part, strict=True):
-                p.grad = self.network.gradient[place]
-            yield made
+            yield [_parameter(parameters[first:last], gradient[first:last])]
+            return
+        for run in range(first, last):
+            parts = self.network.layout.slices()
+            yield [_parameter(parameters[run, part], gradient[run, part]) for part in parts]
 
     def run_epoch(self) -> None:
         """Train for one epoch, evaluate, and append loss and accuracies (fractions of 1) to `history`."""
@@ -212,6 +210,13 @@ class Stack:
             self.traces.kept = [list(points) for points in state["traces"]]
         self._graphs.clear()
         self._ran.clear()
+
+
+def _parameter(values: Tensor, gradient: Tensor) -> torch.nn.Parameter:
+    """Return a parameter that is a view of the matrix, and so is its gradient."""
+    p = torch.nn.Parameter(values)
+    p.grad = gradient
+    return p
 
 
 def make_stack(
