@@ -28,6 +28,8 @@ class Task(NamedTuple):
     claim: str
     unit: str = "points"
     baseline: str = "AdamW"
+    caveat: str = ""
+    """What limits the comparison, in a few words."""
 
     @property
     def source(self) -> str:
@@ -40,6 +42,7 @@ class Task(NamedTuple):
 
 NEAR, FAR = "LSTM, b2·T = 3", "LSTM, the paper's b2·T of 35"
 BILLION = "One Billion Word"
+UNEVEN = "learning rates not equally close"
 WORDS = {"unit": "nats per word", "baseline": "Adam"}
 TASKS = (
     Task("image classification, ResNet-20", "CIFAR-10", "", "cifar10.fresh-over-adamw"),
@@ -56,9 +59,9 @@ TASKS = (
         "voc.adaxw-over-adamw-eight",
         unit="points of IoU",
     ),
-    Task(NEAR, "Penn Treebank", BILLION, "language.ptb.adax-over-adam.b2T3", **WORDS),
+    Task(NEAR, "Penn Treebank", BILLION, "language.ptb.adax-over-adam.b2T3", **WORDS, caveat=UNEVEN),
     Task(NEAR, "words of enwik8", BILLION, "language.enwik8.adax-over-adam.b2T3", **WORDS),
-    Task(FAR, "Penn Treebank", BILLION, "language.ptb.adax-over-adam", **WORDS),
+    Task(FAR, "Penn Treebank", BILLION, "language.ptb.adax-over-adam", **WORDS, caveat=UNEVEN),
     Task(FAR, "words of enwik8", BILLION, "language.enwik8.adax-over-adam", **WORDS),
 )
 TRANSFORMER = "adaxw@b2T=3"
@@ -90,6 +93,7 @@ def _line(task: Task, row: Mapping[str, Any]) -> tuple[object, ...]:
         return (task.task, task.source, advice, "", "")
     seen, _, unpaired = difference(row).partition(" (without ")
     text = f"{seen} {task.unit}" + (f"; without {unpaired.removesuffix(')')}" if unpaired else "")
+    text += f"; {task.caveat}" if task.caveat else ""
     return (task.task, task.source, advice, f"{text} ([rule](claims.md#{anchor(task.claim)}))", row["n"])
 
 
@@ -145,8 +149,7 @@ class Comparison(NamedTuple):
     verdict: str
     provisional: bool
     n: int
-    paired_only: bool = False
-    """Only the test that is paired by seed gives this verdict."""
+    caveats: tuple[str, ...] = ()
 
 
 def _comparisons(root: Path) -> list[Comparison]:
@@ -156,8 +159,11 @@ def _comparisons(root: Path) -> list[Comparison]:
         row = judged.get(task.claim, {"verdict": NOT_RUN})
         if row["verdict"] != NOT_RUN:
             data = f"{task.data}{'*' * bool(task.stands_for)}, {task.task.rpartition(', ResNet')[0] or task.task}"
-            only = "which would be inconclusive" in row["ours"]
-            found.append(Comparison(data, task.baseline, row["verdict"], row["provisional"], row["n"], only))
+            only = "only if paired by seed" if "which would be inconclusive" in row["ours"] else ""
+            caveats = tuple(filter(None, (only, task.caveat)))
+            found.append(
+                Comparison(data, task.baseline, row["verdict"], row["provisional"], row["n"], caveats)
+            )
     if seen := _transformer(root):
         data = "bytes of enwik8, transformer, b2·T = 3"
         found.append(Comparison(data, "AdamW", *_judged(seen), seen.n))
@@ -186,7 +192,7 @@ def _shown(found: list[Comparison]) -> tuple[str, ...]:
         return ()
     cells = []
     for each in found:
-        marks = ["provisional"] * each.provisional + ["only if paired by seed"] * each.paired_only
+        marks = [*(["provisional"] * each.provisional), *each.caveats]
         outcome = OUTCOMES[each.verdict] + (f" ({', '.join(marks)})" if marks else "")
         cells.append((each.data, each.baseline, outcome, each.n))
     note = (
