@@ -42,6 +42,14 @@ def test_the_caveats_of_a_comparison_stand_beside_its_verdict():
     assert "| better (provisional, only if paired by seed) | 3 |" in decision.headline(ROOT)
 
 
+def test_a_later_claim_replaces_the_first_once_it_has_been_judged():
+    task = decision.Task("a task", "data", "", "first", caveat="a caveat", later="second")
+    for verdict, claim, caveat in (("not run", "first", "a caveat"), ("inconclusive", "second", "")):
+        shown = decision.current(task, {"second": {"verdict": verdict}})
+        assert (shown.claim, shown.caveat) == (claim, caveat)
+    assert decision.current(task, {}) == task
+
+
 def test_every_task_has_a_judged_claim_and_the_page_shows_it():
     text = decision.section(ROOT)
     assert text in (ROOT / "docs" / "should-i-use-adax.md").read_text()

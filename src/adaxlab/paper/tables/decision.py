@@ -30,6 +30,8 @@ class Task(NamedTuple):
     baseline: str = "AdamW"
     caveat: str = ""
     """What limits the comparison, in a few words."""
+    later: str = ""
+    """A claim that replaces `claim`, without its caveat, once it has been judged."""
 
     @property
     def source(self) -> str:
@@ -38,6 +40,12 @@ class Task(NamedTuple):
             if self.stands_for
             else f"{self.data}, the paper's data"
         )
+
+
+def current(task: Task, judged: Mapping[str, Mapping[str, Any]]) -> Task:
+    """The task with the claim that is shown now."""
+    ran = judged.get(task.later, {"verdict": NOT_RUN})["verdict"] != NOT_RUN
+    return task._replace(claim=task.later, caveat="") if ran else task
 
 
 NEAR, FAR = "LSTM, b2·T = 3", "LSTM, the paper's b2·T of 35"
@@ -58,10 +66,27 @@ TASKS = (
         "VOC2012",
         "voc.adaxw-over-adamw-eight",
         unit="points of IoU",
+        caveat="one tuning seed",
     ),
-    Task(NEAR, "Penn Treebank", BILLION, "language.ptb.adax-over-adam.b2T3", **WORDS, caveat=UNEVEN),
+    Task(
+        NEAR,
+        "Penn Treebank",
+        BILLION,
+        "language.ptb.adax-over-adam.b2T3",
+        **WORDS,
+        caveat=UNEVEN,
+        later="language.ptb.even.b2T3",
+    ),
     Task(NEAR, "words of enwik8", BILLION, "language.enwik8.adax-over-adam.b2T3", **WORDS),
-    Task(FAR, "Penn Treebank", BILLION, "language.ptb.adax-over-adam", **WORDS, caveat=UNEVEN),
+    Task(
+        FAR,
+        "Penn Treebank",
+        BILLION,
+        "language.ptb.adax-over-adam",
+        **WORDS,
+        caveat=UNEVEN,
+        later="language.ptb.even",
+    ),
     Task(FAR, "words of enwik8", BILLION, "language.enwik8.adax-over-adam", **WORDS),
 )
 TRANSFORMER = "adaxw@b2T=3"
@@ -76,7 +101,7 @@ ADVICE = {
 def section(root: Path) -> str:
     """One line per task: data, recommendation, evidence, n."""
     judged = {row["id"]: row for row in claims.committed(root / "records")}
-    lines = [_line(task, judged[task.claim]) for task in TASKS]
+    lines = [_line(task, judged[task.claim]) for task in (current(each, judged) for each in TASKS)]
     if seen := _transformer(root):
         verdict, few = _judged(seen)
         cells = f"{seen.mean:+.4f} [{seen.low:+.4f}, {seen.high:+.4f}] nats per byte ([study](gpt.md))"
@@ -155,7 +180,7 @@ class Comparison(NamedTuple):
 def _comparisons(root: Path) -> list[Comparison]:
     judged = {row["id"]: row for row in claims.committed(root / "records")}
     found = []
-    for task in TASKS:
+    for task in (current(each, judged) for each in TASKS):
         row = judged.get(task.claim, {"verdict": NOT_RUN})
         if row["verdict"] != NOT_RUN:
             data = f"{task.data}{'*' * bool(task.stands_for)}, {task.task.rpartition(', ResNet')[0] or task.task}"
