@@ -155,6 +155,12 @@ def _terms(result: Comparison, judged: list[RowResult]) -> list[str]:
     said = []
     if judged and result.study.terms == "given":
         said.append("The verdicts hold at the given settings: learning rates were not tuned.")
+    edge = [row.name for row in result.rows if row.edge and row.n and not row.error]
+    if judged and edge:
+        which = f"The best lr of {', '.join(edge)} is" if len(edge) < len(result.rows) else "Every best lr is"
+        said.append(
+            f"{which} the smallest or the largest that was tried: a larger --tune may find a better one."
+        )
     n = min((row.verdict.n for row in judged if row.verdict), default=ENOUGH)
     if n < ENOUGH:
         said.append(f"Provisional: n = {n}, fewer than {ENOUGH} seeds.")
@@ -173,7 +179,9 @@ def _no_verdict(result: Comparison) -> list[str]:
     said = [f"No verdict: {'; '.join(whys)}."]
     if UNTUNED in whys:
         lrs = " ".join(f"{row.name}.lr=..." for row in result.study.rows)
-        said.append(f"Tune (--tune 8), or set every learning rate by hand (--set {lrs}).")
+        tuning = result.study.tuning
+        how = "add lr to --tune-over" if tuning and tuning.trials > 1 else "--tune 8"
+        said.append(f"Tune them ({how}), or set every learning rate by hand (--set {lrs}).")
     return said
 
 

@@ -25,6 +25,8 @@ class AsymmetricAdamW(torch.optim.Optimizer):
     [5.0, 0.556]
     """
 
+    elementwise = True
+
     def __init__(
         self,
         params: ParamsT,

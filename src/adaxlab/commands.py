@@ -49,7 +49,8 @@ class Compare:
     seeds: int = 5
     """number of final runs per optimizer; a verdict from 3 or 4 runs is provisional, fewer give no verdict"""
     tune: int = 8
-    """number of settings to try per optimizer on held-out data; with 0, no verdict is given unless every lr is set"""
+    """number of settings to try per optimizer on held-out data; with 0 or 1, no verdict is given unless every lr is
+    set"""
     tune_over: tuple[str, ...] = ("lr",)
     """settings to tune: lr weight_decay b1 b2, or option=low:high; tuning more than lr requires optuna"""
     sampler: Literal["", "qmc", "random", "tpe"] = ""

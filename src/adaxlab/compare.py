@@ -21,6 +21,7 @@ from adaxlab import (
     optimizers,
     progress,
     spec,
+    splits,
     store,
     study_file,
     table,
@@ -70,7 +71,7 @@ def check(study: Study) -> None:
         if key not in made:
             task = tasks.load(study.task, options)
             with guarded(f"task {study.task}", RunError), torch.random.fork_rng(devices=[]):
-                tasks.check_data(task.data(), study.task)  # model() may depend on what data() has computed
+                splits.check(task.data(), study.task)  # model() may depend on what data() has computed
                 torch.manual_seed(study.first_seed)
                 made[key] = task, tasks.check_model(task.model(), study.task)
         task, model = made[key]
@@ -89,6 +90,17 @@ def compare(
     """Execute the missing runs of the study and summarise it."""
     study = study.complete()
     check(study)
+    return _finish(study, root, settings, watcher, stop, execute)
+
+
+def _finish(
+    study: Study,
+    root: Path | str,
+    settings: Settings | None,
+    watcher: Watcher | None,
+    stop: Stop | None = None,
+    execute: Executor | None = None,
+) -> Comparison:
     records = carry_out(study, root, settings, watcher, stop, execute=execute)
     assert records is not None, "only a limit in seconds ends without records"
     _, changes = study_file.read(study_file.place(root, study))
@@ -114,18 +126,28 @@ def run_and_show(
 
     `log` is the destination of the curves, `budget` the time that all studies together may take; `as_json` prints data
     instead of tables. If optimizers failed, an error is raised after the results of the others have been printed.
+
+    Every study is checked before the first one is stored, so that a misspelled option leaves no trace. What the user's
+    code prints goes to standard error: standard output has the results alone.
     """
     if report:
         files.check_place(Path(report))
     done = []
+    if n_jobs < 1:
+        raise LabError(f"jobs={n_jobs!r}: must be >= 1")
+    if not on:
+        choose_device(settings.device)
+    with redirect_stdout(sys.stderr):
+        for study in studies:
+            check(study.complete())
     if budget:
         if on:
             raise LabError("--budget: not available with --on ray; set --tune and --seeds instead")
-        choose_device(settings.device)
         share = 1 / len(studies)
         studies = [time_budget.settle(each, budget, out, settings, n_jobs, share) for each in studies]
     for study in [each.complete() for each in studies]:
-        done.append(run_study(study, out, settings, n_jobs, quiet, on, log))
+        with redirect_stdout(sys.stderr):
+            done.append(run_study(study, out, settings, n_jobs, quiet, on, log))
         if not as_json:
             present(done[-1], out)
     if as_json:
@@ -149,21 +171,18 @@ def run_and_show(
 def run_study(
     study: Study, out: str, settings: Settings, n_jobs: int, quiet: bool, on: str = "", log: str = ""
 ) -> Comparison:
-    """Execute the missing runs of a study, on this machine (after an estimate of the time) or on a cluster."""
+    """Execute the missing runs of a checked study, on this machine (after an estimate of the time) or on a cluster."""
     logged = logs.beside(log)
     if on:
         from adaxlab.execute import cluster
 
         with progress.watcher(quiet) as watcher, cluster.executor(cluster.parse(on)) as execute:
-            return compare(study, out, settings, logs.Several(watcher, *logged), execute=execute)
-    choose_device(settings.device)
-    if n_jobs < 1:
-        raise LabError(f"jobs={n_jobs!r}: must be >= 1")
+            return _finish(study, out, settings, logs.Several(watcher, *logged), execute=execute)
     if not quiet:
         print(f"estimate: {estimate.measure(study, out, settings).sentence(n_jobs)}", file=sys.stderr)
     study_file.write(study, out)
     with progress.watcher(quiet) as watcher, workers.helpers(study, out, settings, n_jobs):
-        return compare(study, out, settings, logs.Several(watcher, *logged))
+        return _finish(study, out, settings, logs.Several(watcher, *logged))
 
 
 def present(result: Comparison, out: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from adaxlab import optimizers, randomness, spec, splits, task
+from adaxlab import files, optimizers, randomness, spec, splits, task
 from adaxlab.messages import duration
 from adaxlab.settings import Settings, choose_device
 from adaxlab.study import Study
@@ -44,9 +44,12 @@ class Estimate:
 
 
 def made(study: Study, root: Path | str) -> int:
-    """The number of runs in the study's folder that have ended, at most the number of runs of the study."""
-    folder = Path(root) / spec.folder(study.name)
-    return min(study.runs(), sum(1 for _ in folder.glob("*/done.json")))
+    """The number of runs in the study's folder that have ended, at most the number of runs of the study. Runs of other
+    versions of the task's file are not counted: the study does not use them."""
+    folder, source = Path(root) / spec.folder(study.name), task.source_digest(study.task)
+    specs = (done.with_name("spec.json") for done in folder.glob("*/done.json"))
+    ended = sum(files.read_json(path).get("task_source") == source for path in specs if path.exists())
+    return min(study.runs(), ended)
 
 
 def measure(study: Study, root: Path | str, settings: Settings) -> Estimate:

@@ -21,7 +21,6 @@ from adaxlab.optimizers import (
     base,
     build,
     check_name,
-    is_factory,
     options_of,
     parts,
     takes,
@@ -59,10 +58,9 @@ def complete(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any
     if grows(name, given) and not grows(name) and betas in result and betas not in given:
         result[betas] = [result[betas][0], METHODS["adaxw"].defaults["betas"][1]]
     if "lr" not in result:
-        what = f"--set {name}.lr=0.001"
-        if any(is_factory(part) and not takes(part, "lr") for part in parts(name)):
-            what = "an argument lr, which tuning and schedules use"
-        raise LabError(f"optimizer {name}: has no default lr; give one with {what}")
+        if not any(takes(part, "lr") for part in parts(name)):
+            raise LabError(f"optimizer {name}: has no argument lr, which tuning and schedules use; add one")
+        raise LabError(f"optimizer {name}: has no default lr; give one with --set {name}.lr=0.001")
     lr = result["lr"]
     if isinstance(lr, bool) or not isinstance(lr, int | float):
         raise LabError(f"optimizer {name}: lr={lr!r}: is not a number; give one, such as {name}.lr=0.001")

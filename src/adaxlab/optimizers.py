@@ -113,10 +113,10 @@ def _maker(kind: str) -> Any:
         return joint.muon()
     place, _, attribute = kind.rpartition(":")
     if not attribute:
-        task.offer(place, "optimizer", _is_optimizer)
+        task.offer(place, "optimizer", lambda value: _is_optimizer(value) or _is_maker(value))
     module = torch.optim if place == "torch" else task.module(place, "optimizer")
     if not hasattr(module, attribute):
-        known = [key for key, value in vars(module).items() if _is_optimizer(value)]
+        known = [key for key, value in vars(module).items() if _is_optimizer(value) or _is_maker(value)]
         raise unknown(f"optimizer in {place}", attribute, known or ["(none)"])
     made = getattr(module, attribute)
     if not _is_optimizer(made) and (inspect.isclass(made) or not callable(made)):
@@ -129,6 +129,11 @@ def _maker(kind: str) -> Any:
 
 def _is_optimizer(value: Any) -> bool:
     return inspect.isclass(value) and issubclass(value, torch.optim.Optimizer)
+
+
+def _is_maker(value: Any) -> bool:
+    """A function with an argument lr, as a factory has."""
+    return inspect.isfunction(value) and "lr" in inspect.signature(value).parameters
 
 
 def is_factory(kind: str) -> bool:
@@ -168,6 +173,25 @@ def in_graph(name: str) -> dict[str, Any]:
     """
     own = {"torch:SGD": {"fused": True}, "torch:AdamW": {"fused": True, "capturable": True}}
     return own.get(base(name), {"capturable": True})
+
+
+ELEMENTWISE = frozenset({"torch:SGD", "torch:Adam", "torch:AdamW", "torch:Adagrad", "torch:RMSprop"})
+"""torch's optimizers that step every coordinate alone."""
+COUPLED = ("state_dtype", "cautious")
+"""Options of adaxopt's optimizers with which a coordinate's step also depends on others, or on its place."""
+
+
+def elementwise(name: str, options: Mapping[str, Any]) -> bool:
+    """Whether an optimizer steps every coordinate alone, so that several networks can be one tensor. A class of
+    another module says so by an attribute `elementwise`.
+
+    >>> elementwise("adaxw", {}), elementwise("adamw", {"state_dtype": "uint8"}), elementwise("torch:Adafactor", {})
+    (True, False, False)
+    """
+    method = base(name)
+    if method in METHODS:
+        return not any(options.get(key) for key in COUPLED)
+    return method in ELEMENTWISE or getattr(_maker(method), "elementwise", False)
 
 
 def from_data(key: str, value: Any) -> Any:

@@ -36,5 +36,11 @@ def sources(
     return make("train", size, keep), make("train", eval_size, held), "valid"
 
 
+def check(data: Any, name: str) -> None:
+    """Raise unless `data()` has the splits of a task in a form that a run accepts, those it does not use included."""
+    for split, given in tasks.check_data(data, name).items():
+        batches.kind(given, _where(name, split))
+
+
 def _where(name: str, split: str) -> str:
     return f"task {name}: data()[{split!r}]"

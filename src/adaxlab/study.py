@@ -121,6 +121,15 @@ class Tuning:
         """Whether only lr is tuned, by the search along the log grid."""
         return self.over == ("lr",) and not self.sampler
 
+    @property
+    def tunes_lr(self) -> bool:
+        """Whether more than one lr is tried.
+
+        >>> Tuning(8).tunes_lr, Tuning(1).tunes_lr, Tuning(8, over=("weight_decay",)).tunes_lr
+        (True, False, False)
+        """
+        return self.trials > 1 and any(knob.name == "lr" for knob in space.parse(self.over))
+
     def data(self) -> dict[str, Any]:
         """The JSON form. The tuned settings are included only if there are others than lr."""
         full = asdict(self)
@@ -225,8 +234,10 @@ class Study:
 
         >>> Study("digits", (Row("adamw"), Row("adaxw", options={"lr": 1e-3}))).terms
         'untuned'
+        >>> Study("digits", (Row("adamw"), Row("adaxw")), tuning=Tuning(1)).terms  # the first trial is the default
+        'untuned'
         """
-        if self.tuning or self.follows:
+        if self.follows or (self.tuning and self.tuning.tunes_lr):
             return "tuned"
         return "given" if all("lr" in row.options for row in self.rows) else "untuned"
 

@@ -43,8 +43,7 @@ def write(study: Study, root: Path | str) -> None:
         for key, value in content.items():
             if key not in (*GROWS, *WORDS, "baseline") and before.get(key) != value:
                 raise LabError(
-                    f"study {study.name}: {key} was {before.get(key)!r} and cannot become {value!r}; "
-                    "choose another --study"
+                    f"study {study.name}: {_change(key, before.get(key), value)}; choose another --study"
                 )
         for row in before["rows"]:
             now = next((r for r in content["rows"] if r["name"] == row["name"]), row)
@@ -62,6 +61,17 @@ def write(study: Study, root: Path | str) -> None:
         content |= {"history": events} if events else {}
     files.make_folder(path.parent)
     files.write_json(path, content)
+
+
+def _change(key: str, before: Any, now: Any) -> str:
+    """
+    >>> _change("rule", {"margin": 0.0, "least": 3}, {"margin": 0.1, "least": 3}), _change("epochs", 3, 2)
+    ('rule: margin was 0.0 and cannot become 0.1', 'epochs was 3 and cannot become 2')
+    """
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        return f"{key}: " + ", ".join(_change(name, before.get(name), now.get(name)) for name in names)
+    return f"{key} was {before!r} and cannot become {now!r}"
 
 
 def _other_version(path: Path) -> StoreError:

@@ -15,27 +15,41 @@ from adaxlab.study import B2_STEPS
 from adaxlab.summary import Comparison, RowResult
 from adaxlab.tuning_curve import bands, best_so_far
 
+LARGE = 1e7
+"""Numbers from here on are shown with an exponent."""
 SHORT = 8
 """Digits of a run's name in the list; `adax runs show` accepts any unique prefix."""
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """The value with `digits` significant digits, or a dash."""
-    return "-" if value is None or math.isnan(value) else f"{value:.{digits}g}"
+    """The value with `digits` significant digits, or a dash; numbers below ten million have no exponent.
+
+    >>> number(0.95333), number(23731.6), number(2.5e8), number(None)
+    ('0.9533', '23732', '2.5e+08', '-')
+    """
+    if value is None or math.isnan(value):
+        return "-"
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e+" in text and abs(value) < LARGE else text
 
 
 def spread(estimate: Estimate | None, sign: str = "-") -> str:
     """`0.9533 ± 0.0041`, or only the mean if there is one run; `sign="+"` also shows the sign of positive means.
 
-    >>> spread(Estimate(3, 0.5, 0.1, 0.25, 0.75), "+")
-    '+0.5000 ± 0.2500'
+    Both have as many decimals as two digits of the half-width need.
+
+    >>> spread(Estimate(3, 0.5, 0.1, 0.25, 0.75), "+"), spread(Estimate(5, 5935.8, 352.6, 5497.9, 6373.7))
+    ('+0.50 ± 0.25', '5936 ± 438')
     """
     if estimate is None:
         return "-"
-    middle = f"{round(estimate.mean, 4) + 0.0:{sign}.4f}"  # + 0.0 turns -0 into 0
-    if math.isnan(estimate.low):
-        return middle
-    return f"{middle} ± {(estimate.high - estimate.low) / 2:.4f}"
+    mean, half = estimate.mean, (estimate.high - estimate.low) / 2
+    known = 0 < half < math.inf
+    decimals = max(0, 1 - math.floor(math.log10(half))) if known else 4
+    if max(abs(mean), half) >= LARGE or decimals > 8:
+        return f"{mean:{sign}.4g}" + ("" if math.isnan(half) else f" ± {half:.2g}")
+    middle = f"{round(mean, decimals) + 0.0:{sign}.{decimals}f}"  # + 0.0 turns -0 into 0
+    return middle if math.isnan(half) else f"{middle} ± {half:.{decimals}f}"
 
 
 def comparison(result: Comparison) -> Any:

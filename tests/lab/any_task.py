@@ -73,6 +73,13 @@ def without_lr(model):
     return torch.optim.SGD(model.parameters(), lr=0.1)
 
 
+class Scaled(torch.optim.Optimizer):
+    """Its step size has another name than lr."""
+
+    def __init__(self, params, scale=0.1):
+        super().__init__(params, {"scale": scale})
+
+
 class Matrices(torch.optim.Optimizer):
     """A user's optimizer for one group of matrices: steps along the sign of the gradient's rows."""
 

@@ -120,6 +120,32 @@ def test_defaults_that_nobody_tuned_give_no_verdict():
     assert "The verdicts hold at the given settings" in given.text
 
 
+@pytest.mark.parametrize(
+    ("tuning", "how"), [(Tuning(1), "--tune 8"), (Tuning(8, over=("weight_decay",)), "add lr to --tune-over")]
+)
+def test_tuning_without_a_second_lr_gives_no_verdict(tuning, how):
+    found = result(adamw=ADAMW, adaxw=BETTER)
+    untuned = replace(found.study, tuning=tuning)
+    none = answer(summary.summarise(untuned, found.records))
+    assert none.use == ""
+    assert (
+        f"learning rates were not tuned, so a difference may be one of defaults. Tune them ({how})"
+        in none.text
+    )
+    given = replace(untuned, rows=tuple(replace(row, options={"lr": 3e-3}) for row in untuned.rows))
+    assert "The verdicts hold at the given settings" in answer(summary.summarise(given, found.records)).text
+
+
+def test_an_lr_at_the_edge_of_those_tried_is_part_of_the_answer():
+    found = result(adamw=ADAMW, adaxw=BETTER)
+    words = "the smallest or the largest that was tried: a larger --tune may find a better one."
+    assert words not in answer(found).text
+    for record in found.records:
+        if record.row == "adamw" and record.spec["purpose"] == "final":
+            record.spec["options"]["lr"] = 0.1
+    assert f"The best lr of adamw is {words}" in answer(summary.summarise(found.study, found.records)).text
+
+
 def test_later_changes_are_part_of_the_answer():
     history = ("Extended from 3 to 5 seeds after a look at the results.",)
     found = answer(result(adamw=ADAMW, adaxw=LIKE, history=history)).text

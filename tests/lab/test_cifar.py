@@ -165,10 +165,53 @@ def test_a_run_does_not_depend_on_its_company():
     assert alone.history[0][0] == pytest.approx(together.history[2][0], abs=2e-6)
 
 
+EIGHT_BIT = {"lr": 3e-3, "weight_decay": 0.1, "state_dtype": "uint8"}
+
+
+def test_scales_and_random_bits_of_8_bit_state_do_not_depend_on_the_company():
+    train, test = images(20)
+    recipe = StackRecipe(epochs=2, batch=16)
+    eight = [Run("8-bit", "adamw", EIGHT_BIT, seed) for seed in (0, 1)]
+    alone = Stack(eight[1:], train, test, recipe)
+    together = Stack([*runs("sgdm"), *eight], train, test, recipe)
+    for stack in (alone, together):
+        stack.run_epoch(), stack.run_epoch()
+    assert torch.equal(alone.network.parameters[0], together.network.parameters[2])
+    assert alone.history[0] == together.history[2]
+
+
+@pytest.mark.parametrize("model", ["resnet20", "resnet18"])
+def test_an_optimizer_of_one_run_has_the_tensors_of_its_network(model):
+    """Every coordinate is in one tensor, and each tensor is a parameter of the module."""
+    stack = Stack(
+        [Run("8-bit", "adamw", EIGHT_BIT, 0)], *images(20), StackRecipe(model=model, epochs=1, batch=16)
+    )
+    mine = stack.optimizers[0].param_groups[0]["params"]
+    row = stack.network.parameters[0]
+    for p in mine:
+        assert p.grad is not None
+        assert p.grad.shape == p.shape
+        p.data.fill_(7.0)
+    wanted = dict(make_net(model, 0).named_parameters())
+    found = stack.network.layout.unpack(row)
+    assert len(mine) == len(wanted)
+    assert all((found[name] == 7.0).all() for name in wanted)
+    padding = 9 * 16 if model == "resnet20" else 0  # the fourth channel of the image
+    assert sum(p.numel() for p in mine) == sum(p.numel() for p in wanted.values()) + padding
+
+
+def test_8_bit_state_is_not_traced():
+    both = [*runs("adaxw", seeds=(0, 1)), Run("8-bit", "adamw", EIGHT_BIT, 0)]
+    recipe = StackRecipe(epochs=1, batch=16)
+    Stack(both, *images(20), recipe, trace=[True, True, False]).run_epoch()
+    with pytest.raises(ValueError, match="run 2: only element-wise optimizers are traced"):
+        Stack(both, *images(20), recipe, trace=[False, False, True]).run_epoch()
+
+
 def test_cut_and_resumed_there_is_no_seam(tmp_path):
     train, test = images(20)
     recipe = StackRecipe(epochs=3, milestones=(1, 2), batch=16)
-    some = runs(*ROWS)
+    some = [*runs(*ROWS), Run("8-bit", "adamw", EIGHT_BIT, 0)]
     whole = Stack(some, train, test, recipe)
     for _ in range(3):
         whole.run_epoch()

@@ -123,7 +123,9 @@ class TestStudy:
             "sgdm",
             ["sgdm", "adaxw"],
         )
-        with pytest.raises(LabError, match=r"study small: rule was .* choose another --study"):
+        with pytest.raises(
+            LabError, match=r"small: rule: margin was 0\.1 and cannot become 0\.0; choose another"
+        ):
             compare.compare(small(tune=0, seeds=1), tmp_path)
         with pytest.raises(LabError, match="epochs was 2 and cannot become 3"):
             compare.compare(small(tune=0, seeds=1, epochs=3, rule=stats.DecisionRule(margin=0.1)), tmp_path)

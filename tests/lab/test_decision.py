@@ -34,6 +34,22 @@ def test_adaxw_is_advised_where_it_was_compared_with_adamw():
     assert decision._line(decision.Task("a task", "data", "", "a.claim"), row)[2] == "AdaX-W"
 
 
+def test_the_caveats_of_a_comparison_stand_beside_its_verdict():
+    for text in (decision.section(ROOT), decision.headline(ROOT)):
+        lines = [line for line in text.splitlines() if "Penn Treebank" in line]
+        assert len(lines) == 2
+        assert all("learning rates not equally close" in line for line in lines)
+    assert "| better (provisional, only if paired by seed) | 3 |" in decision.headline(ROOT)
+
+
+def test_a_later_claim_replaces_the_first_once_it_has_been_judged():
+    task = decision.Task("a task", "data", "", "first", caveat="a caveat", later="second")
+    for verdict, claim, caveat in (("not run", "first", "a caveat"), ("inconclusive", "second", "")):
+        shown = decision.current(task, {"second": {"verdict": verdict}})
+        assert (shown.claim, shown.caveat) == (claim, caveat)
+    assert decision.current(task, {}) == task
+
+
 def test_every_task_has_a_judged_claim_and_the_page_shows_it():
     text = decision.section(ROOT)
     assert text in (ROOT / "docs" / "should-i-use-adax.md").read_text()
@@ -60,14 +76,14 @@ def test_the_first_lines_of_the_readme_follow_from_the_records(tmp_path):
 def test_the_headline_counts_verdicts_and_the_table_shows_each(provisional, text):
     verdicts = ("supported", "supported", "contradicted", "inconclusive")
     found = [
-        decision.Comparison(f"data {i}", "AdamW", verdict, i in provisional, 3, paired_only=i == 1)
+        decision.Comparison(f"data {i}", "AdamW", verdict, i in provisional, 3, ("a caveat",) * (i == 1))
         for i, verdict in enumerate(verdicts)
     ]
     assert f"In 4 comparisons, with equally many settings tried for each, AdaX was {text}" in decision._tuned(
         found
     )
     shown = "\n".join(decision._shown(found))
-    marks = "provisional, only if paired by seed" if 1 in provisional else "only if paired by seed"
+    marks = "provisional, a caveat" if 1 in provisional else "a caveat"
     assert f"| data 1 | AdamW | better ({marks}) | 3 |" in shown
     assert "| data 3 | AdamW | no significant difference | 3 |" in shown
 

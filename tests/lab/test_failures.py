@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from tiny import one_line
 
-from adaxlab import cli, errors, failures, optimizers, store, study
+from adaxlab import cli, compare, errors, estimate, failures, optimizers, store, study
 from adaxlab.errors import LabError, StoreError
 
 TINY = str(Path(__file__).with_name("tiny.py"))
@@ -159,6 +160,60 @@ def test_a_task_that_fails_is_one_line(body, code, expected, capsys):
     err = one_line(capsys)
     assert expected in err
     assert "(at my_task.py:" in err
+
+
+def test_an_optimizer_that_is_refused_leaves_no_trace_in_the_study(capsys):
+    own("mine.py", "def forgets(model, lr=0.1):\n    return torch.optim.SGD([*model.parameters()][:1], lr)\n")
+    assert compared(f"{TINY}:Tiny", "sgdm", "adaxw") == 0
+    capsys.readouterr()
+    assert compared(f"{TINY}:Tiny", "sgdm", "adaxw", "mine.py:forgets") == 2
+    assert "leaves out 3 parameters" in one_line(capsys)
+    assert compared(f"{TINY}:Tiny", "sgdm", "adaxw") == 0
+    assert "after a look" not in capsys.readouterr().out
+
+
+def test_every_task_is_checked_before_the_first_run(capsys):
+    text = """class Flat(Tiny):
+    def model(self): return torch.nn.Linear(8, 2)
+
+def deep(model, lr=0.1):
+    if len(list(model.children())) < 2: raise ValueError('too flat')
+    return torch.optim.SGD(model.parameters(), lr)
+"""
+    own("my_task.py", text)
+    words = ["compare", f"{TINY}:Tiny", "my_task.py:Flat", "--optimizers", "sgdm", "my_task.py:deep"]
+    assert cli.main([*words, "--tune", "0", "--seeds", "1", "--quiet"]) == 2
+    assert "too flat" in one_line(capsys)
+    assert not Path("runs").exists()
+
+
+def test_a_test_split_that_no_run_accepts_is_found_before_tuning(capsys):
+    split = "return {**super().data(), 'test': (torch.ones(0, 8), torch.ones(0))}"
+    own("my_task.py", f"class Mine(Tiny):\n    def data(self): {split}\n")
+    assert compared("my_task.py:Mine", "sgdm", "adaxw", more=["--tune", "2"]) == 2
+    assert "data()['test']: tensors of [0, 0] rows" in one_line(capsys)
+    assert not Path("runs").exists()
+
+
+def test_runs_of_an_edited_task_do_not_count_as_made():
+    given = study.Study("my_task.py:Mine", (study.Row("sgdm"),), "one", seeds=2, epochs=1)
+    made = []
+    for text in ("", "\n"):
+        own("my_task.py", f"class Mine(Tiny): pass\n{text}")
+        sys.modules.pop(next((name for name in sys.modules if "task_my_task" in name), ""), None)
+        made.append(estimate.made(given.complete(), "runs"))
+        compare.compare(given, "runs")
+        made.append(estimate.made(given.complete(), "runs"))
+    assert made == [0, 2, 0, 2]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_what_a_task_prints_is_not_among_the_results(jobs, capsys):
+    own("my_task.py", "class Mine(Tiny):\n    def model(self): print('noise'); return super().model()\n")
+    assert compared("my_task.py:Mine", "sgdm", "adaxw", more=["--json", "--jobs", jobs]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["metric"] == "accuracy"
+    assert "noise" in err
 
 
 FILES = {

@@ -194,7 +194,9 @@ def test_a_memory_with_betas_that_are_no_pair(name, given):
     [
         (f"{HERE}:forgets", {}, "leaves out 17 parameters (embedding.weight, ...)"),
         (f"{HERE}:nothing", {}, "gave a NoneType without step, zero_grad"),
-        (f"{HERE}:without_lr", {}, "has no default lr; give one with an argument lr"),
+        (f"{HERE}:without_lr", {}, "has no argument lr, which tuning and schedules use"),
+        (f"{HERE}:Scaled", {}, "has no argument lr, which tuning and schedules use"),
+        (f"{HERE}:absent", {}, "known are two_groups, forgets, nothing, Scaled"),
         (f"{HERE}:two_groups", {"beta": 1}, "known are lr, weight_decay"),
         (f"{HERE}:two_groups+adamw", {}, "two_groups is a factory and takes the whole model"),
         ("torch:SGD+adamw+adaxw", {}, "has more than two parts"),

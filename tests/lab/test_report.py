@@ -115,6 +115,30 @@ def test_the_study_beside_its_runs_decides(tmp_path):
         assert (found.base, found.fixed, found.rule) == ("adaxw", False, stats.DecisionRule())
 
 
+@pytest.mark.parametrize(("key", "left_out"), [("task_source", 6), ("optimizer_source", 3)])
+def test_runs_of_an_edited_file_are_not_mixed_with_those_of_the_new_one(key, left_out):
+    """A named study that is run again after an edit holds runs of both versions."""
+
+    def version(source, day, metric):
+        runs = [record(name, seed, metric=metric) for name in ("adamw", "adaxw") for seed in range(3)]
+        for run in runs:
+            run.env["time"] = f"2026-01-{day}T00:00:00+00:00"
+            if key == "task_source" or run.spec["optimizer"] == "adaxw":
+                run.spec[key] = source
+        return [run for run in runs if key in run.spec or day == "01"]
+
+    runs = [*version("new", "02", 0.3), *version("old", "01", 0.9)]
+    [one] = series.studies(runs)
+    values = {s.label: s.values for s in one.series}
+    assert values["adaxw"] == [0.3] * 3
+    assert values["adamw"] == [0.3 if key == "task_source" else 0.9] * 3
+    assert one.replaced == left_out
+    assert f"{left_out} runs of an earlier version of the task&#x27;s or an optimizer&#x27;s file" in render(
+        runs
+    )
+    assert "earlier version" not in render(version("new", "02", 0.3))
+
+
 def test_the_page_judges_as_the_command_does(tmp_path):
     """Untuned defaults: the command gives a table and no verdict, and so does the page of its runs."""
     rows = tuple(map(Row, ("adamw", "adaxw")))

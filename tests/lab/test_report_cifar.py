@@ -132,7 +132,7 @@ def test_the_committed_records_make_a_page():
     text = render(runs, figures=[("Mine", "", own_figure())])
     for name in {r.spec["study"] for r in runs}:
         assert f"<h2>{name}</h2>" in text
-    assert len(text) < 8e6
+    assert len(text) < 40_000 * len(runs)
 
 
 def test_no_sweep_where_variants_differ_in_two_things():

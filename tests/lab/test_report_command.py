@@ -11,7 +11,7 @@ from report_records import record
 from adaxlab import compare, optimizer_options, options
 from adaxlab.report import command, series
 from adaxlab.store import RunRecord
-from adaxlab.study import Study, Tuning
+from adaxlab.study import Row, Study, Tuning
 from adaxlab.variants import with_base_seed
 
 
@@ -115,3 +115,34 @@ def test_variants_have_a_command_each():
     runs = [record(seed=s, options={"b2": b2}.items()) for s in range(3) for b2 in (1e-3, 1e-4)]
     lines = command.commands(series.studies(runs)[0])
     assert [line.rpartition("adaxw.b2=")[2] for line in lines] == ["0.001", "0.0001"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--optimizers adamw adaxw --tune 3",
+        "--optimizers adamw adaxw --tune 1 --tune-over lr weight_decay --sampler random --base-seed 2",
+        "--optimizers sgdm adaxw adaxw@slow --baseline adaxw --set adaxw@slow.weight_decay=0.1 --margin 0.01",
+        "--optimizers adaxw adamw --set adaxw.memory=Growing(0.001).floor(0.01) adamw.eps=1e-7 --target 0.5",
+        "--optimizers adamw torch:SGD+adaxw --tune 0 --set adamw.lr=0.1 torch:SGD+adaxw.second.lr=1 --confidence 0.9",
+        "--optimizers adaxw --schedule cosine,warmup=0.05 --epochs 2 --set adaxw.betas=0.9,0.001 --study mine",
+    ],
+)
+def test_the_command_of_a_stored_study_asks_for_the_same_study(words):
+    """Options that a run derives, such as b2 = 3/T, are not set; the rule, the baseline and second names are kept."""
+    lab = pytest.importorskip("adaxlab.commands")
+    asked = lab.parse(["compare", "digits", *words.split()]).of("digits", False).complete()
+    trials = [s for row in asked.rows for s in asked.trials(row, 0.1, 0)] if asked.tuning else []
+    specs = [*trials, *(s for row in asked.rows for s in asked.finals(row, 0.1))]
+    runs = series.studies([RunRecord(spec, {}, [], None, Path("x")) for spec in specs])[0]
+    [line] = command.commands(runs, asked)
+    again = lab.parse(shlex.split(line)[1:]).of("digits", False).complete()
+    assert again.data() == asked.data()
+
+
+def test_a_plan_that_compare_cannot_express_is_not_its_command():
+    asked = Study(task="digits", rows=(Row("adaxw", b2_steps=10.0),), seeds=1, name="s").complete()
+    specs = asked.finals(asked.rows[0], 0.1)
+    runs = series.studies([RunRecord(spec, {}, [], None, Path("x")) for spec in specs])[0]
+    [line] = command.commands(runs, asked)
+    assert "--set adaxw.betas=0.9,0.02" in line

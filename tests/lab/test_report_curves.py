@@ -113,6 +113,14 @@ def test_loss_over_the_time_that_it_took():
     assert last == pytest.approx({"adamw": 0.3 * 20 * 2, "adaxw": 0.3 * 20 * 5}), "the mean over the seeds"
 
 
+@pytest.mark.parametrize(("seconds", "form"), [(0.02, "~g"), (3000.0, "~g"), (3e5, "~s")])
+def test_seconds_are_not_written_as_minutes(seconds, form):
+    """Vega writes 0.02 as "20m" in the format ~s."""
+    axis = curves._x_axis({seconds / 100 * i for i in range(100)}, curves.TIME).to_dict()
+    assert axis["format"] == form
+    assert "tickMinStep" not in axis, "a run may be shorter than a second"
+
+
 @pytest.mark.usefixtures("bands")
 @pytest.mark.parametrize("name", ["metric", "train-loss"])
 def test_intervals_of_what_is_shown_are_inside_the_frame(name):

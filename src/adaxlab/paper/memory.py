@@ -4,21 +4,26 @@ Every Adam-like method is a choice of k_t in v <- v + k_t*(g^2 - v). Here all el
 decoupled decay with lr*weight_decay constant), and the memory is exchanged.
 
     screen    every memory at the same learning rates, a factor of 2 apart, one seed, on held-out data
-    final     at least five seeds that no screen has used: Fading .95 and .999, Growing b2*T = 3, and three others
+    final     seeds that no screen has used: Fading .95 and .999, Growing b2*T = 3, and three others
 
 The rule, written before any run of this study:
 
-    tolerance      0.02 nats per byte on the transformer, 0.5 points on CIFAR-10
-    range          the rates of the grid whose result is within the tolerance of the best of Fading .95
+    tolerance      0.02 nats per byte on the transformer, 1 point on CIFAR-10 (4,944 held-out images: a standard error
+                   of 0.4)
+    range          the rates of the grid, adjacent or not, whose result is no worse than the best of Fading .95 by more
+                   than the tolerance
     the three      of the memories other than those that are kept anyway, the three with the most rates in the range on
-                   the transformer; of equal ones, those with the better result at their best rate
+                   the transformer; of equal ones, those with the better result at their best rate, then the order below
+    edges          if Fading .95 is best at the smallest rate, or its range reaches the largest, all memories are
+                   screened at the next rate on that side before anything else is decided; a memory that diverges at
+                   every rate has no final runs
     at its best    each memory at the rate that its screen chose, against Fading .95 at its own: Student's paired 95%
                    interval, Holm over the memories
-    wider          each memory at the smallest rate above Fading .95's range: its result there is within the tolerance
-                   of Fading .95 at its best rate (no worse by more than the margin, Holm over the memories)
+    wider          each memory at the smallest rate above Fading .95's range: its result there is no worse than that of
+                   Fading .95 at its best rate by more than the tolerance (Holm over the memories)
     seeds          5 on the transformer; 8 on CIFAR-10, where seeds differ more
-    an option      a memory that is wider, and not significantly worse at its best, on two of three tasks, becomes a
-                   documented option of the library on every backend
+    an option      a memory that is wider, and not significantly worse at its best, on both tasks, becomes a documented
+                   option of the library on every backend
 
 The transformer's setting is the quietest that `gpt-short` found: 4 million parameters, a context of 64 bytes. There the
 paired differences of AdamW and AdaX-W have a standard deviation of 0.0014 nats (n = 3) and, with six other seeds (the
@@ -35,7 +40,7 @@ from typing import Any
 from adaxlab.paper.cifar10_rows import HOLDOUT, make
 from adaxlab.study import Row, Study, Tuning
 
-TOLERANCE = {"gpt-memory-screen": 0.02, "cifar10/memory-screen": 0.005}
+TOLERANCE = {"gpt-memory-screen": 0.02, "cifar10/memory-screen": 0.01}
 """In the unit of the records: nats per byte, and shares of 1."""
 LR_DECAY = 1e-4
 ASYMMETRIC = "adaxlab.asymmetric:AsymmetricAdamW"
@@ -95,7 +100,7 @@ TRANSFORMER = {
     "compile": True,
 }
 GPT_EPOCHS = 8
-GPT_RATES = (6e-4, 1.2e-3, 2.4e-3, 4.8e-3, 9.6e-3, 1.92e-2)
+GPT_RATES = (3e-4, 6e-4, 1.2e-3, 2.4e-3, 4.8e-3, 9.6e-3)
 GPT_SCREEN = Study(
     name="gpt-memory-screen",
     task="gpt",

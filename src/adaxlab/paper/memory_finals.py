@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from adaxlab.claim import Claim
+from adaxlab.claim import NOT_RUN, VERDICTS, Claim
 from adaxlab.paper.memory import (
     CIFAR_EPOCHS,
     CIFAR_SCREEN,
@@ -127,13 +127,34 @@ def claims(task: Task, final: Final | None) -> tuple[Claim, ...]:
     wider = (
         Claim(
             claim_id(task, "wide", memory),
-            f"{memory} at lr {final.above:g} is about as good as {first} at its best lr",
+            f"{memory} at lr {final.above:g} is not much worse than {first} at its best lr",
             where, task.wide, "not_worse", task.measure, _large(memory, final), first,
             margin=task.tolerance, ours=True, note=f"at most {task.tolerance:g} {task.unit} worse",
         )
-        for memory in final.rates
+        for memory in final.rates if memory != first
     )  # fmt: skip
     return (*better, *wider)
+
+
+def options(verdicts: Mapping[str, str], finals: Mapping[str, Final]) -> list[str] | None:
+    """The memories that become options of the library: wider, and not significantly worse at their best, on every task.
+    None as long as final runs are missing. `verdicts` are by the id of the claim."""
+    if any(task.screen.name not in finals for task in TASKS):
+        return None
+    found = {
+        memory: [
+            verdicts.get(claim_id(task, kind, memory), NOT_RUN) for task in TASKS for kind in ("best", "wide")
+        ]
+        for memory in finals[TASKS[0].screen.name].rates
+        if memory != KEPT[0]
+    }
+    if any(NOT_RUN in each for each in found.values()):
+        return None
+    return [
+        memory
+        for memory, each in found.items()
+        if VERDICTS[False] not in each[::2] and set(each[1::2]) == {VERDICTS[True]}
+    ]
 
 
 def claim_id(task: Task, kind: str, memory: str) -> str:

@@ -46,11 +46,12 @@ def best(trials: Trials, higher: bool) -> float | None:
 def in_range(trials: Trials, level: float, tolerance: float, higher: bool) -> list[float]:
     """The rates whose result is no worse than `level` by more than the tolerance.
 
-    >>> in_range({1e-3: 1.30, 2e-3: 1.29, 4e-3: 1.32, 8e-3: None}, 1.29, 0.02, higher=False)
+    >>> in_range({1e-3: 1.31, 2e-3: 1.29, 4e-3: 1.32, 8e-3: None}, 1.29, 0.02, higher=False)
     [0.001, 0.002]
     """
     sign = 1 if higher else -1
-    return [lr for lr, x in trials.items() if x is not None and sign * (x - level) >= -tolerance]
+    limit = -tolerance - 1e-9  # a difference of exactly the tolerance is in the range
+    return [lr for lr, x in trials.items() if x is not None and sign * (x - level) >= limit]
 
 
 def level(screen: Screen, higher: bool) -> float | None:
@@ -89,8 +90,11 @@ def final(screen: Screen, memories: tuple[str, ...], tolerance: float, higher: b
     if reached is None:
         raise ValueError(f"{KEPT[0]} diverged at every lr: there is nothing to compare with")
     within = in_range(screen[KEPT[0]], reached, tolerance, higher)
-    above = [lr for lr in screen[KEPT[0]] if lr > max(within)]
+    rates = sorted(screen[KEPT[0]])
+    if best(screen[KEPT[0]], higher) == rates[0]:
+        raise ValueError(f"{KEPT[0]} is best at the smallest lr, {rates[0]:g}: screen smaller ones")
+    above = [lr for lr in rates if lr > max(within)]
     if not above:
-        raise ValueError(f"every lr up to {max(within):g} is in the range of {KEPT[0]}: screen larger ones")
-    rates = {name: best(screen[name], higher) for name in (*KEPT, *memories)}
-    return Final({name: lr for name, lr in rates.items() if lr is not None}, min(above))
+        raise ValueError(f"the range of {KEPT[0]} reaches the largest lr, {rates[-1]:g}: screen larger ones")
+    chosen = {name: best(screen[name], higher) for name in (*KEPT, *memories)}
+    return Final({name: lr for name, lr in chosen.items() if lr is not None}, min(above))

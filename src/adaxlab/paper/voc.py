@@ -11,6 +11,8 @@ scratch, in T = 2,000 steps of 10 crops instead of 20,000. The rest of the recip
              the test split with three new seeds. Weight decay is the paper's. The grids are centred on the paper's lr
              for SGDM, 3e-5 for AdamW and AMSGrad(W), 1e-4 for AdaX-W; the centres were chosen before the study in
              short unrecorded runs.
+    grid     AdamW and AdaX-W, four learning rates and two weight decays each, with one seed on the validation split
+    eight    each at its best of the grid, on the test split with eight new seeds
 
 Claims: the paper's statements on VOC2012 that CamVid can test, with rules written before the runs.
 

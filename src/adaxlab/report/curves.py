@@ -105,7 +105,12 @@ def _most(points: int, lines: int) -> int:
 
 
 def _x_axis(places: set[float], axis: str) -> alt.Axis:
-    """One tick per evaluation if there are few; steps are written in full if there is room."""
+    """One tick per evaluation if there are few; steps are written in full if there is room.
+
+    Seconds below 100,000 have no prefix: 0.02 would be "20m".
+    """
+    if axis == TIME:
+        return alt.Axis(format="~s" if max(places) >= 1e5 else "~g", tickCount=6)
     form = ",d" if axis == "step" and max(places) < 1e5 else "~s"
     if len(places) <= FEW:
         return alt.Axis(values=sorted(places), format=form)

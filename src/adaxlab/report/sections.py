@@ -101,6 +101,10 @@ def study_section(section: Section, looks: Mapping[str, Look], draw: Draw, singl
         words += (
             " The reference is the method with the best mean. It was chosen after the runs, which favours it."
         )
+    if study.replaced:
+        words += (
+            f" {study.replaced} runs of an earlier version of the task's or an optimizer's file are left out."
+        )
     return (
         f'<section id="{esc(section.anchor)}"><div class="wrap"><h2>{esc(study.name)}</h2>'
         f"{answered(section)}{_summary(section, looks)}"

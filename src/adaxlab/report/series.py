@@ -100,6 +100,8 @@ class StudyRuns:
     looks: Mapping[str, Look] = field(default_factory=dict)
     written: Mapping[str, str] = field(default_factory=dict)
     """The text of a label in titles and captions, if it differs from the label."""
+    replaced: int = 0
+    """The number of runs of earlier versions of the task's or an optimizer's file, which are left out."""
 
     def says(self, label: str) -> str:
         """The text of a label in titles and captions."""
@@ -170,9 +172,28 @@ def studies(records: Iterable[Any]) -> list[StudyRuns]:
     by_study: dict[str, list[Any]] = defaultdict(list)
     for record in records:
         by_study[str(record.spec.get("study") or record.spec.get("task") or "study")].append(record)
-    found = [_study(name, runs) for name, runs in by_study.items()]
+    found = []
+    for name, runs in by_study.items():
+        current = _current(runs)
+        found.append(replace(_study(name, current), replaced=len(runs) - len(current)))
     known = looks(name for study in found for name in study.names)
     return [replace(study, looks=known) for study in found]
+
+
+def _current(records: Sequence[Any]) -> list[Any]:
+    """The runs of the newest version of the task's file and, per row, of the optimizer's. A named study (`--study`)
+    that is run again after an edit has runs of both versions, which are not of one experiment."""
+
+    def newest(runs: Sequence[Any], key: str) -> list[Any]:
+        last = max(runs, key=lambda run: str((run.env or {}).get("time", "")))
+        return [run for run in runs if run.spec.get(key) == last.spec.get(key)]
+
+    of_task = newest(records, "task_source")
+    rows: dict[Any, list[Any]] = defaultdict(list)
+    for run in of_task:
+        rows[run.spec.get("row", run.spec.get("optimizer"))].append(run)
+    kept = {id(run) for runs in rows.values() for run in newest(runs, "optimizer_source")}
+    return [run for run in of_task if id(run) in kept]
 
 
 def _study(name: str, records: Sequence[Any]) -> StudyRuns:

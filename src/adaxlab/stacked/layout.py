@@ -1,13 +1,14 @@
 """The position of each parameter of a CIFAR ResNet in one flat row, so that M models are a matrix [M, size].
 
-The optimizers that the stack accepts are element-wise, so all runs of a method are trained by one optimizer over one
-tensor, some rows of that matrix. Convolutions are stored [3x3 tap, in, out]. The three channels of the image are stored
-as four; weight and gradient of the fourth are zero, so it stays zero with every method. Batch-norm weights of all
-layers are contiguous, then their biases, then the head.
+An element-wise optimizer of several runs is one optimizer over one tensor, some rows of that matrix; for the others,
+`slices` says where the tensors of a network begin and end. Convolutions are stored [3x3 tap, in, out]. The three
+channels of the image are stored as four; weight and gradient of the fourth are zero, so it stays zero with every
+method. Batch-norm weights of all layers are contiguous, then their biases, then the head.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -78,6 +79,16 @@ class Layout:
     def unpack(self, row: Tensor) -> dict[str, Tensor]:
         """Return the module's parameters by name, as views of a flat row."""
         return dict(self._views(row))
+
+    def slices(self) -> list[slice]:
+        """Return the part of a flat row that holds each parameter, in the order and shape in which it is stored."""
+        convs = [slice(conv.offset, conv.offset + conv.size) for conv in self.convs]
+        norms = [
+            slice(start + conv.channel, start + conv.channel + conv.co)
+            for start in (self.gamma, self.beta)
+            for conv in self.convs
+        ]
+        return [*convs, *norms, slice(self.head, self.bias), slice(self.bias, self.bias + self.classes)]
 
     def unpack_running(self, running: Tensor) -> dict[str, Tensor]:
         """Return the module's running statistics by name, as views of [2, channels]."""
@@ -154,6 +165,11 @@ class Flat:
     def unpack(self, row: Tensor) -> dict[str, Tensor]:
         """Return the module's parameters by name, as views of a flat row."""
         return _cut(row, self._shapes)
+
+    def slices(self) -> list[slice]:
+        """Return the part of a flat row that holds each parameter."""
+        ends = list(itertools.accumulate((shape.numel() for _, shape in self._shapes), initial=0))
+        return [slice(start, end) for start, end in itertools.pairwise(ends)]
 
     def unpack_running(self, running: Tensor) -> dict[str, Tensor]:
         """Return the module's running statistics by name, as views of [1, n]."""

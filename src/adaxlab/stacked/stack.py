@@ -1,7 +1,9 @@
 """Several runs trained together: same model, data and length; seeds, optimizers and hyperparameters differ.
 
 Each run is a row of one parameter matrix; runs with the same optimizer and options share one optimizer object over
-their rows (all methods are element-wise, so the result is the same). On a GPU the whole step (gather, augment, forward,
+their rows if the step is element-wise: the result is that of a run alone. Otherwise (8-bit state has scales for 32
+coordinates and random bits that depend on a parameter's index) each run has its own optimizer, over the tensors of its
+network. On a GPU the whole step (gather, augment, forward,
 backward, update) is a CUDA graph, captured again when the learning rate changes; evaluation is a second graph.
 """
 
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Protocol
@@ -19,6 +21,7 @@ from torch import Tensor
 
 from adaxlab import optimizers
 from adaxlab.models import make
+from adaxlab.stacked.layout import Flat, Layout
 from adaxlab.stacked.loader import Images, StackLoader
 from adaxlab.stacked.plain import PlainNetwork
 from adaxlab.stacked.trace import Trace
@@ -61,6 +64,9 @@ class Network(Protocol):
     gradient: Tensor
     running: Tensor
 
+    @property
+    def layout(self) -> Layout | Flat: ...
+
     def gradients(self, loader: StackLoader, count: int) -> tuple[Tensor, Tensor]: ...
 
     def count_correct(self, data: Images, loader: StackLoader, start: int, count: int) -> Tensor: ...
@@ -102,13 +108,22 @@ class Stack:
         first = 0
         for (name, options), group in groupby(self.runs, key=lambda r: (r.optimizer, dict(r.options))):
             last = first + len(list(group))
-            p = torch.nn.Parameter(self.network.parameters[first:last])
-            p.grad = self.network.gradient[first:last]
             extra = optimizers.in_graph(name) if device.type == "cuda" else {}
-            out.append(optimizers.build(name, [p], {**options, **extra}))
-            self._lr.append(float(out[-1].param_groups[0]["lr"]))
+            for params in self._parameters(first, last, optimizers.elementwise(name, options)):
+                out.append(optimizers.build(name, params, {**options, **extra}))
+                self._lr.append(float(out[-1].param_groups[0]["lr"]))
             first = last
         return out
+
+    def _parameters(self, first: int, last: int, together: bool) -> Iterator[list[torch.nn.Parameter]]:
+        """Yield the parameters of each optimizer of the runs from `first` to `last`, with their gradients."""
+        parameters, gradient = self.network.parameters, self.network.gradient
+        if together:
+            yield [_parameter(parameters[first:last], gradient[first:last])]
+            return
+        for run in range(first, last):
+            parts = self.network.layout.slices()
+            yield [_parameter(parameters[run, part], gradient[run, part]) for part in parts]
 
     def run_epoch(self) -> None:
         """Train for one epoch, evaluate, and append loss and accuracies (fractions of 1) to `history`."""
@@ -195,6 +210,13 @@ class Stack:
             self.traces.kept = [list(points) for points in state["traces"]]
         self._graphs.clear()
         self._ran.clear()
+
+
+def _parameter(values: Tensor, gradient: Tensor) -> torch.nn.Parameter:
+    """Return a parameter that is a view of the matrix, and so is its gradient."""
+    p = torch.nn.Parameter(values)
+    p.grad = gradient
+    return p
 
 
 def make_stack(

@@ -73,8 +73,13 @@ class Trace:
         """Yield (first run, end, optimizer) of the optimizers that have traced runs."""
         first = 0
         for optimizer in optimizers:
-            last = first + len(optimizer.param_groups[0]["params"][0])
+            one, *others = optimizer.param_groups[0]["params"]
+            last = first + (1 if others else len(one))  # the tensors of one run, or the rows of several
             if any(self.wanted[first:last]):
+                if others:
+                    raise ValueError(
+                        f"run {first}: only element-wise optimizers are traced, without state_dtype"
+                    )
                 yield first, last, optimizer
             first = last
 

@@ -30,7 +30,7 @@ TEXTS = {"ptb-wide": "Penn Treebank", "enwik8": "words of enwik8"}
 
 # -- settings of AdaX-W on CIFAR-10 -----------------------------------------------------------------------------------
 
-VARIED = {"lr": "lr", "beta1": "b1", "beta2": "b2", "epsilon": "eps"}
+VARIED = {"lr": "lr", "beta1": "b1", "beta1-new": "b1, new seeds", "beta2": "b2", "epsilon": "eps"}
 """Studies that vary one setting of AdaX-W, and what it is called."""
 
 

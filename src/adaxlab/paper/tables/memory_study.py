@@ -8,8 +8,9 @@ from pathlib import Path
 from adaxlab import markdown, records
 from adaxlab.claim import link, words
 from adaxlab.paper import claims, drawn, memory, memory_rule
-from adaxlab.paper.memory_finals import FINALS, TASKS, Task, claim_id
+from adaxlab.paper.memory_finals import FINALS, TASKS, Task, claim_id, options
 from adaxlab.paper.tables.exhibits import difference
+from adaxlab.report.numbers import listed
 from adaxlab.summary import Comparison, summarise
 
 FIGURE = "memory-study"
@@ -31,7 +32,28 @@ def section(root: Path) -> str:
     figure = ""
     if screens[0][1]:
         figure = drawn.image(FIGURE, "Result against learning rate, one line per memory", "images") + "\n\n"
-    return figure + "\n\n".join(f"### {task.title}\n{_part(task, screen, root)}" for task, screen in screens)
+    parts = [f"### {task.title}\n{_part(task, screen, root)}" for task, screen in screens]
+    return figure + "\n\n".join([*parts, *_conclusion(root)])
+
+
+def _conclusion(root: Path) -> list[str]:
+    """What follows from the final runs; empty as long as some are missing."""
+    judged = {row["id"]: row["verdict"] for row in claims.committed(root / "records")}
+    earned = options(judged, FINALS)
+    if earned is None:
+        return []
+    rule = "has a wider range of learning rates than AdamW's and is not significantly worse at its best on both tasks"
+    if not earned:
+        return [f"### Conclusion\nNo memory {rule}."]
+    return [f"### Conclusion\nBy the rule, {listed([memory_rule.label(name) for name in earned])} {rule}."]
+
+
+def _chosen(root: Path) -> list[str]:
+    """The memories that the screen of the first task chose for the final runs of all tasks."""
+    screen = found(root, TASKS[0])
+    if screen is None:
+        return []
+    return memory_rule.chosen(trials(screen), memory.TOLERANCE[screen.study.name], screen.higher_is_better)
 
 
 def _part(task: Task, screen: Comparison | None, root: Path) -> str:
@@ -41,7 +63,7 @@ def _part(task: Task, screen: Comparison | None, root: Path) -> str:
     reached = memory_rule.level(every, higher)
     if reached is None:
         return f"*{memory_rule.KEPT[0]} diverged at every learning rate.*"
-    chosen = memory_rule.chosen(every, tolerance, higher) if task is TASKS[0] else []
+    chosen = _chosen(root)
     rows = []
     for name, tried in every.items():
         lr = memory_rule.best(tried, higher)
@@ -58,14 +80,14 @@ def _part(task: Task, screen: Comparison | None, root: Path) -> str:
     head = (
         "memory",
         "best lr",
-        f"result, {task.unit}",
+        f"result, {'accuracy in %' if task.unit == 'points' else task.unit}",
         f"rates in the range, of {len(next(iter(every.values())))}",
         "final runs",
     )
     return (
         markdown.table(head, rows)
-        + f"\n\nOne seed on held-out data. A rate is in the range if its result is within {task.tolerance:g} "
-        f"{task.unit} of the best result of {memory_rule.KEPT[0]}." + _finals(task, root)
+        + f"\n\nOne seed on held-out data. A rate is in the range if its result is worse by at most "
+        f"{task.tolerance:g} {task.unit} than the best of {memory_rule.KEPT[0]}." + _finals(task, root)
     )
 
 
