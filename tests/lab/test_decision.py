@@ -24,14 +24,14 @@ ROOT = Path(__file__).parents[2]
 )
 def test_the_advice_follows_the_verdict(verdict, n, use):
     row = {"verdict": verdict, "n": n, "provisional": "provisional" in use, "ours": "+0.1 [-0.1, +0.3]"}
-    line = decision._line(decision.Task("a task", "data", "ImageNet", "a.claim", "nats", "Adam"), row)
+    line = decision._line(decision.TaskClaim("a task", "data", "ImageNet", "a.claim", "nats", "Adam"), row)
     seen = ("+0.1 [-0.1, +0.3] nats ([rule](claims.md#claim-a-claim))", n) if n else ("", "")
     assert line == ("a task", "data, a stand-in for ImageNet", use, *seen)
 
 
 def test_adaxw_is_advised_where_it_was_compared_with_adamw():
     row = {"verdict": "supported", "n": 5, "provisional": False, "ours": "+0.1 [-0.1, +0.3]"}
-    assert decision._line(decision.Task("a task", "data", "", "a.claim"), row)[2] == "AdaX-W"
+    assert decision._line(decision.TaskClaim("a task", "data", "", "a.claim"), row)[2] == "AdaX-W"
 
 
 def test_the_caveats_of_a_comparison_stand_beside_its_verdict():
@@ -43,7 +43,7 @@ def test_the_caveats_of_a_comparison_stand_beside_its_verdict():
 
 
 def test_a_later_claim_replaces_the_first_once_it_has_been_judged():
-    task = decision.Task("a task", "data", "", "first", caveat="a caveat", later="second")
+    task = decision.TaskClaim("a task", "data", "", "first", caveat="a caveat", later="second")
     for verdict, claim, caveat in (("not run", "first", "a caveat"), ("inconclusive", "second", "")):
         shown = decision.current(task, {"second": {"verdict": verdict}})
         assert (shown.claim, shown.caveat) == (claim, caveat)
@@ -76,7 +76,7 @@ def test_the_first_lines_of_the_readme_follow_from_the_records(tmp_path):
 def test_the_headline_counts_verdicts_and_the_table_shows_each(provisional, text):
     verdicts = ("supported", "supported", "contradicted", "inconclusive")
     found = [
-        decision.Comparison(f"data {i}", "AdamW", verdict, i in provisional, 3, ("a caveat",) * (i == 1))
+        decision.TaskResult(f"data {i}", "AdamW", verdict, i in provisional, 3, ("a caveat",) * (i == 1))
         for i, verdict in enumerate(verdicts)
     ]
     assert f"In 4 comparisons, with equally many settings tried for each, AdaX was {text}" in decision._tuned(

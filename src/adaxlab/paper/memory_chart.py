@@ -8,14 +8,14 @@ from typing import Any
 import altair as alt
 
 from adaxlab.paper import memory, memory_rule
-from adaxlab.paper.memory_finals import Task
+from adaxlab.paper.memory_finals import StudyTask
 from adaxlab.report.encoding import data, log_ticks
 from adaxlab.report.palette import Look, looks
 from adaxlab.report.rates import lr_frame
 from adaxlab.report.theme import TOKENS
 
 WIDTH, HEIGHT = 330, 250
-Found = Sequence[tuple[Task, memory_rule.Screen, bool]]
+Found = Sequence[tuple[StudyTask, memory_rule.Screen, bool]]
 """Tasks with their screens, and whether a higher result is better."""
 
 
@@ -44,7 +44,9 @@ WORDS: dict[str, Any] = {
 """Title and subtitle of the figure."""
 
 
-def _panel(task: Task, screen: memory_rule.Screen, higher: bool, drawn: dict[str, Look]) -> alt.LayerChart:
+def _panel(
+    task: StudyTask, screen: memory_rule.Screen, higher: bool, drawn: dict[str, Look]
+) -> alt.LayerChart:
     ink = TOKENS["light"]
     scaled = {
         name: {lr: None if x is None else task.scale * x for lr, x in tried.items()}

@@ -25,7 +25,7 @@ from adaxlab.study import Row, Study
 from adaxlab.tasks.cifar10 import STEPS
 
 
-class Task(NamedTuple):
+class StudyTask(NamedTuple):
     """A task of the study: its screen, its final runs, and the unit of its tables."""
 
     title: str
@@ -56,11 +56,11 @@ class Task(NamedTuple):
         return self.screen.name.replace("screen", "wide")
 
 
-GPT = Task(
+GPT = StudyTask(
     "Transformer, bytes of enwik8", GPT_SCREEN, TRANSFORMER["steps"] * GPT_EPOCHS, 5, GPT_SCREEN.task_options,
     "loss per byte", "nats per byte", 1, 4,
 )  # fmt: skip
-CIFAR = Task(
+CIFAR = StudyTask(
     "CIFAR-10, ResNet-20", CIFAR_SCREEN, STEPS * CIFAR_EPOCHS, 8,
     {key: value for key, value in CIFAR_SCREEN.task_options.items() if key != "holdout"},
     "accuracy", "points", 100, 2,
@@ -72,7 +72,7 @@ FIRST_SEED = 300
 RULE = "Part of the memory study; the rule was written before the screen."
 
 
-def studies(task: Task, final: Final | None) -> tuple[Study, ...]:
+def studies(task: StudyTask, final: Final | None) -> tuple[Study, ...]:
     """The screen of a task and, if their settings are known, its final runs: each memory at its best lr, and each at
     the lr above the range of Fading .95."""
     if final is None:
@@ -112,7 +112,7 @@ def studies(task: Task, final: Final | None) -> tuple[Study, ...]:
     return task.screen, best, wide
 
 
-def claims(task: Task, final: Final | None) -> tuple[Claim, ...]:
+def claims(task: StudyTask, final: Final | None) -> tuple[Claim, ...]:
     """The claims of the final runs: a memory is better at its best lr, and good enough at the larger one."""
     if final is None:
         return ()
@@ -157,7 +157,7 @@ def options(verdicts: Mapping[str, str], finals: Mapping[str, Final]) -> list[st
     ]
 
 
-def claim_id(task: Task, kind: str, memory: str) -> str:
+def claim_id(task: StudyTask, kind: str, memory: str) -> str:
     """
     >>> claim_id(CIFAR, "wide", "growing b2T=3, floor 10/T")
     'cifar10.memory-wide.growing-b2T3-floor-10-T'

@@ -18,7 +18,7 @@ from adaxlab.stats import Estimate
 from adaxlab.summary import summarise
 
 
-class Task(NamedTuple):
+class TaskClaim(NamedTuple):
     """A task of the table and the claim "AdaX is better than Adam(W), each at its best lr" that was judged on it."""
 
     task: str
@@ -42,7 +42,7 @@ class Task(NamedTuple):
         )
 
 
-def current(task: Task, judged: Mapping[str, Mapping[str, Any]]) -> Task:
+def current(task: TaskClaim, judged: Mapping[str, Mapping[str, Any]]) -> TaskClaim:
     """The task with the claim that is shown now."""
     ran = judged.get(task.later, {"verdict": NOT_RUN})["verdict"] != NOT_RUN
     return task._replace(claim=task.later, caveat="") if ran else task
@@ -53,14 +53,14 @@ BILLION = "One Billion Word"
 UNEVEN = "learning rates not equally close"
 WORDS = {"unit": "nats per word", "baseline": "Adam"}
 TASKS = (
-    Task("image classification, ResNet-20", "CIFAR-10", "", "cifar10.fresh-over-adamw"),
-    Task(
+    TaskClaim("image classification, ResNet-20", "CIFAR-10", "", "cifar10.fresh-over-adamw"),
+    TaskClaim(
         "image classification, ResNet-18",
         "Tiny-ImageNet",
         "ImageNet",
         "imagenet.tuned.adaxw-over-adamw",
     ),
-    Task(
+    TaskClaim(
         "segmentation, ResNet-50 from ImageNet",
         "CamVid",
         "VOC2012",
@@ -68,7 +68,7 @@ TASKS = (
         unit="points of IoU",
         caveat="one tuning seed",
     ),
-    Task(
+    TaskClaim(
         NEAR,
         "Penn Treebank",
         BILLION,
@@ -77,8 +77,8 @@ TASKS = (
         caveat=UNEVEN,
         later="language.ptb.even.b2T3",
     ),
-    Task(NEAR, "words of enwik8", BILLION, "language.enwik8.adax-over-adam.b2T3", **WORDS),
-    Task(
+    TaskClaim(NEAR, "words of enwik8", BILLION, "language.enwik8.adax-over-adam.b2T3", **WORDS),
+    TaskClaim(
         FAR,
         "Penn Treebank",
         BILLION,
@@ -87,7 +87,7 @@ TASKS = (
         caveat=UNEVEN,
         later="language.ptb.even",
     ),
-    Task(FAR, "words of enwik8", BILLION, "language.enwik8.adax-over-adam", **WORDS),
+    TaskClaim(FAR, "words of enwik8", BILLION, "language.enwik8.adax-over-adam", **WORDS),
 )
 TRANSFORMER = "adaxw@b2T=3"
 ADVICE = {
@@ -112,7 +112,7 @@ def section(root: Path) -> str:
     return markdown.table(("task", "data", "use", "AdaX is better by (95%)", "n"), lines)
 
 
-def _line(task: Task, row: Mapping[str, Any]) -> tuple[object, ...]:
+def _line(task: TaskClaim, row: Mapping[str, Any]) -> tuple[object, ...]:
     advice = _advice(row["verdict"], task.baseline, row["provisional"])
     if row["verdict"] == NOT_RUN:
         return (task.task, task.source, advice, "", "")
@@ -166,7 +166,7 @@ def headline(root: Path) -> str:
     return "\n".join((_tuned(found), WHEN_NOT, _speed(root), *_shown(found)))
 
 
-class Comparison(NamedTuple):
+class TaskResult(NamedTuple):
     """AdaX against AdamW on one task, in README.md."""
 
     data: str
@@ -177,7 +177,7 @@ class Comparison(NamedTuple):
     caveats: tuple[str, ...] = ()
 
 
-def _comparisons(root: Path) -> list[Comparison]:
+def _comparisons(root: Path) -> list[TaskResult]:
     judged = {row["id"]: row for row in claims.committed(root / "records")}
     found = []
     for task in (current(each, judged) for each in TASKS):
@@ -187,15 +187,15 @@ def _comparisons(root: Path) -> list[Comparison]:
             only = "only if paired by seed" if unpaired(row) else ""
             caveats = tuple(filter(None, (only, task.caveat)))
             found.append(
-                Comparison(data, task.baseline, row["verdict"], row["provisional"], row["n"], caveats)
+                TaskResult(data, task.baseline, row["verdict"], row["provisional"], row["n"], caveats)
             )
     if seen := _transformer(root):
         data = "bytes of enwik8, transformer, b2·T = 3"
-        found.append(Comparison(data, "AdamW", *_judged(seen), seen.n))
+        found.append(TaskResult(data, "AdamW", *_judged(seen), seen.n))
     return found
 
 
-def _tuned(found: list[Comparison]) -> str:
+def _tuned(found: list[TaskResult]) -> str:
     """How many comparisons have each outcome."""
     text = "- **AdaX or AdamW?** "
     if not found:
@@ -212,7 +212,7 @@ def _tuned(found: list[Comparison]) -> str:
     )
 
 
-def _shown(found: list[Comparison]) -> tuple[str, ...]:
+def _shown(found: list[TaskResult]) -> tuple[str, ...]:
     if not found:
         return ()
     cells = []

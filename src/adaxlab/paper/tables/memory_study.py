@@ -8,7 +8,7 @@ from pathlib import Path
 from adaxlab import markdown, records
 from adaxlab.claim import link, words
 from adaxlab.paper import claims, drawn, memory, memory_rule
-from adaxlab.paper.memory_finals import FINALS, TASKS, Task, claim_id, options
+from adaxlab.paper.memory_finals import FINALS, TASKS, StudyTask, claim_id, options
 from adaxlab.paper.tables.exhibits import difference
 from adaxlab.report.numbers import listed
 from adaxlab.summary import Comparison, summarise
@@ -16,7 +16,7 @@ from adaxlab.summary import Comparison, summarise
 FIGURE = "memory-study"
 
 
-def found(root: Path, task: Task) -> Comparison | None:
+def found(root: Path, task: StudyTask) -> Comparison | None:
     """The screen of a task; None if it has not been run."""
     runs = records.load(root / "records", task.screen.name)
     return summarise(task.screen, runs) if runs else None
@@ -56,7 +56,7 @@ def _chosen(root: Path) -> list[str]:
     return memory_rule.chosen(trials(screen), memory.TOLERANCE[screen.study.name], screen.higher_is_better)
 
 
-def _part(task: Task, screen: Comparison | None, root: Path) -> str:
+def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
     if screen is None:
         return f"*Not run yet (`adax reproduce {task.screen.name}`).*"
     tolerance, higher, every = memory.TOLERANCE[task.screen.name], screen.higher_is_better, trials(screen)
@@ -91,7 +91,7 @@ def _part(task: Task, screen: Comparison | None, root: Path) -> str:
     )
 
 
-def _finals(task: Task, root: Path) -> str:
+def _finals(task: StudyTask, root: Path) -> str:
     """The verdicts on the final runs; empty as long as they are not planned."""
     final = FINALS.get(task.screen.name)
     if final is None:
