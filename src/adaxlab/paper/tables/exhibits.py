@@ -87,7 +87,7 @@ EXHIBITS = (
     Exhibit(*CAMVID, "AdaX-W better than SGDM", "voc.adaxw-over-sgdm", "voc.adaxw-over-sgdm-tuned"),
     Exhibit(
         *LANGUAGE,
-        "Penn Treebank: AdaX better than Adam",
+        "Penn Treebank: AdaX better than Adam (rates [not equally close](language.md))",
         tuned="language.ptb.adax-over-adam",
     ),
     Exhibit(
