@@ -107,7 +107,8 @@ test-oldest-extras: $(OLDEST)/.ready
 	PYTHONPATH=src OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= ADAXOPT_REQUIRE_INTEGRATIONS=1 \
 	    ADAXOPT_INTEGRATIONS_RECORD=records/integrations_oldest.json \
 	    $(OLDEST)/bin/python -m pytest -q -m "not gpu" -k "(jax or keras or timm or ray) and not tensorflow" \
-	    tests/integrations/test_jax.py tests/integrations/test_jax_parity.py tests/integrations/test_keras.py \
+	    tests/integrations/test_jax.py tests/integrations/test_jax_options.py tests/integrations/test_jax_parity.py \
+	    tests/integrations/test_keras.py \
 	    tests/integrations/test_trainers.py tests/integrations/test_ray.py; \
 	    code=$$?; $(OLDEST)/bin/python tests/integrations/render.py && exit $$code
 
