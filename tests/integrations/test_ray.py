@@ -161,15 +161,14 @@ def finish(process, code=0):
 
 
 def runs(out):
-    """Everything of a store that does not tell time or place."""
+    """Everything of a store that does not tell time or place: nor whether a run was resumed from a checkpoint."""
     from adaxlab.store import load_runs
 
-    timing = ("seconds", "step_seconds")
     return {
         r.name: (
             r.spec,
             [{k: v for k, v in row.items() if "second" not in k} for row in r.metrics],
-            {k: v for k, v in r.done.items() if k not in timing and "second" not in k},
+            {k: v for k, v in r.done.items() if k != "sessions" and "second" not in k},
         )
         for r in load_runs(out)
     }
