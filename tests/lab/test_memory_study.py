@@ -183,6 +183,23 @@ def test_an_option_is_wider_and_not_worse_on_both_tasks(verdicts, earned, final,
     assert ("No memory has a wider range" in text) == (earned == [])
 
 
+def test_a_memory_without_final_runs_on_a_task_is_no_option_and_does_not_delay_the_others(final):
+    """asymmetric 0.3 diverged at every rate of CIFAR-10."""
+    fewer = final._replace(rates={k: v for k, v in final.rates.items() if k != "asymmetric 0.3"})
+    both = {SCREEN.name: final, CIFAR.screen.name: fewer}
+    judged = {
+        claim.id: "supported"
+        for task in TASKS
+        for claim in memory_finals.claims(task, both[task.screen.name])
+    }
+    assert memory_finals.options(judged, both) == [
+        "fading 0.999",
+        "growing b2T=3",
+        "log-time 8",
+        "polynomial 0.8",
+    ]
+
+
 def test_the_page_has_a_row_for_every_memory_and_the_figure_is_drawn(runs, tmp_path):
     folder = tmp_path / "records"
     folder.mkdir()

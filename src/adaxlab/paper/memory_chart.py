@@ -66,8 +66,7 @@ def _panel(
     span = alt.Scale(zero=False, nice=False, domain=[low, high])
 
     def y(field: str) -> alt.Y:
-        unit = "accuracy, %" if task.unit == "points" else task.unit
-        return alt.Y(f"{field}:Q", title=f"held-out {unit}", scale=span, axis=alt.Axis(tickCount=5))
+        return alt.Y(f"{field}:Q", title=f"held-out {task.quantity}", scale=span, axis=alt.Axis(tickCount=5))
 
     reached = memory_rule.level(scaled, higher)
     layers = []

@@ -46,6 +46,11 @@ class StudyTask(NamedTuple):
         return self.scale * TOLERANCE[self.screen.name]
 
     @property
+    def quantity(self) -> str:
+        """What a result is, where it is not a difference."""
+        return "accuracy in %" if self.unit == "points" else self.unit
+
+    @property
     def best(self) -> str:
         """The name of the study with each memory at its best lr."""
         return self.screen.name.replace("screen", "best")
@@ -138,22 +143,23 @@ def claims(task: StudyTask, final: Final | None) -> tuple[Claim, ...]:
 
 def options(verdicts: Mapping[str, str], finals: Mapping[str, Final]) -> list[str] | None:
     """The memories that become options of the library: wider, and not significantly worse at their best, on every task.
-    None as long as final runs are missing. `verdicts` are by the id of the claim."""
+    None as long as final runs are missing. `verdicts` are by the id of the claim; a memory that diverged at every rate
+    of a task has none there, and does not become an option."""
     if any(task.screen.name not in finals for task in TASKS):
         return None
-    found = {
-        memory: [
-            verdicts.get(claim_id(task, kind, memory), NOT_RUN) for task in TASKS for kind in ("best", "wide")
-        ]
-        for memory in finals[TASKS[0].screen.name].rates
-        if memory != KEPT[0]
-    }
-    if any(NOT_RUN in each for each in found.values()):
+    everywhere = [finals[task.screen.name].rates for task in TASKS]
+    memories = [
+        name for name in everywhere[0] if name != KEPT[0] and all(name in rates for rates in everywhere)
+    ]
+
+    def on_tasks(kind: str, memory: str) -> list[str]:
+        return [verdicts.get(claim_id(task, kind, memory), NOT_RUN) for task in TASKS]
+
+    best, wide = ({name: on_tasks(kind, name) for name in memories} for kind in ("best", "wide"))
+    if any(NOT_RUN in (*best[name], *wide[name]) for name in memories):
         return None
     return [
-        memory
-        for memory, each in found.items()
-        if VERDICTS[False] not in each[::2] and set(each[1::2]) == {VERDICTS[True]}
+        name for name in memories if VERDICTS[False] not in best[name] and set(wide[name]) == {VERDICTS[True]}
     ]
 
 

@@ -3,8 +3,8 @@
 Each run is a row of one parameter matrix; runs with the same optimizer and options share one optimizer object over
 their rows if the step is element-wise: the result is that of a run alone. Otherwise (8-bit state has scales for 32
 coordinates and random bits that depend on a parameter's index) each run has its own optimizer, over the tensors of its
-network. On a GPU the whole step (gather, augment, forward,
-backward, update) is a CUDA graph, captured again when the learning rate changes; evaluation is a second graph.
+network. On a GPU the whole step (gather, augment, forward, backward, update) is a CUDA graph, captured again when the
+learning rate changes; evaluation is a second graph.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
     head = (
         "memory",
         "best lr",
-        f"result, {'accuracy in %' if task.unit == 'points' else task.unit}",
+        f"result, {task.quantity}",
         f"rates in the range, of {len(next(iter(every.values())))}",
         "final runs",
     )
