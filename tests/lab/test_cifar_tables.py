@@ -76,7 +76,7 @@ def test_the_documentation_shows_every_study_that_was_run():
     for name, asked in STUDIES.items():
         found = load(name, RECORDS)
         if not found:
-            assert f"- `cifar10/{name}`: {asked.title}\n" in page
+            assert f"- `cifar10/{name}`: {asked.title}" in page
             continue
         (part,) = (p for p in page.split("### ")[1:] if p.startswith(f"{name}\n"))
         assert asked.title in part

@@ -11,6 +11,7 @@ from adaxlab.paper.cifar10 import FRESH, TUNING
 from adaxlab.paper.cifar10_runs import accuracy, borrowed, label, load, short
 from adaxlab.paper.tables.study import Column, Layout, Line, Runs, best
 from adaxlab.report import names
+from adaxlab.report.numbers import listed
 from adaxlab.store import RunRecord
 from adaxlab.study import Study
 
@@ -122,10 +123,11 @@ def again(study: Study, runs: Runs, root: Path = records.FOLDER) -> str:
 def title(row: str) -> str:
     """A row's name in words.
 
-    >>> title("adaxw eps 1e-3"), title("sgdm-1e-4"), title("padax lr 0.1")
-    ('AdaX-W, eps 1e-3', "SGDM, L2 1e-4 (the paper's text)", 'Padax, lr 0.1')
+    >>> title("adaxw eps 1e-3"), title("sgdm-1e-4"), title("adaxw, 8-bit")
+    ('AdaX-W, eps 1e-3', "SGDM, L2 1e-4 (the paper's text)", 'AdaX-W, 8-bit')
     """
     method, _, rest = row.partition(" ")
+    method = method.removesuffix(",")
     return TITLES.get(method, method) + (f", {rest}" if rest else "")
 
 
@@ -187,7 +189,7 @@ def _stacks(found: Runs) -> str:
     alone = [seconds for n, seconds in own if n == 1]
     parts = [f"{n} networks at once in {_time(seconds)}" for n, seconds in own if n > 1]
     parts += [f"one network at a time, {_time(sum(alone))} in all"] if alone else []
-    return " and ".join(parts)
+    return listed(parts)
 
 
 def _time(seconds: float) -> str:

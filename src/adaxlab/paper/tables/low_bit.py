@@ -1,11 +1,14 @@
-"""The tables of docs/low-bit-state.md: the codes' steps, and functions of eightbit_drift.json and gpu_eightbit.json."""
+"""The tables of docs/low-bit-state.md: the codes' steps, drift, speed, and the verdicts on 8-bit state."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from adaxlab.claim import link, words
 from adaxlab.markdown import recorded, table
+from adaxlab.paper import claims
+from adaxlab.paper.tables.exhibits import difference
 from adaxlab.paper.tables.gpu_step import since, spread
 
 Record = dict[str, Any]
@@ -102,9 +105,27 @@ def _memory(rows: list[dict[str, Any]]) -> str:
     )
 
 
+QUALITY = {
+    "gpt": ("[transformer of 4 million parameters](gpt.md#gpt-eight-bit), bytes of enwik8", "nats per byte"),
+    "cifar10": ("[ResNet-20](cifar10.md#eight-bit), CIFAR-10", "points of accuracy"),
+}
+
+
+def quality(root: Path) -> str:
+    """8-bit compared with float32 state: one line per task and method."""
+    judged = {row["id"]: row for row in claims.committed(root / "records")}
+    lines = []
+    for task, (title, unit) in QUALITY.items():
+        for method, name in (("adamw", "AdamW"), ("adaxw", "AdaX-W")):
+            row = judged[id := f"{task}.eight-bit-{method}"]
+            lines.append((title, name, f"{difference(row)} {unit}", row["n"], link(id, words(row))))
+    return table(("task", "optimizer", "8-bit is better by (95%)", "n", "the same within the margin"), lines)
+
+
 NOT_SIMULATED = "*Drift of v: not simulated yet (`python benchmarks/eightbit_drift.py`).*"
 NOT_MEASURED = "*Not measured yet (`python benchmarks/eightbit.py`).*"
 SECTIONS = {
+    "low-bit-quality": quality,
     "low-bit-steps": steps,
     "low-bit-drift": recorded("eightbit_drift.json", drift, NOT_SIMULATED),
     "low-bit-gpu": recorded("gpu_eightbit.json", gpu, NOT_MEASURED),
