@@ -30,8 +30,8 @@ ClaimRule = Literal[
     "better", "not_worse", "similar", "equals_paper", "below", "larger", "ratio", "paper_ratio"
 ]  # fmt: skip
 KEYS = (
-    "id", "section", "claim", "by", "paper", "ours", "n", "p", "family", "rule", "verdict", "provisional", "post_hoc",
-    "runs", "reason", "plan", "note",
+    "id", "section", "claim", "by", "paper", "ours", "estimate", "n", "p", "family", "rule", "verdict", "provisional",
+    "post_hoc", "runs", "reason", "plan", "note",
 )  # fmt: skip
 VERDICTS = {True: "supported", False: "contradicted", None: "inconclusive"}
 """The verdict for each outcome of a rule."""
@@ -139,10 +139,12 @@ def row(
     """Return a judged claim as a dict.
 
     `holds` is the outcome of the rule (None: inconclusive), `n` the number of samples or enumerated cases. With
-    `run=False` the verdict is "not run". `tested` contains the keys of claims that are judged on runs. The `plan` of an
-    open claim has the number of new seeds that would decide it (`needed`, as text) and the study that is to judge it.
+    `run=False` the verdict is "not run". `tested` contains the keys of claims that are judged on runs: `estimate` has
+    the mean of the first measure with its plain 95% interval, as numbers and as text; the `plan` of an open claim has
+    the number of new seeds that would decide it (`needed`, as text) and the study that is to judge it.
     """
     made = {
+        "estimate": {},
         "p": None,
         "family": 0,
         "provisional": False,

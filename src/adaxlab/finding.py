@@ -75,10 +75,19 @@ class Finding:
     sd: float = math.nan
     seen: stats.Estimate | None = None
     """The mean with its plain 95% interval; None if nothing was tested."""
+    shown: str = ""
+    """`seen` as text; empty if it is in logarithms."""
+    unpaired: str = ""
+    """Welch's interval without pairing, if it would give another outcome."""
 
 
 def _tested(
-    text: str, seen: stats.Estimate, values: Sequence[float], limits: Sequence[float], above: bool
+    text: str,
+    seen: stats.Estimate,
+    values: Sequence[float],
+    limits: Sequence[float],
+    above: bool,
+    shown: str = "",
 ) -> Finding:
     """The two-sided test of a mean against a rule's edges; `above`: with one edge, the statement holds above it."""
     gaps = [abs(seen.mean - edge) for edge in limits]
@@ -88,7 +97,7 @@ def _tested(
         side = (seen.mean > limits[0]) == above
     tests = [stats.p_value(values, edge) for edge in limits]
     p = max(tests) if side else tests[gaps.index(min(gaps))]
-    return Finding(text, seen.n, None, p, side, min(gaps), seen.sd, seen)
+    return Finding(text, seen.n, None, p, side, min(gaps), seen.sd, seen, shown)
 
 
 # -- what is measured -----------------------------------------------------------------------------------------------
@@ -109,10 +118,10 @@ def alone(claim: Claim, measure: Measure, runs: Runs) -> Finding:
     if claim.rule == "equals_paper":
         assert isinstance(claim.paper, tuple)
         mean, margin = claim.paper
-        found = _tested(text, seen, values, (mean - margin, mean + margin), above=True)
+        found = _tested(text, seen, values, (mean - margin, mean + margin), above=True, shown=text)
         holds = seen.low <= mean + margin and seen.high >= mean - margin
         return replace(found, holds=holds, p=1.0 if found.side else found.p)
-    found = _tested(text, seen, values, edges(claim.rule, claim.margin), above=claim.rule != "below")
+    found = _tested(text, seen, values, edges(claim.rule, claim.margin), claim.rule != "below", text)
     return replace(found, holds=outcome(claim.rule, claim.margin, seen.low, seen.high))
 
 
@@ -133,14 +142,14 @@ def pair(claim: Claim, name: str, a: Runs, b: Runs) -> Finding:
     if seen.n < LEAST:
         return Finding(f"{head}{seen.mean:{style}}{measure.few}", seen.n)
     holds = outcome(claim.rule, claim.margin, seen.low, seen.high)
-    ours = head + _shown(seen, style) + measure.tail
-    if measure.beside and claim.measure == name:
-        ours += measure.beside(*means)
+    shown, without = _shown(seen, style), ""
     if not is_ratio and len(left) == len(a):
         upper, lower = (list(side.values()) for side in (left, right)[::sign])
-        ours += _unpaired(claim, holds, upper, lower, style)
-    found = _tested(ours, seen, pairs, edges(claim.rule, claim.margin), above=claim.rule != "below")
-    return replace(found, holds=holds)
+        without = _unpaired(claim, holds, upper, lower, style)
+    beside = measure.beside(*means) if measure.beside and claim.measure == name else ""
+    text = "; ".join(filter(None, (f"{head}{shown}{measure.tail}{beside}", without)))
+    found = _tested(text, seen, pairs, edges(claim.rule, claim.margin), claim.rule != "below", shown)
+    return replace(found, holds=holds, unpaired=without)
 
 
 def _shown(seen: stats.Estimate, style: str) -> str:
@@ -153,7 +162,7 @@ def _unpaired(claim: Claim, holds: bool | None, a: Sequence[float], b: Sequence[
     other = outcome(claim.rule, claim.margin, low, high)
     if other == holds:
         return ""
-    return f"; without pairing by seed [{low:{style}}, {high:{style}}], which would be {VERDICTS[other]}"
+    return f"without pairing by seed [{low:{style}}, {high:{style}}], which would be {VERDICTS[other]}"
 
 
 def _counted(shared: Shared | None, seeds: Sequence[int], a: Runs, b: Runs) -> list[int]:

@@ -143,6 +143,7 @@ def _row(judged: Judged, p: float | None, family: int) -> dict[str, Any]:
         by=OURS if claim.ours else PAPER,
         paper=claim.says,
         ours=judged.text,
+        estimate=_estimate(judged.findings),
         rule=rule,
         holds=holds,
         n=judged.n,
@@ -155,6 +156,15 @@ def _row(judged: Judged, p: float | None, family: int) -> dict[str, Any]:
         runs=provenance(judged.runs),
         **_open(judged, holds, family),
     )
+
+
+def _estimate(findings: Sequence[Finding]) -> dict[str, Any]:
+    """The mean and interval of the first measure; the interval without pairing if that would decide otherwise."""
+    first = findings[0] if findings else None
+    if first is None or first.seen is None or not first.shown:
+        return {}
+    numbers = {key: float(f"{getattr(first.seen, key):.6g}") for key in ("mean", "low", "high")}
+    return numbers | {"text": first.shown, "unpaired": first.unpaired}
 
 
 def provenance(runs: Iterable[RunRecord]) -> str:
@@ -197,7 +207,9 @@ def _open(judged: Judged, holds: bool | None, family: int) -> dict[str, Any]:
     runs = len([name for name in (judged.claim.a, judged.claim.b) if name]) * n
     plan = {"needed": str(n), "runs": runs}
     if seconds:
-        plan["minutes"] = max(1, round(float(f"{runs * stats.mean(seconds) / 60:.2g}")))
+        plan["minutes"] = max(
+            1, round(float(f"{runs * min(seconds) / 60:.2g}"))
+        )  # the others may have shared a GPU
     plain = "" if judged.holds is None else f"the plain interval alone would say {VERDICTS[judged.holds]}; "
     level = f"Holm's strictest level, {family} claims" if family > 1 else "the 5% level"
     text = f"{plain}n = {n} new seeds would decide it at this mean and standard deviation ({level})"

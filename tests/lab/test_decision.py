@@ -23,14 +23,19 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_the_advice_follows_the_verdict(verdict, n, use):
-    row = {"verdict": verdict, "n": n, "provisional": "provisional" in use, "ours": "+0.1 [-0.1, +0.3]"}
+    row = {
+        "verdict": verdict,
+        "n": n,
+        "provisional": "provisional" in use,
+        "estimate": {"text": "+0.1 [-0.1, +0.3]"},
+    }
     line = decision._line(decision.TaskClaim("a task", "data", "ImageNet", "a.claim", "nats", "Adam"), row)
     seen = ("+0.1 [-0.1, +0.3] nats ([rule](claims.md#claim-a-claim))", n) if n else ("", "")
     assert line == ("a task", "data, a stand-in for ImageNet", use, *seen)
 
 
 def test_adaxw_is_advised_where_it_was_compared_with_adamw():
-    row = {"verdict": "supported", "n": 5, "provisional": False, "ours": "+0.1 [-0.1, +0.3]"}
+    row = {"verdict": "supported", "n": 5, "provisional": False, "estimate": {"text": "+0.1 [-0.1, +0.3]"}}
     assert decision._line(decision.TaskClaim("a task", "data", "", "a.claim"), row)[2] == "AdaX-W"
 
 

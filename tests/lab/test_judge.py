@@ -153,9 +153,14 @@ def test_outcomes(rule, margin, interval, want):
 def test_where_pairs_alone_decide_the_other_interval_stands_beside(rule, margin, a, b, said):
     (row,) = judge([claim(rule, margin=margin)], rows(a=a, b=b))
     assert ("without pairing by seed" in row["ours"]) == bool(said)
-    if (
-        said
-    ):  # Welch's interval, written out: the degrees of freedom are n_a + n_b - 2 where variances are equal
+    seen = row["estimate"]
+    assert seen["mean"] == pytest.approx(np.mean(a) - np.mean(b), abs=1e-4)
+    assert f"= {seen['text']}" in row["ours"]
+    assert seen["unpaired"] in row["ours"]
+    assert seen["text"] == "{mean:+.2f} [{low:+.2f}, {high:+.2f}]".format(**seen)
+    assert seen["unpaired"].endswith(said)
+    assert bool(seen["unpaired"]) == bool(said)
+    if said:  # Welch's interval: the degrees of freedom are n_a + n_b - 2 where variances are equal
         n, t = len(a), {3: 2.7764451, 4: 2.4469119}[len(a)]
         va, vb = np.var(a, ddof=1), np.var(b, ddof=1)
         assert va == pytest.approx(vb, rel=0.02)

@@ -4,7 +4,6 @@ paper's value, here at its settings, here after equal tuning), and the page's fi
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -144,7 +143,7 @@ def _line(each: Exhibit, judged: Mapping[str, Mapping[str, Any]]) -> tuple[str, 
 def _cell(row: Mapping[str, Any]) -> str:
     """The difference with its interval, the verdict and n.
 
-    >>> _cell({"id": "x", "ours": "5 - 4 = +1.00 [+0.50, +1.50]; more", "verdict": "supported", "n": 5,
+    >>> _cell({"id": "x", "estimate": {"text": "+1.00 [+0.50, +1.50]", "unpaired": ""}, "verdict": "supported", "n": 5,
     ...     "provisional": False, "post_hoc": False})
     '+1.00 [+0.50, +1.50], n = 5: [supported](claims.md#claim-x)'
     """
@@ -161,24 +160,19 @@ def difference(row: Mapping[str, Any]) -> str:
 
 
 def interval(row: Mapping[str, Any]) -> str:
-    """The difference with its interval, or the whole result of a claim that is not about a difference.
-
-    >>> interval({"ours": "5 - 4 = +1 [+0.5, +1.5]; more"})
-    '+1 [+0.5, +1.5]'
-    """
-    seen = re.search(r"[-+][\d.]+ \[[^]]+\]", row["ours"])
-    return seen[0] if seen else row["ours"]
+    """The difference with its interval, or the whole result of a claim without an interval."""
+    return row["estimate"].get("text") or row["ours"]
 
 
 def unpaired(row: Mapping[str, Any]) -> str:
     """The interval without pairing by seed, if it would give another verdict; else empty.
 
-    >>> text = "5 - 4 = +1 [+0.5, +1.5]; without pairing by seed [-1, +3], which would be inconclusive"
-    >>> unpaired({"ours": text, "verdict": "supported"}), unpaired({"ours": text, "verdict": "inconclusive"})
+    >>> seen = {"unpaired": "without pairing by seed [-1, +3], which would be inconclusive"}
+    >>> unpaired({"estimate": seen, "verdict": "supported"}), unpaired({"estimate": seen, "verdict": "inconclusive"})
     ('without pairing by seed [-1, +3], which would be inconclusive', '')
     """
-    found = re.search(r"without pairing by seed \[[^]]+\], which would be (\w+)", row["ours"])
-    return found[0] if found and found[1] != row["verdict"] else ""
+    found = row["estimate"].get("unpaired", "")
+    return "" if found.endswith(row["verdict"]) else found
 
 
 # -- the first lines -----------------------------------------------------------------------------------------------
