@@ -68,7 +68,7 @@ def a_claim(**changes):
 def test_experiments_get_their_own_sections(tmp_path):
     text = page(tmp_path, [a_claim()])
     assert "## CIFAR-10" in text
-    assert "| [X1](#claim-x1) | paper | AdaX \\| wins. | **inconclusive** |" in text
+    assert "| [X1](#claim-x1) | paper | AdaX \\| wins. | inconclusive |" in text
     assert "- Rule: b2·T, c\\*x" in text
     assert "- Computed (n = 5): 92.1 [91.9, 92.3]" in text
     assert "1 claims of the paper:" in text
@@ -78,6 +78,7 @@ def test_experiments_get_their_own_sections(tmp_path):
 def test_what_was_not_run_is_not_called_inconclusive(tmp_path):
     text = page(tmp_path, [a_claim(n=0, verdict="not run"), a_claim(id="X2", verdict="contradicted")])
     assert "2 claims of the paper:" in text
+    assert "Contradicted claims of the paper:\n\n- theory, computed: [X2](#claim-x2)\n" in text
     assert "| theory, computed | 0 | 1 | 0 | 1 | 0 | 2 |" in text
     assert "### X1: not run" in text
 

@@ -56,4 +56,6 @@ def test_the_page_and_its_figure_show_the_committed_record(tmp_path):
     own = next(r for r in committed["rows"] if (r["model"], r["row"]) == ("ResNet-20", "AdaXW fused"))
     page = (ROOT / "docs" / "speed.md").read_text()
     assert f"| {own['n']} | " in page
+    assert gpu_step.answer(ROOT) in page
+    assert gpu_step.answer(tmp_path).startswith("*Not measured yet")
     assert f"{own['speedup']:.2f}× as fast" in (ROOT / "docs" / "images" / "gpu-step.svg").read_text()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from adaxlab.claim import NOT_RUN, OURS, VERDICTS, WORDS, anchor, check, words
+from adaxlab.claim import OURS, VERDICTS, WORDS, anchor, check, words
 from adaxlab.judge import ALPHA
 from adaxlab.markdown import spelled, table
 from adaxlab.paper import claims_text as text
@@ -94,6 +94,7 @@ def _overview(rows: list[Row]) -> list[str]:
         f"{len(theirs)} claims of the paper:",
         "",
         by_source(theirs),
+        *_contradicted(theirs),
     ]
     if own:
         out += [
@@ -103,11 +104,23 @@ def _overview(rows: list[Row]) -> list[str]:
         out += ["", by_source(own)]
     cells = []
     for row in rows:
-        plain = row["verdict"] in (VERDICTS[True], NOT_RUN)
-        verdict = words(row) if plain else words(row).replace(row["verdict"], f"**{row['verdict']}**")
+        wrong = row["verdict"] == VERDICTS[False]
+        verdict = words(row).replace(row["verdict"], f"**{row['verdict']}**") if wrong else words(row)
         cells.append((f"[{row['id']}](#{anchor(row['id'])})", row["by"], _cell(row["claim"]), verdict))
     whose = "*Whose* is `paper` for a claim of the paper and `ours` for a claim of this project."
     return [*out, "", whose, "", table(("id", "whose", "claim", "verdict"), cells)]
+
+
+def _contradicted(theirs: list[Row]) -> list[str]:
+    """The paper's contradicted claims, by what contradicts them."""
+    groups: dict[str, list[str]] = {}
+    for row in theirs:
+        if row["verdict"] == VERDICTS[False]:
+            groups.setdefault(source(row), []).append(f"[{row['id']}](#{anchor(row['id'])})")
+    if not groups:
+        return []
+    lines = [f"- {name}: {', '.join(links)}" for name, links in groups.items()]
+    return ["", "Contradicted claims of the paper:", "", *lines]
 
 
 def _theorem(rows: list[Row]) -> list[str]:
@@ -134,9 +147,14 @@ SOURCES = {
 """By the first part of an id; the others are computed."""
 
 
+def source(row: Row) -> str:
+    """What judges a claim."""
+    return SOURCES.get(row["id"].partition(".")[0], "theory, computed")
+
+
 def by_source(rows: list[Row]) -> str:
     """How many claims have each verdict, by what judges them."""
-    return counts(rows, "judged by", lambda row: SOURCES.get(row["id"].partition(".")[0], "theory, computed"))
+    return counts(rows, "judged by", source)
 
 
 def counts(rows: list[Row], head: str, key: Callable[[Row], str]) -> str:

@@ -272,6 +272,7 @@ SECTIONS: dict[str, Section] = {
     "cpu": recorded("cpu_step.json", cpu, "*CPU: not measured yet (`make bench`).*"),
     "claims": claims,
     "lr": recorded("first_lr.json", lr, "*Not measured yet (`adax reproduce first-lr`).*"),
+    "speed": gpu_step.answer,
     "gpu": gpu_step.section,
     "gpu-sparse": sparse_step.section,
     "adamw": adamw.section,

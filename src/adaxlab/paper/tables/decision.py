@@ -232,12 +232,10 @@ def _speed(root: Path) -> str:
     record = gpu_step.read(root / "records")
     if record is None:
         return "- **Speed**: not measured yet (`make bench-gpu`)."
-    rows = [r for r in record["rows"] if r["row"] == "AdaXW fused" and r["gradients"] == "fixed"]
-    low, high = (f(rows, key=lambda row: row["speedup"]) for f in (min, max))
     old = ", made before the latest changes to the step" if record.get("since") else ""
     text = (
         f"- **Speed** on one {record['environment']['gpu']}, compared with torch's fused AdamW: a step of AdaXW is "
-        f"{low['speedup']:.1f} to {high['speedup']:.1f} times as fast ([measurements](docs/speed.md){old})"
+        f"{gpu_step.summary(record)} ([measurements](docs/speed.md){old})"
     )
     mine = markdown.read(root, "adamw_step.json")
     return text + (f"; {adamw.summary(mine)} ([measurements](docs/adamw.md#speed))" if mine else "") + "."

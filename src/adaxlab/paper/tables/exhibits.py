@@ -231,7 +231,8 @@ def _errata(root: Path, rows: Rows) -> str:
     return (
         f"**Does the theory hold?** {wrong} of its {len(found)} claims that can be computed are contradicted; "
         "*supported* is [not a proof](claims.md#what-a-verdict-means). The "
-        f"[{count} errata](claims.md#errata) list each error and what this library does instead."
+        f"[{count} errata](claims.md#errata) list each error and what this library does instead. "
+        "[All contradicted claims](claims.md#list-of-claims), of theory and of data."
     )
 
 

@@ -37,6 +37,26 @@ HEADS = ("", "n", "torch, ms (quartiles)", "AdaXW, ms (quartiles)", "speedup", "
          "frozen memory (t = 150k)", "bf16 state")  # fmt: skip
 
 
+def summary(record: Mapping[str, Any]) -> str:
+    """How many times as fast as torch's fused AdamW a step of AdaXW is, over the models."""
+    found = [r["speedup"] for r in record["rows"] if r["row"] == OWN and r["gradients"] == "fixed"]
+    return f"{min(found):.1f} to {max(found):.1f} times as fast"
+
+
+def answer(root: Path) -> str:
+    """The first sentences of docs/speed.md."""
+    gpu, cpu = read(root / "records"), markdown.read(root, "cpu_step.json")
+    if gpu is None or cpu is None:
+        return "*Not measured yet (`make bench-gpu`, `make bench`).*"
+    default = {name: 1 / r["ratio"] for name, r in cpu["rows"].items() if r["against"] and "default" in name}
+    small = [speedup for name, speedup in default.items() if "tensors of" in name]
+    return (
+        f"**Compared with torch's fused AdamW, a step of AdaXW is {summary(gpu)} on one {gpu['environment']['gpu']}; "
+        f"on a CPU it is {default['AdaXW default']:.2f} times as fast for ResNet-50's tensors, and {min(small):.1f} to "
+        f"{max(small):.1f} times for small networks.**"
+    )
+
+
 def section(root: Path) -> str:
     record = read(root / "records")
     if record is None:
