@@ -248,10 +248,9 @@ def test_muons_checkpoint_goes_on_with_the_same_bits():
 
 
 def asked(book, optimizer="adaxw", **more):
-    given = dict(
-        study="s", task="gpt", task_options={**TINY, "data": str(book)}, optimizer=optimizer, batch_size=4
-    )
-    rest = {"options": {"lr": 3e-3}, "epochs": 3, "seed": 1, **more}
+    given = dict(study="s", task="gpt", optimizer=optimizer, batch_size=4)
+    places = {**TINY, "data": str(book)}
+    rest = {"options": {"lr": 3e-3}, "task_options": places, "epochs": 3, "seed": 1, **more}
     return spec.make(**given, schedule={"name": "cosine", "warmup": 0.1, "final": 0.1}, **rest)
 
 
@@ -261,6 +260,54 @@ def test_a_few_steps_from_end_to_end(optimizer, book, tmp_path):
     assert record.done["steps"] == 18
     assert record.done["metric_name"] == "nats per byte"
     assert record.metrics[-1]["metric"] < record.metrics[0]["metric"] < math.log(256) + 0.1
+
+
+@pytest.mark.parametrize("row", gpt.BF16.rows, ids=lambda row: row.name)
+def test_rows_with_bf16_weights_train_and_resume_with_the_same_bits(row, book, tmp_path):
+    options = {
+        "lr": 3e-3,
+        **{key: row.options[key] for key in ("state_dtype", "rounding") if key in row.options},
+    }
+    places = {**TINY, **row.task_options, "data": str(book)}
+    made = task.load("gpt", places).model()
+    assert {p.dtype for p in made.parameters() if p.dim() == 2} == {
+        torch.float32 if row.name.endswith("float32") else torch.bfloat16
+    }
+    assert {p.dtype for p in made.parameters() if p.dim() != 2} == {torch.float32}
+
+    def ask():
+        return asked(book, row.method, options=options, task_options=places)
+
+    whole = process.run(ask(), tmp_path / "a")
+    assert whole.metrics[-1]["metric"] < whole.metrics[0]["metric"] < math.log(256) + 0.1
+    stop = Stop()
+    with pytest.raises(Interrupted):
+        process.run(
+            ask(),
+            tmp_path / "b",
+            Settings(checkpoint_seconds=0),
+            lambda *_: setattr(stop, "signum", 15),
+            stop,
+        )
+    assert process.run(ask(), tmp_path / "b").done["model_sha256"] == whole.done["model_sha256"]
+
+
+def test_residuals_are_float32_with_bf16_weights(book):
+    """The loss is that of float32 weights with the same values, up to the rounding of products."""
+    losses = []
+    for weights in ("fp32", "bf16"):
+        torch.manual_seed(0)
+        made = task.load("gpt", {**TINY, "data": str(book), "weights": weights})
+        model = made.model()
+        if weights == "fp32":
+            for p in model.parameters():
+                p.data = p.data.bfloat16().float() if p.dim() == 2 else p.data
+        seen = []
+        model.norm.register_forward_pre_hook(lambda _, args, seen=seen: seen.append(args[0].dtype))
+        with torch.no_grad():
+            losses.append(float(made.loss(model, made.data()["test"])[0]))
+        assert seen == [torch.float32]
+    assert losses[1] == pytest.approx(losses[0], abs=2e-3)
 
 
 def test_the_metric_is_the_mean_over_the_test_splits_bytes(book, tmp_path):
@@ -361,6 +408,8 @@ def test_resumed_within_an_epoch_it_ends_with_the_same_bits(optimizer, book, tmp
     [
         ({"steps": 0}, "steps=0: must be > 0"),
         ({"precision": "int8"}, "precision='int8': must be bf16 or fp32"),
+        ({"weights": "fp16"}, "weights='fp16': must be bf16 or fp32"),
+        ({"weights": "bf16", "precision": "fp32"}, "weights='bf16': needs precision=bf16"),
         ({"depth": 3}, "depth"),
     ],
 )

@@ -113,7 +113,7 @@ class Decoder(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the logits [n, length, vocabulary] of tokens [n, length]."""
         length = tokens.shape[1]
-        x = self.embedding(tokens)
+        x = self.embedding(tokens).to(self.norm.weight.dtype)  # residuals are float32 with bf16 matrices too
         for layer in self.layers:
             x = layer(x, self.cos[:length], self.sin[:length])
         return self.head(self.norm(x))

@@ -17,6 +17,7 @@ A row whose best lr is the smallest or the largest of the six is marked: the opt
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from adaxlab.claim import Claim
@@ -120,17 +121,13 @@ QUIET_SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def _plain(
-    name: str, method: str, task_options: dict[str, Any] | None = None, state_dtype: str | None = None
-) -> Row:
+def _plain(name: str, method: str, task_options: dict[str, Any] | None = None, **options: Any) -> Row:
     """AdamW or AdaX-W at the learning rate of the noise studies."""
     own: dict[str, Any] = {} if method == "adaxw" else {"betas": [0.9, 0.95]}
-    if state_dtype is not None:
-        own["state_dtype"] = state_dtype
     return Row(
         name,
         method,
-        {"lr": NOISE_LR, **own},
+        {"lr": NOISE_LR, **own, **options},
         task_options=task_options or {},
         b2_steps=3.0 if method == "adaxw" else None,
         lr_decay=LR_DECAY,
@@ -195,13 +192,17 @@ SHORT = Study(
     f"distance. With a context of 32 or 64 bytes there is little to copy. {CRITERION}",
 )
 
+STATE: dict[str, dict[str, Any]] = {"float32": {}, "8-bit": {"state_dtype": "uint8"}}
+ROUNDED: dict[str, dict[str, Any]] = {
+    "24-bit": {"state_dtype": "uint8", "rounding": "24bit"},
+    "bf16": {"state_dtype": "uint8", "rounding": "stochastic"},
+}
+METHODS = {"adamw": "AdamW", "adaxw": "AdaX-W"}
 EIGHT_BIT = Study(
     name="gpt-eight-bit",
     task="gpt",
     rows=tuple(
-        _plain(f"{method}, {state}", method, state_dtype="uint8" if state == "8-bit" else None)
-        for method in ("adamw", "adaxw")
-        for state in ("float32", "8-bit")
+        _plain(f"{method}, {name}", method, **state) for method in METHODS for name, state in STATE.items()
     ),
     baseline="adamw, float32",
     seeds=6,
@@ -218,23 +219,55 @@ EIGHT_BIT = Study(
     "before the runs.",
     figures=("seeds", "difference"),
 )
+BF16 = replace(
+    EIGHT_BIT,
+    name="gpt-bf16",
+    rows=tuple(
+        row
+        for method in METHODS
+        for row in (
+            _plain(f"{method}, float32", method),
+            *(
+                _plain(f"{method}, {name}", method, {"weights": "bf16"}, **own)
+                for name, own in ROUNDED.items()
+            ),
+        )
+    ),
+    asks="24-bit, bf16 and float32 weights",
+    title="Bytes of enwik8: do 24-bit or bf16 weights change the result of AdamW and AdaX-W?",
+    note="As `gpt-eight-bit`, whose float32 runs it uses. In the other rows the matrices and their gradients are bf16 "
+    "(norms float32), and m and v 8-bit: `24-bit` has 8 correction bits for each weight, `bf16` has none and rounds "
+    "stochastically. Evaluated with the bf16 weights. Written before the runs.",
+)
 
 TITLE = "A transformer (adax data get enwik8), a GPU"
-STUDIES = (GPT, NOISE, QUIET, SHORT, *memory_finals.GPT_STUDIES, EIGHT_BIT)
-EIGHT_BIT_CLAIMS = tuple(
-    Claim(
-        f"gpt.eight-bit-{row}",
-        f"{method} has a similar final loss with 8-bit and with float32 state",
-        "Beyond the paper: 8-bit state on a transformer",
-        "gpt-eight-bit",
-        "similar",
-        "loss per byte",
-        f"{row}, 8-bit",
-        f"{row}, float32",
-        margin=0.005,
-        ours=True,
-        note="within 0.005 nats per byte",
+STUDIES = (GPT, NOISE, QUIET, SHORT, *memory_finals.GPT_STUDIES, EIGHT_BIT, BF16)
+
+
+def _similar(study: str, kind: str, id: str, text: str, where: str) -> tuple[Claim, ...]:
+    """For both methods: row `kind` ends at the loss of row `float32`."""
+    return tuple(
+        Claim(
+            f"gpt.{id}-{row}",
+            f"{method} has a similar final loss with {text}",
+            f"Beyond the paper: {where} on a transformer",
+            study,
+            "similar",
+            "loss per byte",
+            f"{row}, {kind}",
+            f"{row}, float32",
+            margin=0.005,
+            ours=True,
+            note="within 0.005 nats per byte",
+        )
+        for row, method in METHODS.items()
     )
-    for row, method in (("adamw", "AdamW"), ("adaxw", "AdaX-W"))
+
+
+WEIGHTS = "24-bit and bf16 weights"
+CLAIMS = (
+    *_similar("gpt-eight-bit", "8-bit", "eight-bit", "8-bit and with float32 state", "8-bit state"),
+    *_similar("gpt-bf16", "24-bit", "24-bit", "24-bit and with float32 weights", WEIGHTS),
+    *_similar("gpt-bf16", "bf16", "bf16", "stochastically rounded bf16 and with float32 weights", WEIGHTS),
+    *memory_finals.GPT_CLAIMS,
 )
-CLAIMS = (*EIGHT_BIT_CLAIMS, *memory_finals.GPT_CLAIMS)

@@ -50,6 +50,7 @@ JOBS = (
     Job("language/ptb-wide", 8, more="--jobs 8"),
     Job("gpt-eight-bit", 6, more="--jobs 4"),
     Job("cifar10/eight-bit", 21),
+    Job("gpt-bf16", 6, more="--jobs 4"),
     Job(
         "gpt-memory-screen",
         19,

@@ -63,7 +63,8 @@ class RandomWindows:
 
 class Gpt:
     """The decoder's sizes, the windows and the clipping are options; the defaults have 21.2 million parameters. With an
-    `init_seed` or an `order_seed` of 0 or more all runs share the first weights or the windows, whatever their seed."""
+    `init_seed` or an `order_seed` of 0 or more all runs share the first weights or the windows, whatever their seed.
+    `precision` is that of the matrix products on a GPU, `weights` that of the matrices and their gradients."""
 
     metric = "nats per byte"
     higher_is_better = False
@@ -83,6 +84,7 @@ class Gpt:
         clip: float = 1.0,
         eval_bytes: int = 2**20,
         precision: str = "bf16",
+        weights: str = "fp32",
         compile: bool = False,
         init_seed: int = -1,
         order_seed: int = -1,
@@ -97,12 +99,15 @@ class Gpt:
         }.items():
             if not value > 0:
                 raise LabError(f"{key}={value!r}: must be > 0")
-        if precision not in ("bf16", "fp32"):
-            raise LabError(f"precision={precision!r}: must be bf16 or fp32")
+        for key, given in {"precision": precision, "weights": weights}.items():
+            if given not in ("bf16", "fp32"):
+                raise LabError(f"{key}={given!r}: must be bf16 or fp32")
+        if weights == "bf16" and precision != "bf16":
+            raise LabError("weights='bf16': needs precision=bf16")
         self.place, self.sizes, self.smear = str(data), sizes, smear
         self.steps, self.batch_size = steps, batch
         self.context, self.clip, self.eval_bytes = context, clip, eval_bytes
-        self.precision, self.compile = precision, compile
+        self.precision, self.weights, self.compile = precision, weights, compile
         self.init_seed, self.order_seed = init_seed, order_seed
         self.eval_batch_size = batch
         self.schedule = {"name": "cosine", "warmup": 0.1, "final": 0.1}
@@ -141,16 +146,19 @@ class Gpt:
             if self.init_seed >= 0:
                 torch.manual_seed(self.init_seed)
             model = Decoder(**self.sizes, smear=self.smear)
+        if self.weights == "bf16":
+            for p in model.parameters():
+                p.data = p.data.bfloat16() if p.dim() == 2 else p.data
         if self.compile:
             model.compile()
         return model
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
-        """Return the mean loss over all bytes; bf16 autocast on a GPU, the loss itself in float32."""
+        """Return the mean loss over all bytes; bf16 autocast on a GPU or with bf16 weights, the loss in float32."""
         (window,) = batch
         window = window.long()
-        low = window.is_cuda and self.precision == "bf16"
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=low):
+        low = self.weights == "bf16" or (window.is_cuda and self.precision == "bf16")
+        with torch.autocast(window.device.type, dtype=torch.bfloat16, enabled=low):
             scores = model(window[:, :-1])
         loss = F.cross_entropy(scores.float().flatten(0, 1), window[:, 1:].flatten())
         return loss, loss

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from adaxlab.claim import link, words
+from adaxlab.claim import NOT_RUN, link, words
 from adaxlab.markdown import recorded, table
 from adaxlab.paper import claims
 from adaxlab.paper.tables.exhibits import difference
@@ -105,21 +105,27 @@ def _memory(rows: list[dict[str, Any]]) -> str:
     )
 
 
-QUALITY = {
-    "gpt": ("[transformer of 4 million parameters](gpt.md#gpt-eight-bit), bytes of enwik8", "nats per byte"),
-    "cifar10": ("[ResNet-20](cifar10.md#eight-bit), CIFAR-10", "points of accuracy"),
-}
+GPT = "transformer of 4 million parameters, bytes of enwik8"
+QUALITY = (
+    ("gpt.eight-bit", f"[{GPT}](gpt.md#gpt-eight-bit)", "8-bit state", "nats per byte"),
+    ("cifar10.eight-bit", "[ResNet-20, CIFAR-10](cifar10.md#eight-bit)", "8-bit state", "points of accuracy"),
+    ("gpt.24-bit", GPT, "8-bit state, 24-bit weights", "nats per byte"),
+    ("gpt.bf16", GPT, "8-bit state, bf16 weights rounded stochastically", "nats per byte"),
+)
+"""(claims, task, what is compared with float32 state and weights, unit)"""
 
 
 def quality(root: Path) -> str:
-    """8-bit compared with float32 state: one line per task and method."""
+    """State and weights of fewer bits compared with float32: one line per study and method."""
     judged = {row["id"]: row for row in claims.committed(root / "records")}
     lines = []
-    for task, (title, unit) in QUALITY.items():
+    for part, task, what, unit in QUALITY:
         for method, name in (("adamw", "AdamW"), ("adaxw", "AdaX-W")):
-            row = judged[id := f"{task}.eight-bit-{method}"]
-            lines.append((title, name, f"{difference(row)} {unit}", row["n"], link(id, words(row))))
-    return table(("task", "optimizer", "8-bit is better by (95%)", "n", "the same within the margin"), lines)
+            row = judged[id := f"{part}-{method}"]
+            seen = (f"{difference(row)} {unit}", row["n"]) if row["verdict"] != NOT_RUN else ("", "")
+            lines.append((what, task, name, *seen, link(id, words(row))))
+    head = ("", "task", "optimizer", "better than float32 by (95%)", "n", "the same within the margin")
+    return table(head, lines)
 
 
 NOT_SIMULATED = "*Drift of v: not simulated yet (`python benchmarks/eightbit_drift.py`).*"
