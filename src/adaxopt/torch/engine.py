@@ -140,8 +140,9 @@ class Engine(Optimizer):
         """As `torch.optim.Optimizer.state_dict`. `state_dtype` is stored by name, because torch's checkpoint functions
         do not support dtypes in param groups."""
         saved = super().state_dict()
-        for group in saved["param_groups"]:
-            group["state_dtype"] = options.dtype_name(options.dtype_of(group["state_dtype"]))
+        for group in saved.get("param_groups", ()):  # a hook may have changed the form
+            if "state_dtype" in group:
+                group["state_dtype"] = options.dtype_name(options.dtype_of(group["state_dtype"]))
         return saved
 
     @private.disable_dynamo
