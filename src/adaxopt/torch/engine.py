@@ -162,7 +162,7 @@ class Engine(Optimizer):
         The next squared gradient becomes the new v. After 500,000 steps of AdaX, v no longer changes. m is reset too:
         with the m of an earlier spike and a v of new gradients, a step would be far larger than lr.
         """
-        for entry in self.state.values():
+        for entry in (entry for p, entry in self.state.items() if isinstance(p, Tensor)):
             for key in ("step", "row_step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "window"):
                 if key in entry and entry[key].requires_grad:
                     # the graph of a differentiable step keeps the old tensor
