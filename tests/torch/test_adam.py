@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 
 import pytest
 import torch
@@ -307,3 +309,21 @@ def test_the_options_of_this_package():
     with pytest.raises(ValueError, match="decay=None"):
         adaxopt.AdamW(q, decay=None)
     assert type(adaxopt.create("adamw", q)) is adaxopt.AdamW
+
+
+@each_pair
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))], ids=["deepcopy", "pickle"]
+)
+def test_a_copy_of_amsgrad_continues_as_amsgrad(ours, theirs, copied):
+    ends = []
+    for kind in (ours, theirs):
+        optimizer = kind([torch.nn.Parameter(torch.ones(3, dtype=torch.float64))], lr=0.1, amsgrad=True)
+        for t in range(8):
+            if t == 4:
+                optimizer = copied(optimizer)
+            (p,) = optimizer.param_groups[0]["params"]
+            p.grad = torch.tensor([5.0, 1.0, -2.0], dtype=torch.float64) / (1 + t)
+            optimizer.step()
+        ends.append(p.detach())
+    assert relative(*ends) < 1e-12

@@ -326,3 +326,13 @@ def test_state_takes_its_parameter_s_memory_order(fused):
             optimizer.step()
         ends.append(p.detach().contiguous())
     assert torch.equal(*ends)
+
+
+def test_a_hook_may_change_the_form_of_a_state_dict():
+    optimizer = AdaXW([torch.nn.Parameter(torch.ones(2))])
+    optimizer.register_state_dict_post_hook(lambda _, saved: {"inner": saved})
+    optimizer.register_load_state_dict_pre_hook(lambda _, saved: saved["inner"])
+    optimizer.load_state_dict(optimizer.state_dict())
+    short = AdaXW([torch.nn.Parameter(torch.ones(2))])
+    short.register_state_dict_post_hook(lambda _, saved: {**saved, "param_groups": [{"lr": 0.1}]})
+    assert short.state_dict()["param_groups"] == [{"lr": 0.1}]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import adaxopt
 import oracles
 from adaxopt import AdaX, AdaXW, Padax, create, load_adamw_state_dict, load_released_state_dict
 from adaxopt.zoo import METHODS
@@ -280,3 +281,41 @@ def test_restart_of_rows():
     p.grad = torch.full((3, 1), 5.0).to_sparse(1)
     optimizer.step()
     assert optimizer.state[p]["exp_avg_sq"].flatten().tolist() == [25.0] * 3
+
+
+@pytest.mark.parametrize("amsgrad", [False, True])
+@pytest.mark.parametrize("more", [5, {"n": 5}], ids=str)
+def test_state_that_is_no_parameter_s_passes(more, amsgrad):
+    p = torch.nn.Parameter(torch.ones(2))
+    ours, theirs = (kind([p], amsgrad=amsgrad) for kind in (adaxopt.AdamW, torch.optim.AdamW))
+    for optimizer in (ours, theirs):
+        p.grad = torch.ones(2)
+        optimizer.step()
+        optimizer.state["more"] = more
+    ours.restart_memory()
+    theirs.load_state_dict(ours.to_torch_state_dict())
+    assert theirs.state["more"] == more
+    del ours.state["more"]
+    ours.load_state_dict(theirs.state_dict())
+    assert ours.state["more"] == more
+    if not amsgrad:
+        converted = AdaXW([p])
+        load_adamw_state_dict(converted, theirs.state_dict())
+        assert converted.state["more"] == more
+
+
+@pytest.mark.parametrize(
+    "given", [None, torch.optim.AdamW([torch.nn.Parameter(torch.ones(2))])], ids=["None", "AdamW"]
+)
+def test_what_is_no_checkpoint_is_named(given):
+    optimizer = AdaXW([torch.nn.Parameter(torch.ones(2))])
+    says = f"checkpoint of type {type(given).__name__}: must be the dict"
+    for load in (
+        optimizer.load_state_dict,
+        lambda file: load_adamw_state_dict(optimizer, file),
+        lambda file: adaxopt.cast_state_dict(file, torch.float32),
+    ):
+        with pytest.raises(TypeError, match=says):
+            load(given)
+    with pytest.raises(TypeError, match=r"load_adamw_state_dict\(dict\): must be AdaX, AdaXW or Padax"):
+        load_adamw_state_dict(optimizer.state_dict(), optimizer)

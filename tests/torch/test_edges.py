@@ -314,3 +314,23 @@ def test_state_that_is_replaced_in_any_of_many_groups_is_seen():
                 optimizer.state[p] = {k: torch.zeros_like(v) for k, v in optimizer.state[p].items()}
         optimizer.step()
     assert [optimizer.state[p]["step"].item() for p in params] == [1] * 12
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"foreach": True}, {"foreach": False}, {"capturable": True}, {"differentiable": True}],
+    ids=str,
+)
+def test_a_step_count_that_the_user_wrote(options):
+    p, q = (torch.ones(2, dtype=torch.float64) for _ in range(2))
+    optimizer, usual = (AdaXW([x], **options) for x in (p, q))
+    optimizer.state[p] = {key: torch.zeros_like(p) for key in ("exp_avg", "exp_avg_sq")}
+    optimizer.state[p]["step"] = torch.zeros(1)  # as in optimizers whose state is shared by processes
+    for _ in range(3):
+        p.grad = q.grad = torch.ones(2, dtype=torch.float64)
+        optimizer.step()
+        usual.step()
+    torch.testing.assert_close(p, q, rtol=1e-12, atol=0)
+    optimizer.state[p]["step"] = 7
+    with pytest.raises(ValueError, match="step=7 in its state: must be a tensor of one element"):
+        optimizer.step()

@@ -275,3 +275,12 @@ else:
         pair[0].run, pair[0].proven = fail, True
         with pytest.raises(type(failure), match=str(failure)):
             plan.step(hyper, grads=grads)
+
+    def test_tables_do_not_depend_on_the_default_device():
+        (p,), (q,) = ([torch.nn.Parameter(torch.ones(40))] for _ in range(2))
+        usual, other = create("adaxw", [p], lr=0.1), create("adaxw", [q], lr=0.1)
+        p.grad, q.grad = torch.ones(40), torch.ones(40)
+        usual.step()
+        with torch.device("meta"):
+            other.step()
+        assert torch.equal(p, q)

@@ -182,3 +182,14 @@ def test_a_negative_second_moment_is_refused(load):
     saved["state"][0]["exp_avg_sq"][1] = -2.0
     with pytest.raises(ValueError, match=r"'exp_avg_sq' down to -2: must be >= 0"):
         load(AdaXW(one()), saved)
+
+
+@pytest.mark.parametrize("path", [{}, {"foreach": False}, {"capturable": True}], ids=str)
+@pytest.mark.parametrize("given", [{"clip_update": 0.05}, {"p": 0.25}], ids=str)
+def test_a_tensor_of_one_element_may_have_any_shape(given, path):
+    (name, value), (number, tensor) = *given.items(), (one(), one())
+    for params, option in ((number, value), (tensor, torch.tensor([value], dtype=torch.float64))):
+        optimizer = adaxopt.Padax(params, lr=0.1, **{name: option}, **path)
+        for _ in range(3):
+            stepped(optimizer)
+    assert torch.equal(number[0], tensor[0])

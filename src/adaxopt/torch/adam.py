@@ -48,6 +48,13 @@ class _Adam(Engine):
             given["betas"] = (given["betas"][0], None)
         super().__init__(params, given, project)
 
+    def __setstate__(self, given: dict[str, Any]) -> None:
+        super().__setstate__(given)
+        if (
+            self.defaults["method"] == self.amsgrad_method
+        ):  # a copy or a pickle: the class itself has no amsgrad
+            self.method = METHODS[self.amsgrad_method]  # type: ignore[misc]
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a param group. Groups of torch's Adam or AdamW are accepted unchanged."""
         if isinstance(param_group, dict):

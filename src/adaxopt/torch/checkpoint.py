@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
     """`Optimizer.load_state_dict`, except that state keeps its own dtype and that everything is checked first."""
+    check_mapping(state_dict)
     state_dict = state_dict.copy()
     for pre_hook in private.loading_hooks(optimizer, "pre"):
         changed = pre_hook(optimizer, state_dict)
@@ -65,7 +66,15 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
         post_hook(optimizer)
 
 
+def check_mapping(state_dict: Any) -> None:
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(
+            f"checkpoint of type {type(state_dict).__name__}: must be the dict that an optimizer's state_dict() gave"
+        )
+
+
 def check_form(state_dict: Mapping[str, Any]) -> None:
+    check_mapping(state_dict)
     missing = [key for key in ("state", "param_groups") if key not in state_dict]
     if missing:
         raise ValueError(

@@ -78,6 +78,8 @@ def from_torch(optimizer: Engine, given: Mapping[str, Any]) -> dict[str, Any]:
     if optimizer.method.rule.sigma:
         moments = {
             name: {k: _wide(v) if k in state.STATE and isinstance(v, Tensor) else v for k, v in entry.items()}
+            if isinstance(entry, Mapping)
+            else entry
             for name, entry in given["state"].items()
         }
     else:
@@ -105,6 +107,9 @@ def to_torch(optimizer: Engine) -> dict[str, Any]:
         )
     entries: dict[Any, dict[str, Any]] = {}
     for name, entry in file["state"].items():
+        if name not in b2_of:  # not a parameter's
+            entries[name] = entry
+            continue
         if "row_step" in entry:
             raise ValueError(
                 f"to_torch_state_dict: parameter {name!r} has had sparse gradients, and each row has its own step "
@@ -170,7 +175,8 @@ def _load(
     optimizer: Engine, given: Mapping[str, Any], kind: str, taken: tuple[str, ...], log_norm: Any
 ) -> None:
     """Load a checkpoint of this kind into AdaX, AdaXW or Padax. `taken` are the options to take from the checkpoint."""
-    if not foreign.converts(optimizer.method):
+    method = getattr(optimizer, "method", None)
+    if method is None or not foreign.converts(method):
         raise TypeError(f"load_{kind}_state_dict({type(optimizer).__name__}): must be AdaX, AdaXW or Padax")
     checkpoint.check_form(given)
     if any("format" in group for group in given["param_groups"]):
@@ -204,6 +210,9 @@ def _normalised(given: Mapping[str, Any], log_norm: Any) -> dict[Any, dict[str, 
     b2_of = {name: float(group["betas"][1]) for group in given["param_groups"] for name in group["params"]}
     entries: dict[Any, dict[str, Any]] = {}
     for name, entry in given["state"].items():
+        if name not in b2_of:  # not a parameter's
+            entries[name] = entry
+            continue
         if not entry:
             continue
         missing = sorted({"step", "exp_avg", "exp_avg_sq"} - set(entry))

@@ -49,7 +49,7 @@ def _update_on_device(optimizer: Engine, group: Group, lists: Lists) -> None:
     for (_, device, *_), members in _buckets(lists).items():
         taken = lists.pick(members)
         private.foreach_add_(taken.steps, 1)
-        time = torch.stack(taken.steps)
+        time = torch.stack(taken.steps).flatten()  # a count written by the user may have the shape (1,)
         settings = hyper.pointlike(group)
         if torch.compiler.is_compiling():
             settings = hyper.traced(settings, time)

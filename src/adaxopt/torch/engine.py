@@ -140,8 +140,9 @@ class Engine(Optimizer):
         """As `torch.optim.Optimizer.state_dict`. `state_dtype` is stored by name, because torch's checkpoint functions
         do not support dtypes in param groups."""
         saved = super().state_dict()
-        for group in saved["param_groups"]:
-            group["state_dtype"] = options.dtype_name(options.dtype_of(group["state_dtype"]))
+        for group in saved.get("param_groups", ()):  # a hook may have changed the form
+            if "state_dtype" in group:
+                group["state_dtype"] = options.dtype_name(options.dtype_of(group["state_dtype"]))
         return saved
 
     @private.disable_dynamo
@@ -161,7 +162,7 @@ class Engine(Optimizer):
         The next squared gradient becomes the new v. After 500,000 steps of AdaX, v no longer changes. m is reset too:
         with the m of an earlier spike and a v of new gradients, a step would be far larger than lr.
         """
-        for entry in self.state.values():
+        for entry in (entry for p, entry in self.state.items() if isinstance(p, Tensor)):
             for key in ("step", "row_step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "window"):
                 if key in entry and entry[key].requires_grad:
                     # the graph of a differentiable step keeps the old tensor

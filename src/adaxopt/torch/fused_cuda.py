@@ -228,9 +228,9 @@ class Share(_Share):
             step = state["step"].data_ptr()
             rows += [p.data_ptr(), *at, step, p.numel(), self.programs, offset, seed, *scales]
             chunks = -(-p.numel() // chunk)
-            owners.append(torch.full((chunks,), j, dtype=small))
+            owners.append(torch.full((chunks,), j, dtype=small, device="cpu"))
             self.programs += chunks
-        self.rows = torch.tensor(rows, dtype=torch.int64).to(self.device)
+        self.rows = torch.tensor(rows, dtype=torch.int64, device="cpu").to(self.device)
         self.owners = torch.cat(owners).to(self.device)
 
     def moved(self, grads: Sequence[Tensor | None], scaled: bool) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 from adaxopt.torch import state
 
 Group = dict[str, Any]
-NAMES = ("lr", "eps", "weight_decay", "reference_lr")
+NAMES = ("lr", "eps", "weight_decay", "reference_lr", "p", "clip_update")
 
 
 def read(value: Any) -> Any:

@@ -79,7 +79,8 @@ class Slots:
         weakref.finalize(self, _drop, self.ring, self.last, device).atexit = False
 
     def _more(self) -> None:
-        slab = torch.zeros((SLOTS, self.width), dtype=torch.int64, pin_memory=self.device.type == "cuda")
+        pinned = self.device.type == "cuda"
+        slab = torch.zeros((SLOTS, self.width), dtype=torch.int64, device="cpu", pin_memory=pinned)
         words = ctypes.c_int64 * self.width
         self.ring += [(line, words.from_address(line.data_ptr())) for line in slab]
         self.last += [0] * SLOTS

@@ -268,6 +268,8 @@ def refuse_broken(names: AbstractSet[str], p: Tensor, entry: Mapping[str, Any]) 
     """Raise ValueError if a state entry is incomplete or inconsistent. `names` are the required keys."""
     missing = [] if names <= entry.keys() else sorted(names - entry.keys())
     wrong = f"no {missing[0]} in its state: must have all or nothing" if missing else wrong_codes(entry)
+    if not missing and not isinstance(entry["step"], Tensor):
+        wrong = f"step={entry['step']!r} in its state: must be a tensor of one element"
     if wrong is not None:
         raise ValueError(
             f"a parameter of shape {tuple(p.shape)} has {wrong}; clear the entry to reset its state"
