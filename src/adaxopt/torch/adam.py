@@ -50,9 +50,7 @@ class _Adam(Engine):
 
     def __setstate__(self, given: dict[str, Any]) -> None:
         super().__setstate__(given)
-        if (
-            self.defaults["method"] == self.amsgrad_method
-        ):  # a copy or a pickle: the class itself has no amsgrad
+        if self.defaults["method"] == self.amsgrad_method:  # the class's own method is without amsgrad
             self.method = METHODS[self.amsgrad_method]  # type: ignore[misc]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
