@@ -192,8 +192,13 @@ def _compute(found: Computation, request: Request, more: Mapping[str, Any]) -> A
     function = found.function()
     parameters = inspect.signature(function).parameters
     known = [key for key in parameters if key not in ("name", "out", "tell")]
-    asked = {k: v for k, v in vars(request).items() if k != "out" and v != getattr(Request, k)}
+    ours = {"out"} if "quiet" in known else {"out", "quiet"}  # some show no progress at all
+    asked = {k: v for k, v in vars(request).items() if k not in ours and v != getattr(Request, k)}
     given = {**asked, **more}
+    if given.get("records") and (other := [key for key in given if key not in ("records", "quiet")]):
+        raise LabError(
+            f"{found.name} has changed settings ({', '.join(other)}); records are written only for it as planned"
+        )
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         check_known(f"setting of study {found.name}", known or ["(none)"], *given)
     kinds.check(function, {key: value for key, value in given.items() if key in known}, "--set")
