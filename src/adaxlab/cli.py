@@ -27,12 +27,14 @@ def main(arguments: list[str] | None = None) -> int:
             from adaxlab import commands
     except ModuleNotFoundError as error:
         return _say(f"the command line needs {error.name}; {LAB}", 2)
+    except KeyboardInterrupt:
+        return _interrupted(given)
     try:
         commands.parse(given).run()
     except Interrupted as error:
         return _say(f"{error}; resume with: adax {shlex.join(given)}", error.exit_code)
     except KeyboardInterrupt:
-        return _say(f"interrupted; resume with: adax {shlex.join(given)}", 130)
+        return _interrupted(given)
     except LabError as error:
         if os.environ.get("ADAX_DEBUG"):
             raise
@@ -47,6 +49,10 @@ def main(arguments: list[str] | None = None) -> int:
 
         return _say(f"unexpected {describe(error)}; ADAX_DEBUG=1 shows the traceback", 1)
     return 0
+
+
+def _interrupted(given: list[str]) -> int:
+    return _say(f"interrupted; resume with: adax {shlex.join(given)}", 130)
 
 
 def _say(text: str, code: int) -> int:

@@ -326,6 +326,17 @@ def wait_for(condition, seconds=60):
         time.sleep(0.05)
 
 
+def test_interrupted_while_torch_is_imported(monkeypatch, capsys):
+    def interrupted(name, *_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as changed:
+        changed.setattr("builtins.__import__", interrupted)
+        code = cli.main(["runs", "list"])
+    assert code == 130
+    assert capsys.readouterr().err == "adax: interrupted; resume with: adax runs list\n"
+
+
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_says_how_to_go_on(signum, code, tmp_path):
     words = [
