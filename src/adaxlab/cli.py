@@ -6,6 +6,7 @@ and the same command resumes).
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import sys
@@ -19,6 +20,8 @@ from adaxopt.extras import LAB
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper):  # escape what cannot be printed, as standard error does
+        sys.stdout.reconfigure(errors="backslashreplace")
     if given == ["--version"]:
         print(f"adax {__version__}")
         return 0

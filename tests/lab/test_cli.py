@@ -326,6 +326,18 @@ def wait_for(condition, seconds=60):
         time.sleep(0.05)
 
 
+def test_names_and_pages_in_an_ascii_locale(tmp_path):
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    plain["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+    task, out = tmp_path / "tâche.py", tmp_path / "läufe"
+    task.write_bytes(Path(TINY).read_bytes())
+    words = ["compare", f"{task}:Tiny", *QUICK, "--out", out, "--report", out / "é.html", "--quiet"]
+    done = subprocess.run([sys.executable, "-m", "adaxlab.cli", *words], env=plain, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert rb"l\udcc3\udca4ufe" in done.stdout
+    assert "tâche.py" in (out / "é.html").read_text(encoding="utf-8")
+
+
 def test_interrupted_while_torch_is_imported(monkeypatch, capsys):
     def interrupted(name, *_):
         raise KeyboardInterrupt
