@@ -93,7 +93,7 @@ def load(name: str, options: Mapping[str, Any] | None = None) -> Task:
     """
     cls, given = find(name), dict(options or {})
     if name in BUILT_IN:
-        kinds.check(cls.__init__, given, "--task-option")
+        kinds.check(cls.__init__, given, f"task {name}:")
     with guarded(f"task {name}"):
         parameters = inspect.signature(cls)
         try:

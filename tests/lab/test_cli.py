@@ -75,12 +75,12 @@ BAD = [
     (["compare", "digits", "--device", "cuda:99"], "device='cuda:99'"),
     (["compare", "digits", "--task-option", "depth=3"], "cannot be made with options {'depth': 3}"),
     (["compare", "digits", "--task-option", "depth=3"], "its options are width"),
-    (["compare", "voc", "--task-option", "steps=many"], "--task-option steps=many: must be a whole number"),
+    (["compare", "voc", "--task-option", "steps=many"], "task voc: steps=many: must be a whole number"),
     (
         ["compare", "imagenet", "--task-option", "width=big"],
-        "--task-option width=big: must be a whole number",
+        "task imagenet: width=big: must be a whole number",
     ),
-    (["compare", "language", "--task-option", "dropout=no"], "--task-option dropout=no: must be a number"),
+    (["compare", "language", "--task-option", "dropout=no"], "task language: dropout=no: must be a number"),
     (["compare", "digits", "--task-option", "depth"], "'depth': must be name=value"),
     (
         ["compare", "digits", "sorting", "--task-option", "width=8"],
@@ -98,16 +98,18 @@ BAD = [
         "a=2: a was given before, as 1; give it once",
     ),
     (["compare", "digits", "--set", "adamw.lr=1", "adamw.lr=2"], "lr was given before, as 1; give it once"),
-    (["reproduce", "gpt", "--set", "layers=two"], "--task-option layers=two: must be a whole number"),
+    (["reproduce", "gpt", "--seconds", "-1"], "seconds=-1.0: must be >= 0 (0: no limit)"),
+    (["reproduce", "gpt", "--seconds", "nan"], "seconds=nan: must be >= 0 (0: no limit)"),
+    (["reproduce", "gpt", "--set", "layers=two"], "task gpt: layers=two: must be a whole number"),
     (
         ["reproduce", "imagenet/tiny", "--set", "width=soon"],
-        "--task-option width=soon: must be a whole number",
+        "task imagenet: width=soon: must be a whole number",
     ),
     (
         ["reproduce", "imagenet/tiny", "--execution", "graph=1"],
         "--execution graph=1: must be true or false or none",
     ),
-    (["reproduce", "voc/camvid", "--set", "steps=1.5"], "--task-option steps=1.5: must be a whole number"),
+    (["reproduce", "voc/camvid", "--set", "steps=1.5"], "task voc: steps=1.5: must be a whole number"),
     (["reproduce", "cifar10/table2", "--set", "data=2012"], "data=2012: must be a text"),
     (
         ["reproduce", "language/late-activation", "--set", "steps=35"],
