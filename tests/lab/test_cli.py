@@ -98,6 +98,7 @@ BAD = [
         "a=2: a was given before, as 1; give it once",
     ),
     (["compare", "digits", "--set", "adamw.lr=1", "adamw.lr=2"], "lr was given before, as 1; give it once"),
+    (["demo", "--seeds", "0"], "seeds=0: must be >= 1"),
     (["reproduce", "gpt", "--seconds", "-1"], "seconds=-1.0: must be >= 0 (0: no limit)"),
     (["reproduce", "gpt", "--seconds", "nan"], "seconds=nan: must be >= 0 (0: no limit)"),
     (["reproduce", "gpt", "--set", "layers=two"], "task gpt: layers=two: must be a whole number"),
