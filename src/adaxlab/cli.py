@@ -6,6 +6,7 @@ and the same command resumes).
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import sys
@@ -19,6 +20,8 @@ from adaxopt.extras import LAB
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper):  # escape what cannot be printed, as standard error does
+        sys.stdout.reconfigure(errors="backslashreplace")
     if given == ["--version"]:
         print(f"adax {__version__}")
         return 0
@@ -27,12 +30,14 @@ def main(arguments: list[str] | None = None) -> int:
             from adaxlab import commands
     except ModuleNotFoundError as error:
         return _say(f"the command line needs {error.name}; {LAB}", 2)
+    except KeyboardInterrupt:
+        return _interrupted(given)
     try:
         commands.parse(given).run()
     except Interrupted as error:
         return _say(f"{error}; resume with: adax {shlex.join(given)}", error.exit_code)
     except KeyboardInterrupt:
-        return _say(f"interrupted; resume with: adax {shlex.join(given)}", 130)
+        return _interrupted(given)
     except LabError as error:
         if os.environ.get("ADAX_DEBUG"):
             raise
@@ -47,6 +52,10 @@ def main(arguments: list[str] | None = None) -> int:
 
         return _say(f"unexpected {describe(error)}; ADAX_DEBUG=1 shows the traceback", 1)
     return 0
+
+
+def _interrupted(given: list[str]) -> int:
+    return _say(f"interrupted; resume with: adax {shlex.join(given)}", 130)
 
 
 def _say(text: str, code: int) -> int:

@@ -165,7 +165,7 @@ class Demo:
         study = Study(
             task="digits",
             rows=compare.rows(("sgdm", "adamw", "amsgradw", "adaxw")),
-            seeds=self.seeds,
+            seeds=options.positive("seeds", self.seeds),
             tuning=Tuning(self.tune) if self.tune else None,
             epochs=15,
             name="demo" if self.tune == Demo.tune else f"demo-tune{self.tune}",

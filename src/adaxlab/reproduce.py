@@ -82,6 +82,8 @@ class Request:
 def run(name: str, request: Request, more: Mapping[str, Any]) -> Comparison | Path | bool:
     """Run the study and return its result, or False if the time ran out first. `more` are options of its task."""
     found = catalogue.find(name)
+    if not request.seconds >= 0:
+        raise LabError(f"seconds={request.seconds}: must be >= 0 (0: no limit)")
     try:
         if isinstance(found, Computation):
             return _compute(found, request, more)
@@ -109,10 +111,14 @@ def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Compa
     rates = None
     if study.follows:
         study, rates = followed(study, Path(request.out), given)
+    if request.records and study.name != found.name:
+        raise LabError(
+            f"{study.name} has changed settings; records are written only for {found.name} as planned"
+        )
     with ExitStack() as open_:
         first = open_.enter_context(distributed.joined(request.device)).first
         kept = Path(request.records) / records.unfinished(study)
-        if request.records and study.name == found.name and distributed.world_size() == 1:
+        if request.records and distributed.world_size() == 1:
             open_.enter_context(records.resumed(kept, Path(request.out), study))
         open_.enter_context(workers.helpers(study, request.out, settings, request.jobs, rates))
         watcher = open_.enter_context(progress.watcher(request.quiet or not first))
@@ -123,10 +129,6 @@ def _carry_out(found: Study, request: Request, more: Mapping[str, Any]) -> Compa
         why = "; ".join(f"{r.row}: {r.error} (traceback: {r.path / store.ERROR})" for r in failed)
         raise RunError(f"study {study.name}: {len(failed)} of {len(study.rows)} rows failed: {why}")
     if request.records and first:
-        if study.name != found.name:
-            raise LabError(
-                f"{study.name} has changed settings; records are written only for {found.name} as planned"
-            )
         if unclean := [run for run in made if not environment.is_clean(run.env.get("commit"))]:
             raise LabError(
                 f"records={request.records}: {len(unclean)} of {len(made)} runs in {request.out} are by code that "
@@ -192,8 +194,13 @@ def _compute(found: Computation, request: Request, more: Mapping[str, Any]) -> A
     function = found.function()
     parameters = inspect.signature(function).parameters
     known = [key for key in parameters if key not in ("name", "out", "tell")]
-    asked = {k: v for k, v in vars(request).items() if k != "out" and v != getattr(Request, k)}
+    ours = {"out"} if "quiet" in known else {"out", "quiet"}  # some show no progress at all
+    asked = {k: v for k, v in vars(request).items() if k not in ours and v != getattr(Request, k)}
     given = {**asked, **more}
+    if given.get("records") and (other := [key for key in given if key not in ("records", "quiet")]):
+        raise LabError(
+            f"{found.name} has changed settings ({', '.join(other)}); records are written only for it as planned"
+        )
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         check_known(f"setting of study {found.name}", known or ["(none)"], *given)
     kinds.check(function, {key: value for key, value in given.items() if key in known}, "--set")
@@ -216,6 +223,7 @@ def main(arguments: list[str] | None = None, show: Callable[[str], None] = print
     clock = progress.Countdown(given.pop("seconds"))
     first = distributed.is_first()
     try:
+        check_known("study", sorted(catalogue.studies()), *names)
         with distributed.joined(given["device"]):
             for name in names:
                 made = False if clock.over() else run(name, Request(**given, seconds=clock.left()), more)

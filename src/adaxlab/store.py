@@ -95,7 +95,8 @@ class RunFolder:
         foreign = [p.name for p in self.path.iterdir() if p.name != ".lock" and p.suffix != files.TEMPORARY]
         if foreign:
             raise StoreError(
-                f"{self.path}: not a run folder (has {foreign[0]}, no spec.json); left untouched"
+                f"{self.path}: not a run folder (has {foreign[0]}, no spec.json); left untouched, move it away to "
+                "continue"
             )
 
     def begin(self, env: dict[str, Any]) -> dict[str, Any]:
@@ -246,19 +247,30 @@ def _load(path: Path, on_problem: Callable[[StoreError], None]) -> list[RunRecor
             f"{path}: no such file or folder; runs are written by `adax compare` and `adax demo`"
         )
     if not path.is_dir():
-        return read_export(path)
+        return _once(read_export(path))
     if (path / "spec.json").exists():
         return [read_run(path)]
     records: list[RunRecord] = []
     for file in sorted(path.glob("*.jsonl")):
         if _is_export(file) and not file.with_suffix("").is_dir():  # a study's own runs are in its folder
             records += read_export(file)
+    records = _once(records)
     for place in run_folders(path):
         try:
             records.append(read_run(place))
         except StoreError as problem:
             on_problem(problem)
     return records
+
+
+def _once(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """Each run once, the one that has ended if there is one: the exported files of a folder may overlap."""
+    found: dict[tuple[str, str], RunRecord] = {}
+    for run in records:
+        key = run.spec["study"], run.name
+        if key not in found or (run.done and not found[key].done):
+            found[key] = run
+    return list(found.values())
 
 
 def run_folders(path: Path) -> Iterator[Path]:

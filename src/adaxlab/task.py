@@ -44,6 +44,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -92,7 +93,7 @@ def load(name: str, options: Mapping[str, Any] | None = None) -> Task:
     """
     cls, given = find(name), dict(options or {})
     if name in BUILT_IN:
-        kinds.check(cls.__init__, given, "--task-option")
+        kinds.check(cls.__init__, given, f"task {name}:")
     with guarded(f"task {name}"):
         parameters = inspect.signature(cls)
         try:
@@ -184,7 +185,7 @@ def _from_file(path: Path, kind: str) -> Any:
     path = path.resolve()
     if not path.is_file():
         raise LabError(f"{kind} file {path}: no such file; give it as path/to/file.py:Class")
-    name = f"adaxopt_task_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    name = f"adaxopt_task_{path.stem}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

@@ -75,12 +75,12 @@ BAD = [
     (["compare", "digits", "--device", "cuda:99"], "device='cuda:99'"),
     (["compare", "digits", "--task-option", "depth=3"], "cannot be made with options {'depth': 3}"),
     (["compare", "digits", "--task-option", "depth=3"], "its options are width"),
-    (["compare", "voc", "--task-option", "steps=many"], "--task-option steps=many: must be a whole number"),
+    (["compare", "voc", "--task-option", "steps=many"], "task voc: steps=many: must be a whole number"),
     (
         ["compare", "imagenet", "--task-option", "width=big"],
-        "--task-option width=big: must be a whole number",
+        "task imagenet: width=big: must be a whole number",
     ),
-    (["compare", "language", "--task-option", "dropout=no"], "--task-option dropout=no: must be a number"),
+    (["compare", "language", "--task-option", "dropout=no"], "task language: dropout=no: must be a number"),
     (["compare", "digits", "--task-option", "depth"], "'depth': must be name=value"),
     (
         ["compare", "digits", "sorting", "--task-option", "width=8"],
@@ -98,16 +98,19 @@ BAD = [
         "a=2: a was given before, as 1; give it once",
     ),
     (["compare", "digits", "--set", "adamw.lr=1", "adamw.lr=2"], "lr was given before, as 1; give it once"),
-    (["reproduce", "gpt", "--set", "layers=two"], "--task-option layers=two: must be a whole number"),
+    (["demo", "--seeds", "0"], "seeds=0: must be >= 1"),
+    (["reproduce", "gpt", "--seconds", "-1"], "seconds=-1.0: must be >= 0 (0: no limit)"),
+    (["reproduce", "gpt", "--seconds", "nan"], "seconds=nan: must be >= 0 (0: no limit)"),
+    (["reproduce", "gpt", "--set", "layers=two"], "task gpt: layers=two: must be a whole number"),
     (
         ["reproduce", "imagenet/tiny", "--set", "width=soon"],
-        "--task-option width=soon: must be a whole number",
+        "task imagenet: width=soon: must be a whole number",
     ),
     (
         ["reproduce", "imagenet/tiny", "--execution", "graph=1"],
         "--execution graph=1: must be true or false or none",
     ),
-    (["reproduce", "voc/camvid", "--set", "steps=1.5"], "--task-option steps=1.5: must be a whole number"),
+    (["reproduce", "voc/camvid", "--set", "steps=1.5"], "task voc: steps=1.5: must be a whole number"),
     (["reproduce", "cifar10/table2", "--set", "data=2012"], "data=2012: must be a text"),
     (
         ["reproduce", "language/late-activation", "--set", "steps=35"],
@@ -324,6 +327,29 @@ def wait_for(condition, seconds=60):
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.05)
+
+
+def test_names_and_pages_in_an_ascii_locale(tmp_path):
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    plain["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+    task, out = tmp_path / "tâche.py", tmp_path / "läufe"
+    task.write_bytes(Path(TINY).read_bytes())
+    words = ["compare", f"{task}:Tiny", *QUICK, "--out", out, "--report", out / "é.html", "--quiet"]
+    done = subprocess.run([sys.executable, "-m", "adaxlab.cli", *words], env=plain, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert rb"l\udcc3\udca4ufe" in done.stdout
+    assert "tâche.py" in (out / "é.html").read_text(encoding="utf-8")
+
+
+def test_interrupted_while_torch_is_imported(monkeypatch, capsys):
+    def interrupted(name, *_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as changed:
+        changed.setattr("builtins.__import__", interrupted)
+        code = cli.main(["runs", "list"])
+    assert code == 130
+    assert capsys.readouterr().err == "adax: interrupted; resume with: adax runs list\n"
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -195,6 +195,10 @@ def test_reproduce_writes_the_records_of_the_study_as_planned_alone(tmp_path, mo
     assert len(store.read_export(tmp_path / "records" / "fam" / "small.jsonl")) == 6
     assert reproduce.main([*words, "--seeds", "1"]) == 2
     assert "fam/small-seeds1 has changed settings" in capsys.readouterr().err
+    assert not (tmp_path / "runs" / "fam-small-seeds1").exists()  # refused before the first run
+    assert reproduce.main([*words[:1], "fam/other", "--out", str(tmp_path / "new"), "--quiet"]) == 2
+    assert "unknown study 'fam/other'" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
     monkeypatch.setattr(environment, "_commit", lambda: "12ab+")
     older = [*words[:2], str(tmp_path / "older"), *words[3:]]
     assert (

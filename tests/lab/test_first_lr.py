@@ -31,3 +31,15 @@ def test_from_nothing_to_the_table(tmp_path, monkeypatch, capsys):
     ends = sorted(run.done["metric"] for run in runs)
     assert ends == sorted(value for row in rows for value in row["values"])
     assert "`digits`, final test accuracy, mean ± sd over n = 2 seeds" in pages.SECTIONS["lr"](tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:betas")
+def test_without_record_the_summary_is_next_to_the_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(first_lr, "TASKS", ("digits",))
+    monkeypatch.setattr(first_lr, "RATES", (1e-3,))
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["reproduce", "first-lr", "--seeds", "1", "--epochs", "1", "--jobs", "1", "--quiet"]) == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["runs"]
+    seen = capsys.readouterr()
+    assert "record: runs/first_lr.json" in seen.out
+    assert seen.err == ""

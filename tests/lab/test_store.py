@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,15 @@ def test_a_damaged_folder_is_reported_by_path_and_left(how, words, root):
     with pytest.raises(StoreError, match=str(path)):
         process.run(spec_of(), root)
     assert snapshot(path) == before
+
+
+def test_exported_files_that_overlap(root, tmp_path):
+    every = store.load_runs(root)
+    unfinished = replace(every[0], done=None)
+    store.export([unfinished, every[1]], tmp_path / "out" / "a.jsonl")
+    store.export(every, tmp_path / "out" / "b.jsonl")
+    found = store.load_runs(tmp_path / "out")
+    assert sorted(found, key=lambda r: r.name) == sorted(every, key=lambda r: r.name)
 
 
 def test_foreign_folders_are_reported(root):

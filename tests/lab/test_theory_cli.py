@@ -37,6 +37,19 @@ def test_run_into_the_records(tmp_path):
     assert [p.name for p in tmp_path.rglob("*")] == ["theory", "reddi.json"]
 
 
+def test_a_shortened_study_is_not_written_to_the_records(tmp_path, capsys):
+    words = ["--records", str(tmp_path), "--seeds", "2", "--set", "steps=500"]
+    assert command.main(["reproduce", "reddi", *words]) == 2
+    assert "reddi has changed settings (seeds, steps); records are written only" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_quiet(tmp_path, capsys):
+    words = ["--out", str(tmp_path), "--quiet", "--seeds", "2", "--set", "steps=500", "page=false"]
+    assert command.main(["reproduce", "reddi", *words]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_progress_is_shown_when_asked_for(capsys):
     cli.compute("reddi", steps=300, seeds=2, progress=True)
     seen = capsys.readouterr()
@@ -65,7 +78,7 @@ def words(picture: Path) -> list[str]:
     ("name", "options", "message"),
     [
         ("theorie", {}, "unknown study 'theorie'; known are synthetic, reddi, theory"),
-        ("reddi", {"step": 5}, "unknown override of study reddi 'step'; known are steps, seeds"),
+        ("reddi", {"step": 5}, "unknown setting of study reddi 'step'; known are steps, seeds"),
         ("reddi", {"steps": 0}, "steps=0: must be a whole number >= 1"),
         ("reddi", {"seeds": 1}, "seeds=1: must be a whole number >= 2"),
         ("theory", {"full": "no"}, "full='no': must be true or false"),

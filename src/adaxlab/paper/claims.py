@@ -128,7 +128,7 @@ def update(root: Path, check: bool = False) -> list[Path]:
     texts[page] = claims_page.page(root, every)
     asked = [claim for claims in FAMILIES.values() for claim in claims]
     texts[page.parent / "queue.md"] = queue.page(root, asked, {row["id"]: row for row in every})
-    stale = [path for path, text in texts.items() if not path.is_file() or path.read_text() != text]
+    stale = [path for path, text in texts.items() if not path.is_file() or path.read_bytes() != text.encode()]
     for path in [] if check else stale:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, texts[path].encode())

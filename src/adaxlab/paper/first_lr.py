@@ -4,6 +4,8 @@ Not an experiment of the paper. Every (task, optimizer, lr) has the same seeds a
 for all of them, so nothing is tuned or selected.
 
     adax reproduce first-lr --out runs            about 15 minutes on two cores; repeat the command to resume
+
+`--set record=records/first_lr.json` writes the record of docs/migrating.md.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ B2_STEPS = {"adamw": None, "adaxw": 2.0}
 """The optimizers, and b2*T."""
 RATES = (1e-4, 3e-4, 1e-3, 3e-3, 5e-3, 1e-2, 3e-2)
 SEEDS = 3
-RECORD = Path("records/first_lr.json")
 
 
 def study(task: str, seeds: int = SEEDS, epochs: int = 0) -> Study:
@@ -67,16 +68,18 @@ def run(
     device: str = "cpu",
     seeds: int = SEEDS,
     epochs: int = 0,
-    record: str = str(RECORD),
+    record: str = "",
+    quiet: bool = False,
 ) -> Path:
-    """Execute the missing runs and write the summary to `record`."""
+    """Execute the missing runs and write the summary (default: OUT/first_lr.json)."""
     how = settings.Settings(device=device)
     made: list[store.RunRecord] = []
     for task in TASKS:
         given = study(task, seeds, epochs)
-        with workers.helpers(given, out, how, jobs), progress.watcher() as watcher:
+        with workers.helpers(given, out, how, jobs), progress.watcher(quiet) as watcher:
             made += driver.carry_out(given, out, how, watcher) or []
     what = environment.describe(settings.choose_device(device), how.threads)
-    Path(record).parent.mkdir(parents=True, exist_ok=True)
-    files.write_json(Path(record), {"study": name, "environment": what, "rows": summary(made)})
-    return Path(record)
+    path = Path(record) if record else Path(out) / "first_lr.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write_json(path, {"study": name, "environment": what, "rows": summary(made)})
+    return path

@@ -241,7 +241,7 @@ def others(family: str) -> Section:
 
     def section(root: Path) -> str:
         page = root / "docs" / f"{family}.md"
-        text = page.read_text() if page.is_file() else ""
+        text = page.read_text(encoding="utf-8") if page.is_file() else ""
         found = [s for s in OF_FAMILY[family] if f"<!-- {spec.folder(s.name)}: begin -->" not in text]
         ran = [s for s in found if records.load(root / "records", s.name)]
         parts = [f"### {s.name.partition('/')[2] or s.name}\n{study(s.name)(root)}" for s in ran]
@@ -313,12 +313,12 @@ def main(arguments: list[str] | None = None, root: Path | None = None) -> int:
     root = root or Path(__file__).resolve().parents[3]
     stale = []
     for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
-        text = page.read_text()
+        text = page.read_text(encoding="utf-8")
         new = filled(text, root)
         if new != text:
             stale.append(page.relative_to(root))
             if "--check" not in given:
-                page.write_text(new)
+                page.write_text(new, encoding="utf-8")
     for page in stale:
         print(f"{page}: {'not current; run make docs' if '--check' in given else 'written'}")
     return 1 if stale and "--check" in given else 0

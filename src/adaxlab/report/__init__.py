@@ -36,5 +36,5 @@ def write_report(
     from adaxlab.report.page import render
 
     text = render(list(records), title, claims or (), figures or (), baseline, lead, rule)
-    files.put(Path(out), text.encode())
+    files.put(Path(out), text.encode(errors="surrogateescape"))
     return Path(out)

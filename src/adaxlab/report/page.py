@@ -137,7 +137,7 @@ def _colours(known: Mapping[str, Look]) -> str:
 
 @cache
 def _asset(name: str) -> str:
-    return resources.files("adaxlab.report").joinpath(name).read_text()
+    return resources.files("adaxlab.report").joinpath(name).read_text(encoding="utf-8")
 
 
 @cache

@@ -55,7 +55,7 @@ def compute(
     known = [key for key in inspect.signature(make).parameters if key != "tick"]
     for key, value in options.items():
         if key not in known:
-            raise unknown(f"override of study {name}", key, [*known, "quick", "page", "records"])
+            raise unknown(f"setting of study {name}", key, [*known, "quick", "page", "records"])
         if not isinstance(value, int) or value < (key == "seeds") + 1 - (key == "full"):
             least = "true or false" if key == "full" else f"a whole number >= {2 if key == 'seeds' else 1}"
             raise LabError(f"{key}={value!r}: must be {least}")
@@ -64,11 +64,18 @@ def compute(
 
 
 def run(
-    name: str, out: Path, *, quick: bool = False, page: bool = True, records: str = "", **options: Any
+    name: str,
+    out: Path,
+    *,
+    quick: bool = False,
+    page: bool = True,
+    records: str = "",
+    quiet: bool = False,
+    **options: Any,
 ) -> Path:
     """Compute a study, write its record and its page to `out/name` (`records`: the record alone, to that folder of
     records), and return the path of the record."""
-    record = compute(name, quick=quick, **options)
+    record = compute(name, quick=quick, progress=False if quiet else None, **options)
     folder = Path(records) / "theory" if records else Path(out) / name
     files.make_folder(folder)
     path = folder / f"{name}.json"
