@@ -16,10 +16,10 @@ STEPS = 22  # of an epoch of digits
 def test_from_nothing_to_the_table(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(first_lr, "TASKS", ("digits",))
     monkeypatch.setattr(first_lr, "RATES", (1e-3, 1e-2))
-    record = tmp_path / "records" / "first_lr.json"
-    words = ["--out", str(tmp_path / "runs"), "--seeds", "2", "--epochs", "1", "--set", f"record={record}"]
+    words = ["--out", str(tmp_path / "runs"), "--seeds", "2", "--epochs", "1"]
     assert cli.main(["reproduce", "first-lr", *words]) == 0
-    rows = json.loads(record.read_text())["rows"]
+    made = (tmp_path / "runs" / "first_lr.json").rename(tmp_path / "first_lr.json")
+    rows = json.loads(made.read_text())["rows"]
     assert [(row["optimizer"], row["lr"], row["n"], row["diverged"]) for row in rows] == [
         (name, lr, 2, 0) for name in ("adamw", "adaxw") for lr in (1e-3, 1e-2)
     ]
@@ -30,6 +30,8 @@ def test_from_nothing_to_the_table(tmp_path, monkeypatch, capsys):
         assert options["betas"][1] == (pytest.approx(2 / STEPS, rel=1e-5) if run.row[3] == "x" else 0.999)
     ends = sorted(run.done["metric"] for run in runs)
     assert ends == sorted(value for row in rows for value in row["values"])
+    (tmp_path / "records").mkdir()
+    made.rename(tmp_path / "records" / made.name)
     assert "`digits`, final test accuracy, mean ± sd over n = 2 seeds" in pages.SECTIONS["lr"](tmp_path)
 
 
@@ -43,3 +45,15 @@ def test_without_record_the_summary_is_next_to_the_runs(tmp_path, monkeypatch, c
     seen = capsys.readouterr()
     assert "record: runs/first_lr.json" in seen.out
     assert seen.err == ""
+
+
+@pytest.mark.filterwarnings("ignore:betas")
+def test_the_record_is_of_the_study_as_planned(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(first_lr, "TASKS", ("digits",))
+    monkeypatch.setattr(first_lr, "RATES", (1e-3,))
+    words = ["reproduce", "first-lr", "--out", str(tmp_path / "runs"), "--records", str(tmp_path / "records")]
+    assert cli.main([*words, "--epochs", "1"]) == 2
+    assert "first-lr has changed settings (epochs); records are written only" in capsys.readouterr().err
+    assert cli.main([*words, "--jobs", "2", "--device", "cpu", "--quiet"]) == 0
+    rows = json.loads((tmp_path / "records" / "first_lr.json").read_text())["rows"]
+    assert [row["n"] for row in rows] == [first_lr.SEEDS] * 2

@@ -5,7 +5,7 @@ for all of them, so nothing is tuned or selected.
 
     adax reproduce first-lr --out runs            about 15 minutes on two cores; repeat the command to resume
 
-`--set record=records/first_lr.json` writes the record of docs/migrating.md.
+With `--records records` the summary is written there, for docs/migrating.md.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ def run(
     device: str = "cpu",
     seeds: int = SEEDS,
     epochs: int = 0,
-    record: str = "",
+    records: str = "",
     quiet: bool = False,
 ) -> Path:
-    """Execute the missing runs and write the summary (default: OUT/first_lr.json)."""
+    """Execute the missing runs and write the summary, first_lr.json, to `records`, or else to `out`."""
     how = settings.Settings(device=device)
     made: list[store.RunRecord] = []
     for task in TASKS:
@@ -79,7 +79,7 @@ def run(
         with workers.helpers(given, out, how, jobs), progress.watcher(quiet) as watcher:
             made += driver.carry_out(given, out, how, watcher) or []
     what = environment.describe(settings.choose_device(device), how.threads)
-    path = Path(record) if record else Path(out) / "first_lr.json"
+    path = Path(records or out) / "first_lr.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write_json(path, {"study": name, "environment": what, "rows": summary(made)})
     return path

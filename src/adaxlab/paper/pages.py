@@ -271,7 +271,7 @@ SECTIONS: dict[str, Section] = {
     "methods": methods,
     "cpu": recorded("cpu_step.json", cpu, "*CPU: not measured yet (`make bench`).*"),
     "claims": claims,
-    "lr": recorded("first_lr.json", lr, "*Not measured yet (`adax reproduce first-lr`).*"),
+    "lr": recorded("first_lr.json", lr, "*Not measured yet (`adax reproduce first-lr --records records`).*"),
     "speed": gpu_step.answer,
     "gpu": gpu_step.section,
     "gpu-sparse": sparse_step.section,
