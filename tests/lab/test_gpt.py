@@ -481,7 +481,6 @@ def test_rates_from_end_to_end(book, tmp_path):
     assert f"| 3 | {shown} | {adaxw.verdict.outcome}" in lines[3]
     assert "| 0.003 (edge) | 0.0075 (0.09) |" in lines[3]
     assert f"{sum(adaxw.steps_to) / 3:.0f} (3 of 3)" in lines[3]
-    assert tables.gpt_guide(tmp_path).startswith("*Not run yet (`adax reproduce gpt`).*")
 
 
 def test_the_committed_runs_are_those_that_the_study_asks_for(monkeypatch):

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from adaxlab import records
 from adaxlab.markdown import recorded, table
 from adaxlab.measures import ended, final
 from adaxlab.models.lstm import STATES
 from adaxlab.paper import zero_state as zero_state_study
-from adaxlab.paper.gpt import GPT
 from adaxlab.paper.tables import gpu_step
 from adaxlab.paper.tables.study import Column, Layout, Line, Runs
-from adaxlab.paper.tables.study import table as table_of
-from adaxlab.records import not_complete
 from adaxlab.study import Study
 from adaxlab.summary import largest_lr
 
@@ -157,17 +151,6 @@ def _nats(value: float | None, digits: int) -> str:
     return "NaN" if value is None else f"{value:.{digits}f}"
 
 
-def gpt_guide(root: Path) -> str:
-    """The transformer study for users of AdamW: best lr, loss and largest lr of the rows of AdamW and AdaX-W."""
-    runs = records.load(root / "records", GPT.name)
-    if not runs:
-        return not_complete(GPT, root)
-    rows = tuple(row for row in GPT.rows if row.name.startswith(("adamw", "adaxw")))
-    shown = replace(GPT, rows=tuple(replace(row, rates=()) for row in rows), tuning=None)
-    largest = Column("largest lr within 0.25 nats of the best", lambda line: _largest(line, GPT))
-    return table_of(shown, runs, replace(transformer(shown, runs), columns=(largest,)))
-
-
 SECTIONS = {
     "language-speed": recorded(
         "language/speed.json", speeds, "*Not measured yet (`python benchmarks/language.py`).*"
@@ -178,5 +161,4 @@ SECTIONS = {
     "zero-state": recorded(
         "language/zero_state.json", zero_state, "*Not run yet (`adax reproduce language/zero-state`).*"
     ),
-    "gpt-guide": gpt_guide,
 }
