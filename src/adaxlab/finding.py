@@ -78,16 +78,13 @@ class Finding:
     shown: str = ""
     """`seen` as text; empty if it is in logarithms."""
     unpaired: str = ""
-    """Welch's interval without pairing, if it would give another outcome."""
+    """Welch's interval without pairing, if it has another outcome."""
+    other: bool | None = None
+    """The outcome without pairing."""
 
 
 def _tested(
-    text: str,
-    seen: stats.Estimate,
-    values: Sequence[float],
-    limits: Sequence[float],
-    above: bool,
-    shown: str = "",
+    text: str, seen: stats.Estimate, values: Sequence[float], limits: Sequence[float], above: bool
 ) -> Finding:
     """The two-sided test of a mean against a rule's edges; `above`: with one edge, the statement holds above it."""
     gaps = [abs(seen.mean - edge) for edge in limits]
@@ -97,7 +94,7 @@ def _tested(
         side = (seen.mean > limits[0]) == above
     tests = [stats.p_value(values, edge) for edge in limits]
     p = max(tests) if side else tests[gaps.index(min(gaps))]
-    return Finding(text, seen.n, None, p, side, min(gaps), seen.sd, seen, shown)
+    return Finding(text, seen.n, None, p, side, min(gaps), seen.sd, seen)
 
 
 # -- what is measured -----------------------------------------------------------------------------------------------
@@ -118,11 +115,11 @@ def alone(claim: Claim, measure: Measure, runs: Runs) -> Finding:
     if claim.rule == "equals_paper":
         assert isinstance(claim.paper, tuple)
         mean, margin = claim.paper
-        found = _tested(text, seen, values, (mean - margin, mean + margin), above=True, shown=text)
+        found = _tested(text, seen, values, (mean - margin, mean + margin), above=True)
         holds = seen.low <= mean + margin and seen.high >= mean - margin
-        return replace(found, holds=holds, p=1.0 if found.side else found.p)
-    found = _tested(text, seen, values, edges(claim.rule, claim.margin), claim.rule != "below", text)
-    return replace(found, holds=outcome(claim.rule, claim.margin, seen.low, seen.high))
+        return replace(found, holds=holds, p=1.0 if found.side else found.p, shown=text)
+    found = _tested(text, seen, values, edges(claim.rule, claim.margin), above=claim.rule != "below")
+    return replace(found, holds=outcome(claim.rule, claim.margin, seen.low, seen.high), shown=text)
 
 
 def pair(claim: Claim, name: str, a: Runs, b: Runs) -> Finding:
@@ -142,27 +139,21 @@ def pair(claim: Claim, name: str, a: Runs, b: Runs) -> Finding:
     if seen.n < LEAST:
         return Finding(f"{head}{seen.mean:{style}}{measure.few}", seen.n)
     holds = outcome(claim.rule, claim.margin, seen.low, seen.high)
-    shown, without = _shown(seen, style), ""
+    shown, without, other = _shown(seen, style), "", holds
     if not is_ratio and len(left) == len(a):
         upper, lower = (list(side.values()) for side in (left, right)[::sign])
-        without = _unpaired(claim, holds, upper, lower, style)
+        low, high = stats.unpaired(upper, lower)
+        other = outcome(claim.rule, claim.margin, low, high)
+    if other != holds:
+        without = f"without pairing by seed [{low:{style}}, {high:{style}}], which would be {VERDICTS[other]}"
     beside = measure.beside(*means) if measure.beside and claim.measure == name else ""
     text = "; ".join(filter(None, (f"{head}{shown}{measure.tail}{beside}", without)))
-    found = _tested(text, seen, pairs, edges(claim.rule, claim.margin), claim.rule != "below", shown)
-    return replace(found, holds=holds, unpaired=without)
+    found = _tested(text, seen, pairs, edges(claim.rule, claim.margin), above=claim.rule != "below")
+    return replace(found, holds=holds, shown=shown, unpaired=without, other=other)
 
 
 def _shown(seen: stats.Estimate, style: str) -> str:
     return f"{seen.mean:{style}} [{seen.low:{style}}, {seen.high:{style}}]"
-
-
-def _unpaired(claim: Claim, holds: bool | None, a: Sequence[float], b: Sequence[float], style: str) -> str:
-    """A note for a paired verdict if Welch's interval (`stats.unpaired`) would give another one."""
-    low, high = stats.unpaired(a, b)
-    other = outcome(claim.rule, claim.margin, low, high)
-    if other == holds:
-        return ""
-    return f"without pairing by seed [{low:{style}}, {high:{style}}], which would be {VERDICTS[other]}"
 
 
 def _counted(shared: Shared | None, seeds: Sequence[int], a: Runs, b: Runs) -> list[int]:

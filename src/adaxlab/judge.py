@@ -143,7 +143,7 @@ def _row(judged: Judged, p: float | None, family: int) -> dict[str, Any]:
         by=OURS if claim.ours else PAPER,
         paper=claim.says,
         ours=judged.text,
-        estimate=_estimate(judged.findings),
+        estimate=_estimate(judged.findings, holds),
         rule=rule,
         holds=holds,
         n=judged.n,
@@ -158,13 +158,13 @@ def _row(judged: Judged, p: float | None, family: int) -> dict[str, Any]:
     )
 
 
-def _estimate(findings: Sequence[Finding]) -> dict[str, Any]:
-    """The mean and interval of the first measure; the interval without pairing if that would decide otherwise."""
+def _estimate(findings: Sequence[Finding], holds: bool | None) -> dict[str, Any]:
+    """The mean and interval of the first measure; the interval without pairing if it would give another verdict."""
     first = findings[0] if findings else None
     if first is None or first.seen is None or not first.shown:
         return {}
     numbers = {key: float(f"{getattr(first.seen, key):.6g}") for key in ("mean", "low", "high")}
-    return numbers | {"text": first.shown, "unpaired": first.unpaired}
+    return numbers | {"text": first.shown, "unpaired": first.unpaired if first.other != holds else ""}
 
 
 def provenance(runs: Iterable[RunRecord]) -> str:
@@ -207,9 +207,8 @@ def _open(judged: Judged, holds: bool | None, family: int) -> dict[str, Any]:
     runs = len([name for name in (judged.claim.a, judged.claim.b) if name]) * n
     plan = {"needed": str(n), "runs": runs}
     if seconds:
-        plan["minutes"] = max(
-            1, round(float(f"{runs * min(seconds) / 60:.2g}"))
-        )  # the others may have shared a GPU
+        alone = min(seconds)  # the other runs may have shared a GPU
+        plan["minutes"] = max(1, round(float(f"{runs * alone / 60:.2g}")))
     plain = "" if judged.holds is None else f"the plain interval alone would say {VERDICTS[judged.holds]}; "
     level = f"Holm's strictest level, {family} claims" if family > 1 else "the 5% level"
     text = f"{plain}n = {n} new seeds would decide it at this mean and standard deviation ({level})"

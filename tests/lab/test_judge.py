@@ -168,6 +168,15 @@ def test_where_pairs_alone_decide_the_other_interval_stands_beside(rule, margin,
         assert row["ours"].endswith(f"[{middle - half:+.2f}, {middle + half:+.2f}], {said}")
 
 
+def test_the_other_interval_is_not_noted_if_the_correction_gives_its_verdict_too():
+    b = [90.0, 92.0, 94.0, 96.0]
+    runs = rows(a=[90.05, 92.2, 94.3, 96.25], b=b)  # p = 0.034
+    (alone,) = judge([claim("better")], runs)
+    both = judge([claim("better"), replace(claim("better"), id="again")], runs)
+    assert (alone["verdict"], bool(alone["estimate"]["unpaired"])) == ("supported", True)
+    assert [(row["verdict"], row["estimate"]["unpaired"]) for row in both] == [("inconclusive", "")] * 2
+
+
 def test_a_claim_may_name_a_row_of_another_study():
     found = [run("adamw", s, v, study=f"s/{x}") for x, vs in (("y", LOW), ("x", A)) for s, v in enumerate(vs)]
     (row,) = judge([Claim("x", "", "", "s/x", "better", "accuracy", "y: adamw", "adamw")], found)

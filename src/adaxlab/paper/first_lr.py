@@ -80,6 +80,6 @@ def run(
             made += driver.carry_out(given, out, how, watcher) or []
     what = environment.describe(settings.choose_device(device), how.threads)
     path = Path(records or out) / "first_lr.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(path.parent)
     files.write_json(path, {"study": name, "environment": what, "rows": summary(made)})
     return path

