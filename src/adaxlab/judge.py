@@ -5,8 +5,9 @@ seed by seed, and the statement is tested by Student's paired t test (two-sided)
 study are adjusted together by Holm's method, and the adjusted p decides: if it is below 0.05 the claim is supported or
 contradicted, depending on the side on which the mean lies; else it is inconclusive. Claims written before the runs are
 adjusted among themselves, so that later claims do not weaken them; post hoc claims are adjusted among all claims of the
-study. The interval shown is the plain 95% interval. If Welch's interval, without pairing, would give another verdict,
-it is shown too.
+study. A claim that a retest has judged still counts among the claims of its first study, so that judging some claims
+again does not make the others easier to decide. The interval shown is the plain 95% interval. If Welch's interval,
+without pairing, would give another verdict, it is shown too.
 
 Fewer than 3 seeds give no verdict, fewer than 5 a provisional one. A claim cannot hold if a run of its row `a`
 diverged. Whether that also decides against the claim if fewer than 3 pairs are left is a property of the measure
@@ -15,12 +16,11 @@ diverged. Whether that also decides against the claim if fewer than 3 pairs are 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from adaxlab import finding, stats
+from adaxlab import environment, finding, stats
 from adaxlab.claim import ENOUGH, LEAST, OURS, PAPER, VERDICTS, Claim, notes, row
 from adaxlab.finding import Finding, by_seed, runs_of
 from adaxlab.measures import MEASURES
@@ -63,10 +63,8 @@ class Judged:
         return None
 
 
-def _examine(claim: Claim, records: Sequence[RunRecord]) -> Judged:
-    study = claim.study
-    if claim.retest and any(run.done and run.spec["study"] == claim.retest for run in records):
-        study = claim.retest
+def _examine(claim: Claim, records: Sequence[RunRecord], study: str) -> Judged:
+    """The claim with the results of the runs of `study`."""
     a, b = (by_seed(runs_of(records, study, name)) if name else {} for name in (claim.a, claim.b))
     used = (*a.values(), *b.values())
     if not a or (claim.b and not b):
@@ -117,10 +115,13 @@ def judge(claims: Iterable[Claim], records: Iterable[RunRecord]) -> list[dict[st
 
 def examined(claims: Iterable[Claim], records: Iterable[RunRecord]) -> list[tuple[Judged, dict[str, Any]]]:
     """As `judge`, with the unadjusted result of each claim before its row."""
-    records = list(records)
-    found = [_examine(claim, records) for claim in claims]
+    claims, records = list(claims), list(records)
+    ran = {run.spec["study"] for run in records if run.done}
+    again = [claim for claim in claims if claim.retest in ran]
+    found = [_examine(claim, records, claim.retest if claim in again else claim.study) for claim in claims]
+    before = [_examine(claim, records, claim.study) for claim in again]
     studies: dict[str, list[Judged]] = {}
-    for each in found:
+    for each in (*found, *before):
         if each.p is not None:
             studies.setdefault(each.study, []).append(each)
     adjusted: dict[int, tuple[float, int]] = {}
@@ -173,13 +174,13 @@ def provenance(runs: Iterable[RunRecord]) -> str:
     >>> provenance([])
     ''
     """
-    commits = Counter(run.env.get("commit") or "" for run in runs)
-    missing, dirty = commits.pop("", 0), sum(n for name, n in commits.items() if name.endswith("+"))
-    clean = sorted(name for name in commits if not name.endswith("+"))
+    commits = [run.env.get("commit") or "" for run in runs]
+    missing, dirty = commits.count(""), sum(name.endswith("+") for name in commits)
+    clean = [name[:12] for name in commits if environment.is_clean(name)]  # some records have all 40 digits
     return notes(
         f"commit not recorded ({missing} runs)" if missing else "",
         f"uncommitted changes ({dirty} runs)" if dirty else "",
-        f"commit {', '.join(clean)} ({sum(commits[name] for name in clean)} runs)" if clean else "",
+        f"commit {', '.join(sorted(set(clean)))} ({len(clean)} runs)" if clean else "",
     )
 
 

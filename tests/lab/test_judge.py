@@ -368,11 +368,23 @@ def test_a_retest_alone_decides_once_it_has_run():
     assert (row["verdict"], row["n"], row["post_hoc"]) == (NO, 3, False)
 
 
+def test_a_claim_that_a_retest_has_judged_still_counts_in_its_first_study():
+    """Otherwise a study's other claims would become easier to decide, only because some were judged again."""
+    first, second = claim(), replace(claim(), id="y", b="c", retest="s/new")
+    old = rows(a=A, b=LOW, c=SAME)
+    new = [replace(r, spec={**r.spec, "study": "s/new"}) for r in rows(a=A, c=LOW)]
+    (before, _), (after, judged) = judge([first, second], old), judge([first, second], old + new)
+    assert [before[key] for key in ("p", "family")] == [after[key] for key in ("p", "family")]
+    assert after["family"] == 2
+    assert (judged["verdict"], judged["family"]) == (YES, 1)
+
+
 def test_commits_that_were_not_recorded_are_counted():
-    commits = (None, "1a", "1a", "2b+", "", "3c")
+    whole = "1a" * 20
+    commits = (None, whole, whole[:12], "2b+", "", "3c")
     found = [replace(run, env={"commit": c}) for run, c in zip(rows(a=A, b=LOW), commits, strict=True)]
     assert judge([claim()], found)[0]["runs"] == (
-        "commit not recorded (2 runs); uncommitted changes (1 runs); commit 1a, 3c (3 runs)"
+        "commit not recorded (2 runs); uncommitted changes (1 runs); commit 1a1a1a1a1a1a, 3c (3 runs)"
     )
 
 
