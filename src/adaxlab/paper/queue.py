@@ -41,7 +41,7 @@ JOBS = (
     Job("cifar10/beta1-new", 4),
     Job("language/ptb-even", 12, more="--jobs 8"),
     Job("cifar10/epsilon-new", 5),
-    Job("cifar10/beta2-new", 5),
+    Job("cifar10/beta2-new", 18),
     Job("language/enwik8-new", 3, more="--jobs 5"),
     Job("voc/grid", 6, "the settings of voc/eight", more="--jobs 5"),
     Job("voc/eight", 6, more="--jobs 5"),
