@@ -63,6 +63,8 @@ class Claim:
     post_hoc: bool = False
     """Whether the rule was written after the runs of `study`."""
     retest: str = ""
+    superseded_by: str = ""
+    """The id of the claim that makes the same comparison on new seeds, if this one's runs should no longer decide."""
     note: str = ""
 
     @property

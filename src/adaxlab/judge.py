@@ -200,17 +200,7 @@ def _open(judged: Judged, holds: bool | None, family: int) -> dict[str, Any]:
         text = f"at this mean and standard deviation more than {MOST:,} seeds would be needed"
         return {"reason": text, "plan": {"needed": f"more than {MOST:,}"}}
     n = max(size for size in sizes if size is not None)
-    seconds = [
-        run.done["seconds"] / run.done.get("together", 1)
-        for run in judged.runs
-        if run.done and "seconds" in run.done
-    ]
-    runs = len([name for name in (judged.claim.a, judged.claim.b) if name]) * n
-    plan = {"needed": str(n), "runs": runs}
-    if seconds:
-        alone = min(seconds)  # the other runs may have shared a GPU
-        plan["minutes"] = max(1, round(float(f"{runs * alone / 60:.2g}")))
     plain = "" if judged.holds is None else f"the plain interval alone would say {VERDICTS[judged.holds]}; "
     level = f"Holm's strictest level, {family} claims" if family > 1 else "the 5% level"
     text = f"{plain}n = {n} new seeds would decide it at this mean and standard deviation ({level})"
-    return {"reason": text, "plan": plan}
+    return {"reason": text, "plan": {"needed": str(n)}}

@@ -252,7 +252,15 @@ MEASURES: dict[str, Measure] = {
         "trained", "b - a, training loss of the last epoch", train_loss(-1), higher_is_better=False
     ),
     "loss per byte": Measure(
-        ended(final), _about(", test loss,", PLAIN), higher_is_better=False, level=".4f", head=BETTER_BY
+        ended(final),
+        {
+            rule: text.replace("a - b", "b - a")
+            for rule, text in _about(", test loss per byte,", PLAIN).items()
+        },
+        higher_is_better=False,
+        level=".4f",
+        head=BETTER_BY,
+        lost_decide=1,
     ),
     "slow start": _nats("early", "a - b, training loss of the first epoch", train_loss(0)),
 }

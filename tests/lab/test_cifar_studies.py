@@ -33,8 +33,11 @@ def folder(tmp_path):
 
 @pytest.fixture
 def real(monkeypatch):
-    """The published images' digest, without the images."""
+    """The published images' digest and number of batches, without the images."""
     monkeypatch.setattr(study, "_data_digest", lambda *given: cifar10.DIGEST)
+    monkeypatch.setattr(
+        study, "_epoch_steps", lambda task, options, *given: 352 if "holdout" in options else 391
+    )
 
 
 # -- the studies ----------------------------------------------------------------------------------------------------

@@ -210,7 +210,7 @@ def test_the_guide_says_what_each_setting_gave(tmp_path):
     text = guide.settings(RECORDS.parent)
     assert text in (RECORDS.parent / "docs" / "hyperparameters.md").read_text()
     squares, free, rows = 0.0, 0, 0
-    for study in ("lr", "beta1", "beta1-new", "beta2", "epsilon"):
+    for study in ("lr", "lr-new", "beta1", "beta1-new", "beta2-new", "epsilon", "epsilon-new"):
         found = load(study, RECORDS)
         for row in {r.row for r in found if r.row.startswith("adaxw ")}:
             values = np.array([accuracy(r) for r in found if r.row == row])
@@ -218,6 +218,6 @@ def test_the_guide_says_what_each_setting_gave(tmp_path):
             rows += 1
             if len(values) > 2:
                 squares, free = squares + np.square(values - values.mean()).sum(), free + len(values) - 1
-    assert rows == 9 + 4 + 2 + 3 + 4
+    assert rows == 9 + 4 + 4 + 2 + 3 + 4 + 3
     assert f"deviation between seeds is {np.sqrt(squares / free):.2f})" in text
     assert guide.settings(tmp_path).startswith("*Not run yet")

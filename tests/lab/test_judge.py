@@ -388,7 +388,7 @@ def test_commits_that_were_not_recorded_are_counted():
     )
 
 
-def test_what_is_open_says_what_would_decide_it_and_its_cost():
+def test_what_is_open_says_what_would_decide_it():
     """The n of the reason is the first at which an interval of this standard deviation lies within the margin."""
     b = [92.2, 92.6, 92.5]
     (row,) = judge([claim("similar", margin=0.3)], rows(a=A, b=b))
@@ -396,11 +396,7 @@ def test_what_is_open_says_what_would_decide_it_and_its_cost():
     gap, sd = 0.3 - abs(np.mean(A) - np.mean(b)), np.std(np.array(A) - b, ddof=1)
     half = [stats.t_quantile(0.975, k - 1) * sd / k**0.5 for k in (n, n - 1)]
     assert half[0] < gap <= half[1]
-    assert row["plan"] == {
-        "needed": str(n),
-        "runs": 2 * n,
-        "minutes": round(float(f"{2 * n * 100 / 60:.2g}")),
-    }
+    assert row["plan"] == {"needed": str(n)}
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,46 @@ def test_the_page_lists_what_has_no_record(tmp_path):
 
 def test_an_open_claim_shows_the_n_that_is_needed_beside_the_n_that_is_planned(tmp_path):
     text = queue.page(tmp_path, CLAIMS.values(), ROWS)
-    found = ROWS["cifar10.beta2-larger"]
-    assert int(found["plan"]["needed"]) > found["n"]
-    assert found["plan"]["planned"] == catalogue.study("cifar10/beta2-new").seeds
-    shown = f"| {found['n']} | {found['plan']['needed']} | {found['plan']['planned']} |"
-    assert re.search(rf"\| \[cifar10.beta2-larger\].*{re.escape(shown)}", text)
+    both = [
+        row for row in ROWS.values() if row["plan"].get("needed", "").isdigit() and "planned" in row["plan"]
+    ]
+    assert both
+    for row in both:
+        needed, n = row["plan"]["needed"], row["plan"]["planned"]
+        assert int(needed) > 2
+        assert n == queue.planned(CLAIMS[row["id"]], queue.job_of(CLAIMS[row["id"]], row["verdict"], ()))
+        shown = f"| {row['n']} | {needed} | {n} |"
+        assert re.search(rf"\| \[{re.escape(row['id'])}\].*{re.escape(shown)}", text)
+
+
+@pytest.mark.parametrize(
+    ("id", "plan", "verdict", "runs"),
+    [
+        ("cifar10.beta1", {"needed": "20"}, VERDICTS[None], 40),  # two rows
+        ("cifar10.table2.sgdm-he", {"needed": "9"}, VERDICTS[None], 9),  # one row
+        ("cifar10.eps-adam", {"needed": "more than 1,000"}, VERDICTS[None], 0),
+        (
+            "language.enwik8.lr-ratio",
+            {"needed": "at least 3"},
+            VERDICTS[None],
+            3 * (5 + 5),
+        ),  # every lr of both rows
+        ("imagenet.r50.sgdm-over-adamw", {}, NOT_RUN, 12),  # the whole study
+        ("cifar10.beta1", {}, VERDICTS[True], 0),
+    ],
+)
+def test_the_runs_that_would_judge_a_claim(id, plan, verdict, runs):
+    assert queue.runs_for(CLAIMS[id], {"plan": plan, "verdict": verdict}) == runs
+
+
+def test_every_open_claim_has_a_cost_unless_it_is_superseded_or_needs_too_many_seeds():
+    for row in ROWS.values():
+        if row["verdict"] in queue.OPEN:
+            other = row["reason"].startswith("superseded by ") or "more than 1,000" in row["reason"]
+            assert other != ("minutes" in row["plan"]), row["id"]
+
+
+def test_a_superseded_claim_names_one_that_exists():
+    found = [claim for claim in CLAIMS.values() if claim.superseded_by]
+    assert found
+    assert all(claim.superseded_by in CLAIMS for claim in found)

@@ -109,6 +109,22 @@ def test_the_memory_in_the_methods_own_words(optimizer, second, expected):
     assert memory([one]) == expected
 
 
+@pytest.mark.parametrize(
+    ("given", "number", "expected"),
+    [
+        ("growing floor 0.005", 0.0015, "0.0015 (3)"),
+        ("fading freeze 200", 0.999, "0.999"),
+        ("log_time", 8.0, ""),
+        ("equal", 0.0, ""),
+    ],
+)
+def test_a_memory_that_was_chosen_has_b2_only_if_its_number_is_one(given, number, expected):
+    (one,) = runs("adamw", 0.5)
+    one.spec["options"] |= {"betas": [0.9, number], "memory": given}
+    one.done["steps"] = 2000
+    assert memory([one]) == expected
+
+
 def test_the_caption_says_where_and_what_is_missing():
     found = [*runs("adamw", 0.5, 0.5), *runs("adaxw", 0.5)]
     text = caption(study(), found, Layout(setting=lambda *_: "A net", notes=lambda *_: "More."))
@@ -169,24 +185,25 @@ def test_studies_without_a_mark_of_their_own_are_listed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("outcome", "by", "lost", "cell"),
+    ("outcome", "n", "by", "lost", "cell"),
     [
-        ("", None, 0, "baseline"),
-        ("better", (0.1, 0.05, 0.15), 0, "better: +0.1000 (+0.0500 to +0.1500)"),
-        ("worse", (-0.1, -0.15, -0.05), 0, "worse: -0.1000 (-0.1500 to -0.0500)"),
-        ("inconclusive", (0.1, -0.15, 0.35), 0, "inconclusive: +0.1000 (-0.1500 to +0.3500)"),
-        ("worse", (0.1, 0.0, 0.2), 1, "worse (1 diverged): +0.1000 (+0.0000 to +0.2000)"),
-        ("worse", None, 3, "worse (3 diverged)"),
-        ("inconclusive", None, 0, "inconclusive"),
+        ("", 5, None, 0, "baseline"),
+        ("better", 5, (0.1, 0.05, 0.15), 0, "better: +0.1000 (+0.0500 to +0.1500)"),
+        ("better", 4, (0.1, 0.05, 0.15), 0, "better (provisional): +0.1000 (+0.0500 to +0.1500)"),
+        ("worse", 3, (-0.1, -0.15, -0.05), 0, "worse (provisional): -0.1000 (-0.1500 to -0.0500)"),
+        ("inconclusive", 3, (0.1, -0.15, 0.35), 0, "inconclusive: +0.1000 (-0.1500 to +0.3500)"),
+        ("worse", 3, (0.1, 0.0, 0.2), 1, "worse (provisional, 1 diverged): +0.1000 (+0.0000 to +0.2000)"),
+        ("worse", 5, None, 3, "worse (3 diverged)"),
+        ("inconclusive", 3, None, 0, "inconclusive"),
     ],
 )
-def test_a_verdict_in_words(outcome, by, lost, cell):
+def test_a_verdict_in_words(outcome, n, by, lost, cell):
     from adaxlab import stats, summary
     from adaxlab.paper.tables.study import Line
     from adaxlab.verdict import Verdict
 
-    difference = stats.Estimate(3, by[0], 0.0, by[1], by[2]) if by else None
-    judged = Verdict(outcome, 3, difference) if outcome else None
+    difference = stats.Estimate(n, by[0], 0.0, by[1], by[2]) if by else None
+    judged = Verdict(outcome, n, difference) if outcome else None
     values = dict.fromkeys(range(3), 3.0) | dict.fromkeys(range(3, 3 + lost))
     result = summary.RowResult("x", {"lr": 0.1}, 0.1, {}, values, None, judged, None, 0.0, 0.0)
     assert language.versus(study(baseline="adamw")).cell(Line(Row("x"), result, [])) == cell

@@ -138,6 +138,11 @@ RETESTS = {
         "adaxw-like-sgdm",
         "adaxw-like-sgdm-he",
         "adam-fast-start-he",
+        *(
+            f"{id}-test{he}"
+            for id in ("adam-fast-start", "amsgrad-fast-start", "adaxw-faster-sgdm")
+            for he in ("", "-he")
+        ),
     ),
     "catch-up": ("fresh-amsgradw-not-sgdm",),
     "lr-new": ("lr-robust", "lr-small", "lr-best-adaxw"),

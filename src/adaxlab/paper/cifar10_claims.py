@@ -51,10 +51,7 @@ THE_TEXTS = "weight decay 1e-4, as in the text ('the same weight decays as in th
 WITHIN = "within 0.3 points"
 SEED_0 = "seed 0 was also used for tuning"
 BEFORE = "ResNet-18; written before the study was run"
-AFTER_TUNING = (
-    f"superseded by the same comparison on ten new seeds (cifar10.fresh-...), because {SEED_0}; written after the "
-    "results of tuning were known, before tuned was run"
-)
+AFTER_TUNING = f"{SEED_0}; written after the results of tuning were known, before tuned was run"
 FRESH = "each at its best lr; written before the runs, on ten seeds that no study had used"
 AFTER_TRACE = "written after the results of `trace` were known, before `trace-lr` was run"
 CAPTION = "mean of sqrt(v-hat), as in the figure's caption"
@@ -221,12 +218,14 @@ PLANNED = (
         "AdaX-W has a higher final accuracy than AdamW, which is at its best lr",
         "adaxw",
         "adamw",
+        superseded_by="cifar10.fresh-over-adamw",
     ),
     tuned(
         "tuned-over-amsgradw",
         "AdaX-W has a higher final accuracy than AMSGrad(W), which is at its best lr",
         "adaxw",
         "amsgradw",
+        superseded_by="cifar10.fresh-over-amsgradw",
     ),
     on("tuned", BEYOND, "not_worse", ours=True)(
         "tuned-not-below-sgdm",
@@ -234,6 +233,7 @@ PLANNED = (
         "adaxw",
         "sgdm",
         margin=0.3,
+        superseded_by="cifar10.fresh-like-sgdm",
         note=f"{AFTER_TUNING}; at most 0.3 points lower; both rows are runs of table2, whose results were known",
     ),
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import files, records
-from adaxlab.claim import NOT_RUN, WORDS, Claim, notes, words
+from adaxlab.claim import WORDS, Claim, notes, words
 from adaxlab.errors import unknown
 from adaxlab.judge import judge
 from adaxlab.paper import catalogue, claims_page, queue
@@ -67,15 +67,17 @@ def _planned(
     made = []
     for claim, row in zip(claims, rows, strict=True):
         job, plan, text = queue.job_of(claim, row["verdict"], ran), row["plan"], ""
+        if row["verdict"] in queue.OPEN and claim.superseded_by:
+            made.append({**row, "reason": f"superseded by {claim.superseded_by}, on new seeds", "plan": {}})
+            continue
         if job:
             n = queue.planned(claim, job)
-            plan = {**plan, "study": job.study, "planned": n}
+            plan = {**plan, "study": job.study, "planned": n, "minutes": job.minutes}
             seeds = f" with n = {n}" if n else ""
             text = f"study {job.study} would judge it{seeds}, about {job.minutes:g} GPU minutes for all its claims"
-        elif row["verdict"] == NOT_RUN:
-            text = f"study {claim.study} is not in the queue"
-        elif "minutes" in plan:
-            text = f"no study is planned; {plan['runs']} runs, about {plan['minutes']:g} GPU minutes"
+        elif runs := queue.runs_for(claim, row):
+            plan = {**plan, "runs": runs, "minutes": queue.minutes(claim.study, runs)}
+            text = f"no study is planned; {runs} runs, about {plan['minutes']:g} GPU minutes"
         made.append({**row, "reason": notes(row["reason"], text), "plan": plan})
     return made
 

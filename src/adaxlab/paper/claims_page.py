@@ -179,6 +179,8 @@ def _open(rows: list[Row]) -> list[str]:
     for row in found:
         plan = row["plan"]
         study = f"`{plan['study']}`" if "study" in plan else "none"
+        if row["reason"].startswith("superseded"):
+            study = row["reason"].partition(",")[0]
         cells.append(
             (
                 f"[{row['id']}](#{anchor(row['id'])})",
@@ -188,15 +190,26 @@ def _open(rows: list[Row]) -> list[str]:
                 plan.get("needed", ""),
                 study,
                 plan.get("planned") or "",
+                f"{plan['minutes']:g}" if "minutes" in plan else "",
             )
         )
-    head = ("id", "whose", "verdict", "n now", "n needed", "study that would judge it", "n planned")
+    head = (
+        "id",
+        "whose",
+        "verdict",
+        "n now",
+        "n needed",
+        "study that would judge it",
+        "n planned",
+        "GPU minutes",
+    )
     about = (
         "This table lists every claim that is not decided. *n needed* is the smallest number of new seeds at which the "
         "mean and the standard deviation observed so far would decide the claim at Holm's strictest level. A new "
         "sample of that size decides the claim with a probability of about 50%, because its mean may be smaller. "
-        "Claims that were not run have no *n needed*. [The queue](queue.md) lists the studies in order, with their "
-        "GPU minutes, which the claims of a study share."
+        "Claims that were not run have no *n needed*. *GPU minutes* are those of the study that would judge the claim, "
+        "which its claims share ([the queue](queue.md) has the studies in order); if there is none, those of the "
+        "claim's own new runs."
     )
     return ["", "## Open claims", "", about, "", table(head, cells)]
 

@@ -1,4 +1,5 @@
-"""The forest plot of docs/reproduction.md: every claim about a final score that three or more seeds judge.
+"""The forest plot of docs/reproduction.md: every claim about a final score that three or more seeds judge, except those
+of the memory study, which has a page and a figure of its own.
 
 A row is a claim: the mean of its paired differences (or the score here minus the paper's), its plain 95% interval, the
 values for which the claim is true, the paper's own difference on the same data, n, and the verdict as a mark and a
@@ -20,6 +21,7 @@ import altair as alt
 from adaxlab.claim import ENOUGH, LEAST, VERDICTS, Claim
 from adaxlab.finding import edges, runs_of
 from adaxlab.judge import Judged, examined
+from adaxlab.paper import memory_finals
 from adaxlab.paper.claims import FAMILIES, runs_under
 from adaxlab.report import names
 from adaxlab.report.encoding import data
@@ -85,8 +87,11 @@ class Line:
 def lines(records: Path) -> list[Line]:
     """The rows, panel by panel; claims that fewer than three seeds judge have none."""
     found: list[Line] = []
+    elsewhere = {claim.id for claim in (*memory_finals.GPT_CLAIMS, *memory_finals.CIFAR_CLAIMS)}
     for claims in FAMILIES.values():
         for each, row in examined(claims, runs_under(records, claims)):
+            if each.claim.id in elsewhere:
+                continue
             line = _line(each, row["verdict"])
             if line and any((line.panel, line.label) == (one.panel, one.label) for one in found):
                 line = replace(line, label=f"{line.label} (by {each.claim.margin:g})")

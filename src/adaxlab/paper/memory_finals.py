@@ -51,6 +51,11 @@ class StudyTask(NamedTuple):
         return "accuracy in %" if self.unit == "points" else self.unit
 
     @property
+    def limit(self) -> str:
+        """The tolerance with its unit: '1 point'."""
+        return f"{self.tolerance:g} {self.unit.removesuffix('s' * (self.tolerance == 1))}"
+
+    @property
     def best(self) -> str:
         """The name of the study with each memory at its best lr."""
         return self.screen.name.replace("screen", "best")
@@ -134,33 +139,48 @@ def claims(task: StudyTask, final: Final | None) -> tuple[Claim, ...]:
             claim_id(task, "wide", memory),
             f"{memory} at lr {final.above:g} is not much worse than {first} at its best lr",
             where, task.wide, "not_worse", task.measure, _large(memory, final), first,
-            margin=task.tolerance, ours=True, note=f"at most {task.tolerance:g} {task.unit} worse",
+            margin=task.tolerance, ours=True, note=f"at most {task.limit} worse",
         )
-        for memory in final.rates if memory != first
+        for memory in final.rates
     )  # fmt: skip
     return (*better, *wider)
 
 
-def options(verdicts: Mapping[str, str], finals: Mapping[str, Final]) -> list[str] | None:
-    """The memories that become options of the library: wider, and not significantly worse at their best, on every task.
-    None as long as final runs are missing. `verdicts` are by the id of the claim; a memory that diverged at every rate
-    of a task has none there, and does not become an option."""
+def options(
+    judged: Mapping[str, Mapping[str, Any]], finals: Mapping[str, Final]
+) -> tuple[list[str], list[str]] | None:
+    """The memories that become options of the library: wider, and not worse at their best, on every task; and the
+    titles of the tasks on which none can be wider, because the final runs do not show that Fading .95 is outside the
+    tolerance at the lr above its range. None as long as final runs are missing.
+
+    `judged` are rows of claims by id. A memory that diverged at every rate of a task has no claims there, and does not
+    become an option.
+    """
     if any(task.screen.name not in finals for task in TASKS):
         return None
-    everywhere = [finals[task.screen.name].rates for task in TASKS]
-    memories = [
-        name for name in everywhere[0] if name != KEPT[0] and all(name in rates for rates in everywhere)
-    ]
+    first, every = KEPT[0], [finals[task.screen.name] for task in TASKS]
+    memories = [n for n in every[0].rates if n != first and all(n in final.rates for final in every)]
 
-    def on_tasks(kind: str, memory: str) -> list[str]:
-        return [verdicts.get(claim_id(task, kind, memory), NOT_RUN) for task in TASKS]
+    def row(task: StudyTask, kind: str, memory: str) -> Mapping[str, Any]:
+        return judged.get(claim_id(task, kind, memory), {"verdict": NOT_RUN})
 
-    best, wide = ({name: on_tasks(kind, name) for name in memories} for kind in ("best", "wide"))
-    if any(NOT_RUN in (*best[name], *wide[name]) for name in memories):
+    needed = [row(t, kind, name) for t in TASKS for kind in ("best", "wide") for name in memories]
+    needed += [row(task, "wide", first) for task in TASKS]
+    if any(each["verdict"] == NOT_RUN for each in needed):
         return None
-    return [
-        name for name in memories if VERDICTS[False] not in best[name] and set(wide[name]) == {VERDICTS[True]}
-    ]
+
+    def good(task: StudyTask, memory: str) -> bool:
+        best = row(task, "best", memory)
+        worse = best["verdict"] == VERDICTS[False] or (best.get("estimate") or {"high": 0})["high"] < 0
+        wide = (
+            row(task, "wide", memory)["verdict"] == VERDICTS[True]
+            and memory in finals[task.screen.name].covers
+        )
+        return wide and not worse
+
+    closed = [task.title for task in TASKS if row(task, "wide", first)["verdict"] != VERDICTS[False]]
+    earned = [name for name in memories if all(good(task, name) for task in TASKS)]
+    return ([] if closed else earned), closed
 
 
 def claim_id(task: StudyTask, kind: str, memory: str) -> str:

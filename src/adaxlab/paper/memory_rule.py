@@ -25,6 +25,8 @@ class Final(NamedTuple):
     """The best lr of each memory."""
     above: float
     """The smallest lr above the range of Fading .95."""
+    covers: tuple[str, ...] = ()
+    """The other memories whose range in the screen contains every rate of Fading .95's."""
 
 
 def label(memory: str) -> str:
@@ -78,6 +80,22 @@ def chosen(screen: Screen, tolerance: float, higher: bool) -> list[str]:
     return sorted((name for name in screen if name not in KEPT), key=order, reverse=True)[:CHOSEN]
 
 
+def unfinished(screen: Screen, tolerance: float, higher: bool) -> str:
+    """Why the screen decides nothing yet; empty if it does.
+
+    >>> unfinished({KEPT[0]: {1e-3: 1.30, 2e-3: 1.29, 4e-3: 1.30}}, 0.02, higher=False)
+    'the range of fading 0.95 reaches the largest lr, 0.004: screen larger ones'
+    """
+    reached, trials = level(screen, higher), screen[KEPT[0]]
+    if reached is None:
+        return f"{KEPT[0]} diverged at every lr: there is nothing to compare with"
+    if best(trials, higher) == min(trials):
+        return f"{KEPT[0]} is best at the smallest lr, {min(trials):g}: screen smaller ones"
+    if max(in_range(trials, reached, tolerance, higher)) == max(trials):
+        return f"the range of {KEPT[0]} reaches the largest lr, {max(trials):g}: screen larger ones"
+    return ""
+
+
 def final(screen: Screen, memories: tuple[str, ...], tolerance: float, higher: bool) -> Final:
     """The settings of the final runs of these memories and of those that are kept.
 
@@ -86,15 +104,12 @@ def final(screen: Screen, memories: tuple[str, ...], tolerance: float, higher: b
     >>> final(screen, ("equal",), 0.02, higher=False).rates["equal"], final(screen, (), 0.02, higher=False).above
     (0.001, 0.004)
     """
-    reached = level(screen, higher)
-    if reached is None:
-        raise ValueError(f"{KEPT[0]} diverged at every lr: there is nothing to compare with")
-    within = in_range(screen[KEPT[0]], reached, tolerance, higher)
-    rates = sorted(screen[KEPT[0]])
-    if best(screen[KEPT[0]], higher) == rates[0]:
-        raise ValueError(f"{KEPT[0]} is best at the smallest lr, {rates[0]:g}: screen smaller ones")
-    above = [lr for lr in rates if lr > max(within)]
-    if not above:
-        raise ValueError(f"the range of {KEPT[0]} reaches the largest lr, {rates[-1]:g}: screen larger ones")
-    chosen = {name: best(screen[name], higher) for name in (*KEPT, *memories)}
-    return Final({name: lr for name, lr in chosen.items() if lr is not None}, min(above))
+    if reason := unfinished(screen, tolerance, higher):
+        raise ValueError(reason)
+    reached, trials = level(screen, higher), screen[KEPT[0]]
+    assert reached is not None
+    within = set(in_range(trials, reached, tolerance, higher))
+    names = (*KEPT, *memories)
+    rates = {name: lr for name in names if (lr := best(screen[name], higher)) is not None}
+    covers = (n for n in names[1:] if within <= set(in_range(screen[n], reached, tolerance, higher)))
+    return Final(rates, min(lr for lr in trials if lr > max(within)), tuple(covers))

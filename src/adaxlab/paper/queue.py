@@ -2,13 +2,13 @@
 
 Minutes are for one H200, from the records: a stack of CIFAR-10 networks takes 0.4 minutes and 0.32 for each network
 (20 in 6.8 minutes, 15 in 5.1), a third of that with 60 epochs; ImageNet's by the minutes of a run. The others share the
-GPU (`--jobs`): a run then takes 12 seconds on Penn Treebank and enwik8, 14 on the transformer, 21 on CamVid. Runs that
-an earlier study of the queue makes are not counted again.
+GPU (`--jobs`): a run then takes 12 seconds on Penn Treebank and enwik8, 14 on the transformer (8 with two evaluations),
+21 on CamVid. Runs that an earlier study of the queue makes, and those in records/unfinished, are not counted again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from adaxlab import records
 from adaxlab.claim import NOT_RUN, VERDICTS, Claim, link, words
 from adaxlab.markdown import table
-from adaxlab.paper import catalogue
+from adaxlab.paper import catalogue, memory_finals
 from adaxlab.study import Study
 
 
@@ -30,6 +30,57 @@ class Job:
     """The command, if it is not `adax reproduce`."""
     more: str = ""
     """Additional options of `adax reproduce`."""
+
+
+def _memory(task: memory_finals.StudyTask, screen: float, final: float, more: str = "") -> Iterator[Job]:
+    """The screen of a task of the memory study and, once their settings are known, its two studies of final runs: the
+    minutes of what is left of the screen, and of each of the two."""
+    on = f"[the memory study](memory-study.md), {task.title}"
+    known = task.screen.name in memory_finals.FINALS
+    later = "" if known else f"; its final runs will take about {2 * final:g} minutes"
+    yield Job(task.screen.name, screen, f"the memories and learning rates of {on}{later}", more=more)
+    for name in (task.best, task.wide) if known else ():
+        yield Job(name, final, more=more)
+
+
+RUN_SECONDS = {
+    "cifar10": 19,
+    "cifar10/decay": 120,
+    "gpt": 14,
+    "imagenet": 103,
+    "imagenet/tuned": 154,
+    "imagenet/r50": 300,
+    "imagenet/tiny-resnet50": 300,
+    "language": 12,
+    "voc": 21,
+}
+"""GPU seconds of a run of the studies whose names begin so; the longest name counts."""
+
+
+def minutes(study: str, runs: int) -> float:
+    """The GPU minutes of so many runs of a study, to two digits.
+
+    >>> minutes("cifar10/lr", 26), minutes("imagenet/r50-tuned", 20), minutes("language/ptb", 2)
+    (8.2, 100.0, 0.4)
+    """
+    seconds = RUN_SECONDS[max((name for name in RUN_SECONDS if study.startswith(name)), key=len)]
+    return float(f"{runs * seconds / 60:.2g}")
+
+
+def runs_for(claim: Claim, row: Mapping[str, Any]) -> int:
+    """The runs that would judge an open claim for which no study is planned: those of its whole study if it was not
+    run, else n new seeds of its rows (for a ratio of tuned settings, at all their learning rates). 0 if it is decided,
+    or would need too many."""
+    study = catalogue.studies().get(claim.study)
+    if row["verdict"] == NOT_RUN:
+        return study.runs() if isinstance(study, Study) else 0
+    digits = row["plan"].get("needed", "").removeprefix("at least ")
+    if not digits.isdigit() or not isinstance(study, Study):
+        return 0
+    rows = [name for name in (claim.a, claim.b) if name]
+    if claim.rule == "paper_ratio":
+        return int(digits) * sum(len(study.row(name).rates) for name in rows)
+    return int(digits) * len(rows)
 
 
 AGAIN = ("cifar10/runtime", "language/speed")
@@ -51,17 +102,8 @@ JOBS = (
     Job("gpt-eight-bit", 6, more="--jobs 4"),
     Job("cifar10/eight-bit", 21),
     Job("gpt-bf16", 6, more="--jobs 4"),
-    Job(
-        "gpt-memory-screen",
-        19,
-        "the memories and learning rates of [the memory study](memory-study.md) on the transformer",
-        more="--jobs 4",
-    ),
-    Job(
-        "cifar10/memory-screen",
-        11,
-        "the memories and learning rates of [the memory study](memory-study.md) on CIFAR-10",
-    ),
+    *_memory(memory_finals.GPT, 10, 4, "--jobs 4"),
+    *_memory(memory_finals.CIFAR, 4, 5),
     Job("cifar10/sgdm-lr", 5),
     Job("cifar10/runtime", 2),
     Job("language/speed", 2, command="python benchmarks/language.py"),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaxlab import markdown, stats
+from adaxlab.claim import ENOUGH
 from adaxlab.finding import LEAST, by_seed, outcome, runs_of
 from adaxlab.measures import ended, final, final_percent
 from adaxlab.paper import catalogue
@@ -30,7 +31,15 @@ TEXTS = {"ptb-wide": "Penn Treebank", "enwik8": "words of enwik8"}
 
 # -- settings of AdaX-W on CIFAR-10 -----------------------------------------------------------------------------------
 
-VARIED = {"lr": "lr", "beta1": "b1", "beta1-new": "b1, new seeds", "beta2": "b2", "epsilon": "eps"}
+VARIED = {
+    "lr": "lr",
+    "lr-new": "lr, new seeds",
+    "beta1": "b1",
+    "beta1-new": "b1, new seeds",
+    "beta2-new": "b2",
+    "epsilon": "eps",
+    "epsilon-new": "eps, new seeds",
+}
 """Studies that vary one setting of AdaX-W, and what it is called."""
 
 
@@ -191,7 +200,8 @@ def memories(root: Path) -> str:
             seen = stats.t_interval(found)
             unit, digits = ("points", 2) if pair.higher else ("nats", 3)
             mean, low, high = (f"{x:+.{digits}f}" for x in (seen.mean, seen.low, seen.high))
-            told = WORDS[outcome("better", 0.0, seen.low, seen.high)]
+            better = outcome("better", 0.0, seen.low, seen.high)
+            told = WORDS[better] + (" (provisional)" if better is not None and seen.n < ENOUGH else "")
             rows.append((pair.task, pair.small, pair.large, seen.n, f"{mean} ({low} to {high}) {unit}", told))
     if not rows:
         return NOT_RUN
@@ -213,7 +223,7 @@ def pairs(root: Path) -> Iterator[Pair]:
 
     cifar = [("0.7", "adaxw b2 1e-05"), ("7", "adaxw b2 0.0001"), ("71", "adaxw b2 0.001")]
     for two in itertools.pairwise(cifar):
-        yield pair("cifar10/beta2", "[CIFAR-10](cifar10.md#beta2), ResNet-20", *two)
+        yield pair("cifar10/beta2-new", "[CIFAR-10](cifar10.md#beta2-new), ResNet-20", *two)
     for study, words in {"tiny": "the paper's lr", "tuned": "each at its best lr"}.items():
         task = f"[Tiny-ImageNet](imagenet.md), ResNet-18, {words}"
         yield pair(f"imagenet/{study}", task, ("0.78", "adaxw"), ("50", "adaxw-b2T50"))

@@ -25,7 +25,9 @@ def versus(study: Study, digits: int = 4) -> Column:
         judged, lost = line.result.verdict, line.result.diverged
         if judged is None:
             return "baseline"
-        verdict = judged.outcome + (f" ({lost} diverged)" if lost else "")
+        decided = judged.provisional and judged.outcome != "inconclusive"
+        marks = [*["provisional"] * decided, *[f"{lost} diverged"] * bool(lost)]
+        verdict = judged.outcome + (f" ({', '.join(marks)})" if marks else "")
         seen = judged.difference
         if seen is None:
             return verdict

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from adaxlab import markdown, records
-from adaxlab.claim import link, words
+from adaxlab.claim import NOT_RUN, link, words
 from adaxlab.paper import claims, drawn, memory, memory_rule
 from adaxlab.paper.memory_finals import FINALS, TASKS, StudyTask, claim_id, options
 from adaxlab.paper.tables.exhibits import difference
@@ -37,28 +37,44 @@ def section(root: Path) -> str:
 
 
 def _conclusion(root: Path) -> list[str]:
-    """What follows from the final runs; empty as long as some are missing."""
-    judged = {row["id"]: row["verdict"] for row in claims.committed(root / "records")}
-    earned = options(judged, FINALS)
-    if earned is None:
-        return []
-    rule = "has a wider range of learning rates than AdamW's and is not significantly worse at its best on both tasks"
-    if not earned:
-        return [f"### Conclusion\nNo memory {rule}."]
-    return [f"### Conclusion\nBy the rule, {listed([memory_rule.label(name) for name in earned])} {rule}."]
+    """What follows from the final runs."""
+    decided = options({row["id"]: row for row in claims.committed(root / "records")}, FINALS)
+    if decided is None:
+        return [
+            "### Conclusion\n*Not complete.* Until the final runs have ended, choose between AdamW's memory and AdaX's "
+            "by [Should I use AdaX?](should-i-use-adax.md) [The queue](queue.md) has the commands and their cost."
+        ]
+    earned, closed = decided
+    rule = "a wider range of learning rates than AdamW's, and is not worse at its best, on both tasks"
+    text = f"No memory has {rule}."
+    if earned:
+        text = (
+            "By the rule, each of these memories has " if len(earned) > 1 else "By the rule, one memory has "
+        )
+        text += f"{rule}: {listed([memory_rule.label(name) for name in earned])}."
+    if closed:
+        text += (
+            f" No range is shown to be wider than that of {memory_rule.KEPT[0]} on {listed(closed)}: on the new seeds "
+            "it is not significantly outside the tolerance at the larger learning rate."
+        )
+    return [f"### Conclusion\n{text}"]
 
 
 def _chosen(root: Path) -> list[str]:
-    """The memories that the screen of the first task chose for the final runs of all tasks."""
+    """The memories that the screen of the first task chose for the final runs of all tasks; none as long as that screen
+    is not complete."""
     screen = found(root, TASKS[0])
     if screen is None:
         return []
-    return memory_rule.chosen(trials(screen), memory.TOLERANCE[screen.study.name], screen.higher_is_better)
+    every, tolerance = trials(screen), memory.TOLERANCE[screen.study.name]
+    if memory_rule.unfinished(every, tolerance, screen.higher_is_better):
+        return []
+    return memory_rule.chosen(every, tolerance, screen.higher_is_better)
 
 
 def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
     if screen is None:
-        return f"*Not run yet (`adax reproduce {task.screen.name}`).*"
+        return records.not_complete(task.screen, root)
     tolerance, higher, every = memory.TOLERANCE[task.screen.name], screen.higher_is_better, trials(screen)
     reached = memory_rule.level(every, higher)
     if reached is None:
@@ -68,10 +84,11 @@ def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
     for name, tried in every.items():
         lr = memory_rule.best(tried, higher)
         value = tried[lr] if lr is not None else None
+        edge = {min(tried): " (smallest)", max(tried): " (largest)"}.get(lr, "") if lr is not None else ""
         rows.append(
             (
                 memory_rule.label(name),
-                "" if lr is None else f"{lr:g}",
+                "" if lr is None else f"{lr:g}{edge}",
                 "diverged" if value is None else f"{task.scale * value:.{task.digits}f}",
                 len(memory_rule.in_range(tried, reached, tolerance, higher)),
                 "kept" if name in memory_rule.KEPT else "chosen" if name in chosen else "",
@@ -84,11 +101,14 @@ def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
         f"rates in the range, of {len(next(iter(every.values())))}",
         "final runs",
     )
-    return (
+    text = (
         markdown.table(head, rows)
-        + f"\n\nOne seed on held-out data. A rate is in the range if its result is worse by at most "
-        f"{task.tolerance:g} {task.unit} than the best of {memory_rule.KEPT[0]}." + _finals(task, root)
+        + "\n\nOne seed on held-out data. A rate is in the range if its result is worse than the best of "
+        f"{memory_rule.KEPT[0]} by at most {task.limit}."
     )
+    if reason := memory_rule.unfinished(every, tolerance, higher):
+        return f"{text}\n\n*Not complete: {reason}.*"
+    return text + _finals(task, root)
 
 
 def _finals(task: StudyTask, root: Path) -> str:
@@ -102,7 +122,8 @@ def _finals(task: StudyTask, root: Path) -> str:
         cells: list[object] = [memory_rule.label(name), f"{lr:g}"]
         for kind in ("best", "wide"):
             row = judged.get(claim_id(task, kind, name))
-            cells += [difference(row), link(row["id"], words(row))] if row else ["", ""]
+            shown = difference(row) if row and row["verdict"] != NOT_RUN else ""
+            cells += [shown, link(row["id"], words(row)) if row else ""]
         rows.append(cells)
     first = memory_rule.KEPT[0]
     head = (
@@ -111,6 +132,6 @@ def _finals(task: StudyTask, root: Path) -> str:
         f"better than {first}, each at its best lr (95%)",
         "verdict",
         f"at lr {final.above:g}, better than {first} at its best lr (95%)",
-        f"at most {task.tolerance:g} worse",
+        f"at most {task.limit} worse",
     )
     return f"\n\nFinal runs on n = {task.seeds} new seeds, in {task.unit}:\n\n" + markdown.table(head, rows)

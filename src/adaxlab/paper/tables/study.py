@@ -117,14 +117,18 @@ def _lr(study: Study, line: Line) -> str:
 
 
 def memory(runs: Runs) -> str:
-    """The second of betas, with the method's own name if that is not b2, and with b2*T for AdaX's b2."""
+    """The second of betas, with the method's own name if that is not b2, and with b2*T for AdaX's b2; empty for a
+    memory whose number is not a b2."""
     for run in runs:
-        betas = run.spec["options"].get("betas")
+        betas, given = (run.spec["options"].get(key) for key in ("betas", "memory"))
         method = METHODS.get(run.spec["optimizer"].partition("@")[0])
         memory = method.rule.memory if method else None
         if betas is None or (method and memory is None):
             continue
-        if method and memory and memory.kind == "growing" and run.done:
+        kind = given.split()[0] if given else memory.kind if memory else ""
+        if given and kind not in ("growing", "fading"):
+            return ""
+        if kind == "growing" and run.done:
             return f"{betas[1]:.3g} ({betas[1] * run.done['steps']:.3g})"
         word = next((word for word, place in method.names.items() if place), "") if method else ""
         return f"{word} {betas[1]:g}".strip()
