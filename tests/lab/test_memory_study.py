@@ -8,7 +8,7 @@ import pytest
 
 from adaxlab import store
 from adaxlab.judge import judge
-from adaxlab.paper import figures, memory, memory_finals, memory_rule
+from adaxlab.paper import figures, memory, memory_chart, memory_finals, memory_rule
 from adaxlab.paper.memory_finals import CIFAR, FINALS, GPT, TASKS
 from adaxlab.paper.tables import memory_study as page
 from adaxlab.summary import summarise
@@ -260,6 +260,18 @@ def test_the_page_has_a_row_for_every_memory_and_the_figure_is_drawn(runs, tmp_p
     assert all(
         name in light for name in ("asymmetric 0.3", "growing, b2·T = 3", "Transformer, bytes of enwik8")
     )
+
+
+def test_a_line_continues_after_a_rate_that_diverged(screen):
+    gap = {**screen, "fading 0.999": dict(zip(RATES, [1.31, None, 1.30, 1.31, 9.0, None], strict=True))}
+    drawn = memory_chart.chart([(GPT, gap, False)]).to_dict()
+    points = [
+        (row["lr"], row["value"])
+        for rows in drawn["datasets"].values()
+        for row in rows
+        if row.get("memory") == "fading 0.999"
+    ]
+    assert points == list(zip(RATES, [1.31, None, 1.30, 1.31, None, None], strict=True))
 
 
 def test_the_page_shows_the_verdicts_on_the_final_runs(runs, final, tmp_path, monkeypatch):

@@ -37,8 +37,8 @@ WORDS: dict[str, Any] = {
     "text": "Which memory trains well, and over which learning rates?",
     "subtitle": [
         f"One seed on held-out data. Shaded: within the tolerance of {memory_rule.KEPT[0]} at its best learning rate.",
-        "Coloured: the memories of the final runs; grey: the others. A line ends where training diverged or was "
-        "far worse.",
+        "Coloured: the memories of the final runs; grey: the others. A line is interrupted where training diverged "
+        "or was far worse.",
     ],
 }
 """Title and subtitle of the figure."""
@@ -55,9 +55,9 @@ def _panel(
     every = [x for tried in scaled.values() for x in tried.values() if x is not None]
     low, high = lr_frame(every, higher)
     rows = [
-        {"memory": memory_rule.label(name), "lr": lr, "value": float(f"{x:.6g}")}
+        {"memory": memory_rule.label(name), "lr": lr, "value": _shown(x, low, high)}
         for name, tried in scaled.items()
-        for lr, x in _shown(tried, low, high)
+        for lr, x in sorted(tried.items())
     ]
     axis = alt.Axis(
         values=log_ticks(lr for tried in screen.values() for lr in tried), format="~g", grid=False
@@ -104,13 +104,6 @@ def _panel(
     return made
 
 
-def _shown(tried: memory_rule.Trials, low: float, high: float) -> list[tuple[float, float]]:
-    """The trials up to the first that diverged or is outside the frame; smallest rate first."""
-    out: list[tuple[float, float]] = []
-    for lr, x in sorted(tried.items()):
-        if x is None or not low <= x <= high:
-            if out:
-                break
-            continue
-        out.append((lr, x))
-    return out
+def _shown(x: float | None, low: float, high: float) -> float | None:
+    """The result of a trial; None, which interrupts the line, if it diverged or is outside the frame."""
+    return None if x is None or not low <= x <= high else float(f"{x:.6g}")
