@@ -87,6 +87,8 @@ def _examine(claim: Claim, records: Sequence[RunRecord], study: str) -> Judged:
     else:
         decided = measure.lost_decide is not None and lost[0] >= measure.lost_decide and len(a) >= LEAST
     holds, p = (False, None) if decided else _together(found)
+    if decided and not n:
+        n = len(a)  # what decides are the runs of a, all of which diverged
     text = "; ".join([each.text for each in found] + gone)
     return Judged(claim, study, text, n, holds, p, True, tuple(found), used)
 
@@ -149,7 +151,7 @@ def _row(judged: Judged, p: float | None, family: int) -> dict[str, Any]:
         holds=holds,
         n=judged.n,
         run=judged.run,
-        note=claim.note,
+        note=notes(f"superseded by {claim.superseded_by}" if claim.superseded_by else "", claim.note),
         p=None if p is None else float(f"{p:.4g}"),
         family=family,
         provisional=holds is not None and judged.n < ENOUGH,

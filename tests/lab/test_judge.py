@@ -69,9 +69,9 @@ CASES = {
     ),
     "a diverged": (claim(), rows(a=[*A, None], b=[*LOW, 91]), NO, 3, "; 1 of 4 runs of a diverged"),
     "a diverged, too few pairs": (claim(), rows(a=[92.5, 92.4, None], b=LOW), NO, 2, "1 of 3 runs of a"),
-    "a diverged always": (claim(), rows(a=[None] * 3, b=LOW), NO, 0, "no seed whose runs both ended; 3 of 3"),
+    "a diverged always": (claim(), rows(a=[None] * 3, b=LOW), NO, 3, "no seed whose runs both ended; 3 of 3"),
     "of ImageNet one is not enough": (claim(measure="top-1"), rows(a=[*A[:2], None], b=LOW), OPEN, 2, "1 of 3"),
-    "of ImageNet three are": (claim(measure="top-1"), rows(a=[None] * 3, b=LOW), NO, 0, "3 of 3"),
+    "of ImageNet three are": (claim(measure="top-1"), rows(a=[None] * 3, b=LOW), NO, 3, "3 of 3"),
     "of CamVid they decide nothing": (claim(measure="IoU"), rows(a=[None] * 3, b=LOW), OPEN, 0, "3 of 3"),
     "of CamVid one of four": (claim(measure="IoU"), rows(a=[*A, None], b=[*LOW, 91]), NO, 3, "1 of 4"),
     "a diverged, of two": (claim(), rows(a=[None, 92.5], b=LOW[:2]), OPEN, 1, "1 of 2"),
@@ -88,7 +88,7 @@ CASES = {
     "another value": (claim("equals_paper", **PAPER), rows(a=LOW), NO, 3, ""),
     "a value, diverged": (claim("equals_paper", **PAPER), rows(a=[*A, None]), NO, 3, "1 of 4"),
     "a value, diverged always": (
-        claim("equals_paper", **PAPER), rows(a=[None] * 3), NO, 0, "no run that ended",
+        claim("equals_paper", **PAPER), rows(a=[None] * 3), NO, 3, "no run that ended",
     ),
     "a value of two": (claim("equals_paper", **PAPER), rows(a=A[:2]), OPEN, 2, "92.50, 92.40; fewer"),
     "a loss is better when lower": (
@@ -435,3 +435,9 @@ def test_percents_come_back_as_they_were():
     for value in (0.9238, 0.48451, 0.0612, 1.0, 0.0):
         assert percent(value) == round(100 * value, 6)
     assert percent(0.9238) == 92.38  # and not 92.38000000000001
+
+
+@pytest.mark.parametrize(("count", "provisional"), [(4, True), (5, False)])
+def test_runs_that_all_diverged_count_as_seeds(count, provisional):
+    (row,) = judge([claim()], rows(a=[None] * count, b=[91.0] * count))
+    assert (row["verdict"], row["n"], row["provisional"]) == ("contradicted", count, provisional)

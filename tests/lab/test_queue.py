@@ -113,6 +113,18 @@ def test_the_runs_that_would_judge_a_claim(id, plan, verdict, runs):
     assert queue.runs_for(CLAIMS[id], {"plan": plan, "verdict": verdict}) == runs
 
 
+@pytest.mark.parametrize(
+    ("study", "apart"), [("imagenet/tuned-new", 1.1), ("imagenet/tiny-new", 1.1), ("cifar10/decay-30", 1.1),
+                         ("cifar10/table2-fp32", 1.1), ("imagenet/r50-tuned", 1.1), ("gpt-eight-bit", 1.1),
+                         ("language/ptb-even", 1.2), ("voc/eight", 1.1)],
+)  # fmt: skip
+def test_the_seconds_of_a_run_are_those_of_the_queue(study, apart):
+    """Studies none of whose runs is made by another."""
+    (job,) = (job for job in queue.JOBS if job.study == study)
+    cost = queue.minutes(study, catalogue.study(study).runs())
+    assert 1 / apart <= cost / job.minutes <= apart
+
+
 def test_every_open_claim_has_a_cost_unless_it_is_superseded_or_needs_too_many_seeds():
     for row in ROWS.values():
         if row["verdict"] in queue.OPEN:

@@ -116,11 +116,12 @@ def test_the_memory_in_the_methods_own_words(optimizer, second, expected):
         ("fading freeze 200", 0.999, "0.999"),
         ("log_time", 8.0, ""),
         ("equal", 0.0, ""),
+        ("", 0.0015, "0.0015 (3)"),  # the asymmetric prototype
     ],
 )
 def test_a_memory_that_was_chosen_has_b2_only_if_its_number_is_one(given, number, expected):
     (one,) = runs("adamw", 0.5)
-    one.spec["options"] |= {"betas": [0.9, number], "memory": given}
+    one.spec["options"] |= {"betas": [0.9, number], **({"memory": given} if given else {"fast": 0.1})}
     one.done["steps"] = 2000
     assert memory([one]) == expected
 

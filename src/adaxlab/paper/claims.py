@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import files, records
-from adaxlab.claim import WORDS, Claim, notes, words
+from adaxlab.claim import NOT_RUN, WORDS, Claim, notes, words
 from adaxlab.errors import unknown
 from adaxlab.judge import judge
 from adaxlab.paper import catalogue, claims_page, queue
@@ -68,7 +68,8 @@ def _planned(
     for claim, row in zip(claims, rows, strict=True):
         job, plan, text = queue.job_of(claim, row["verdict"], ran), row["plan"], ""
         if row["verdict"] in queue.OPEN and claim.superseded_by:
-            made.append({**row, "reason": f"superseded by {claim.superseded_by}, on new seeds", "plan": {}})
+            text = f"superseded by {claim.superseded_by}, on new seeds"
+            made.append({**row, "reason": text, "plan": {"superseded_by": claim.superseded_by}})
             continue
         if job:
             n = queue.planned(claim, job)
@@ -77,7 +78,10 @@ def _planned(
             text = f"study {job.study} would judge it{seeds}, about {job.minutes:g} GPU minutes for all its claims"
         elif runs := queue.runs_for(claim, row):
             plan = {**plan, "runs": runs, "minutes": queue.minutes(claim.study, runs)}
-            text = f"no study is planned; {runs} runs, about {plan['minutes']:g} GPU minutes"
+            what = "no study is planned"
+            if row["verdict"] == NOT_RUN:
+                what = f"study {claim.study} is not in the queue"
+            text = f"{what}; {runs} runs, about {plan['minutes']:g} GPU minutes"
         made.append({**row, "reason": notes(row["reason"], text), "plan": plan})
     return made
 

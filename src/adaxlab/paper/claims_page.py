@@ -179,8 +179,8 @@ def _open(rows: list[Row]) -> list[str]:
     for row in found:
         plan = row["plan"]
         study = f"`{plan['study']}`" if "study" in plan else "none"
-        if row["reason"].startswith("superseded"):
-            study = row["reason"].partition(",")[0]
+        if other := plan.get("superseded_by"):
+            study = f"superseded by [{other}](#{anchor(other)})"
         cells.append(
             (
                 f"[{row['id']}](#{anchor(row['id'])})",
@@ -208,8 +208,8 @@ def _open(rows: list[Row]) -> list[str]:
         "mean and the standard deviation observed so far would decide the claim at Holm's strictest level. A new "
         "sample of that size decides the claim with a probability of about 50%, because its mean may be smaller. "
         "Claims that were not run have no *n needed*. *GPU minutes* are those of the study that would judge the claim, "
-        "which its claims share ([the queue](queue.md) has the studies in order); if there is none, those of the "
-        "claim's own new runs."
+        "which its claims share ([the queue](queue.md) has the studies in order); if none is planned, those of the "
+        "claim's own new runs, or of its whole study if that was not run."
     )
     return ["", "## Open claims", "", about, "", table(head, cells)]
 

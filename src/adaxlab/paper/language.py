@@ -241,7 +241,7 @@ def _claims(text: str) -> tuple[Claim, ...]:
             "adax@b2T=3",
             "adam",
             ours=True,
-            note="b2*T = 3; the paper's is 35 here",
+            note="b2*T = 3; the paper's b2*T is 35",
         ),
         all_three(
             f"{text}.slow-start",

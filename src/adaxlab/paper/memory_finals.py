@@ -79,7 +79,7 @@ TASKS = (GPT, CIFAR)
 FINALS: dict[str, Final] = {}
 """The settings of the final runs, by the name of the screen."""
 FIRST_SEED = 300
-RULE = "Part of the memory study; the rule was written before the screen."
+RULE = "Part of the memory study; its rule was changed once, before any result was looked at (`memory.py`)."
 
 
 def studies(task: StudyTask, final: Final | None) -> tuple[Study, ...]:

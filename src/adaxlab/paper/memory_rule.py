@@ -25,7 +25,7 @@ class Final(NamedTuple):
     """The best lr of each memory."""
     above: float
     """The smallest lr above the range of Fading .95."""
-    covers: tuple[str, ...] = ()
+    covers: tuple[str, ...]
     """The other memories whose range in the screen contains every rate of Fading .95's."""
 
 
@@ -65,9 +65,9 @@ def level(screen: Screen, higher: bool) -> float | None:
 
 def chosen(screen: Screen, tolerance: float, higher: bool) -> list[str]:
     """The memories that the screen of the transformer adds to those that are kept: most rates in the range first; of
-    equal ones, the better result first."""
+    equal ones, the better result first. None as long as the screen decides nothing."""
     reached = level(screen, higher)
-    if reached is None:
+    if reached is None or unfinished(screen, tolerance, higher):
         return []
 
     def order(name: str) -> tuple[int, float]:

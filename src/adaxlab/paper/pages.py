@@ -135,9 +135,9 @@ HEADLINES = {
 
 FOREST = (
     "The forest plot shows every claim about a final score (test accuracy, IoU or test loss) that is judged on at "
-    "least three seeds, the paper's own data first. Claims about training speed, run time, second moments and "
-    "learning rates are only in the tables. *Equal tuning* and b2·T = 50 are comparisons of this project; *the paper's "
-    "learning rates* are those of its text."
+    "least three seeds, the paper's own data first, except those of the [memory study](memory-study.md). Claims about "
+    "training speed, run time, second moments and learning rates are only in the tables. *Equal tuning* and b2·T = 50 "
+    "are comparisons of this project; *the paper's learning rates* are those of its text."
 )
 
 

@@ -46,7 +46,10 @@ def _memory(task: memory_finals.StudyTask, screen: float, final: float, more: st
 RUN_SECONDS = {
     "cifar10": 19,
     "cifar10/decay": 120,
+    "cifar10/memory": 6.4,
+    "cifar10/table2-fp32": 204,
     "gpt": 14,
+    "gpt-memory": 8,
     "imagenet": 103,
     "imagenet/tuned": 154,
     "imagenet/r50": 300,
@@ -151,8 +154,8 @@ to be run. A study may leave a claim open: [the second table](#claims-by-study) 
 number of seeds.
 
 - **Cost.** Minutes are estimates for one H200, from the records, and are shared by all claims of a study. Runs that an
-  earlier study makes are not counted again; `adax runs import records/cifar10/lr-new.jsonl` imports the runs of a
-  finished study into the store.
+  earlier study makes, and those in `records/unfinished`, are not counted again. `adax runs import
+  records/cifar10/lr-new.jsonl` imports the runs of a finished study into the store.
 - **Interruptions.** `--seconds 570` stops a command after that time. The same command resumes the study, also on
   another machine, because runs that have ended are stored in `records/unfinished`.
 - **Sharing a GPU.** Commands of several studies can share a GPU. If `nvidia-cuda-mps-control -d` is started first,

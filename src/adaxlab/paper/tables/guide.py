@@ -36,7 +36,7 @@ VARIED = {
     "lr-new": "lr, new seeds",
     "beta1": "b1",
     "beta1-new": "b1, new seeds",
-    "beta2-new": "b2",
+    "beta2-new": "b2, new seeds",
     "epsilon": "eps",
     "epsilon-new": "eps, new seeds",
 }

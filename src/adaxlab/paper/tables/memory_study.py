@@ -45,31 +45,26 @@ def _conclusion(root: Path) -> list[str]:
             "by [Should I use AdaX?](should-i-use-adax.md) [The queue](queue.md) has the commands and their cost."
         ]
     earned, closed = decided
-    rule = "a wider range of learning rates than AdamW's, and is not worse at its best, on both tasks"
-    text = f"No memory has {rule}."
+    first, both = memory_rule.KEPT[0], "without being worse at its best, on both tasks"
     if earned:
-        text = (
-            "By the rule, each of these memories has " if len(earned) > 1 else "By the rule, one memory has "
-        )
-        text += f"{rule}: {listed([memory_rule.label(name) for name in earned])}."
+        text = f"A wider range than {first}, {both}: {listed([memory_rule.label(name) for name in earned])}."
+    else:
+        text = f"No memory of the final runs is shown to have a wider range than {first} {both}."
     if closed:
+        where = listed([title.partition(",")[0] for title in closed])
         text += (
-            f" No range is shown to be wider than that of {memory_rule.KEPT[0]} on {listed(closed)}: on the new seeds "
-            "it is not significantly outside the tolerance at the larger learning rate."
+            f" On {where} the new seeds do not show that {first} is outside the tolerance at the larger learning rate, "
+            "so no memory can be wider there."
         )
     return [f"### Conclusion\n{text}"]
 
 
 def _chosen(root: Path) -> list[str]:
-    """The memories that the screen of the first task chose for the final runs of all tasks; none as long as that screen
-    is not complete."""
+    """The memories that the screen of the first task chose for the final runs of all tasks."""
     screen = found(root, TASKS[0])
     if screen is None:
         return []
-    every, tolerance = trials(screen), memory.TOLERANCE[screen.study.name]
-    if memory_rule.unfinished(every, tolerance, screen.higher_is_better):
-        return []
-    return memory_rule.chosen(every, tolerance, screen.higher_is_better)
+    return memory_rule.chosen(trials(screen), memory.TOLERANCE[screen.study.name], screen.higher_is_better)
 
 
 def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
@@ -77,8 +72,9 @@ def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
         return records.not_complete(task.screen, root)
     tolerance, higher, every = memory.TOLERANCE[task.screen.name], screen.higher_is_better, trials(screen)
     reached = memory_rule.level(every, higher)
+    reason = memory_rule.unfinished(every, tolerance, higher)
     if reached is None:
-        return f"*{memory_rule.KEPT[0]} diverged at every learning rate.*"
+        return f"*Not complete: {reason}.*"
     chosen = _chosen(root)
     rows = []
     for name, tried in every.items():
@@ -106,7 +102,7 @@ def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
         + "\n\nOne seed on held-out data. A rate is in the range if its result is worse than the best of "
         f"{memory_rule.KEPT[0]} by at most {task.limit}."
     )
-    if reason := memory_rule.unfinished(every, tolerance, higher):
+    if reason:
         return f"{text}\n\n*Not complete: {reason}.*"
     return text + _finals(task, root)
 
@@ -117,18 +113,19 @@ def _finals(task: StudyTask, root: Path) -> str:
     if final is None:
         return ""
     judged = {row["id"]: row for row in claims.committed(root / "records")}
-    rows = []
+    rows, first = [], memory_rule.KEPT[0]
     for name, lr in final.rates.items():
-        cells: list[object] = [memory_rule.label(name), f"{lr:g}"]
+        covers = "" if name == first else "yes" if name in final.covers else "no"
+        cells: list[object] = [memory_rule.label(name), f"{lr:g}", covers]
         for kind in ("best", "wide"):
             row = judged.get(claim_id(task, kind, name))
             shown = difference(row) if row and row["verdict"] != NOT_RUN else ""
             cells += [shown, link(row["id"], words(row)) if row else ""]
         rows.append(cells)
-    first = memory_rule.KEPT[0]
     head = (
         "memory",
         "best lr",
+        f"range contains that of {first}",
         f"better than {first}, each at its best lr (95%)",
         "verdict",
         f"at lr {final.above:g}, better than {first} at its best lr (95%)",
