@@ -38,7 +38,7 @@ DESCRIBED = {
     "src/adaxopt/keras.py": "api/keras.md",
 }
 """Source that pages link to, and the page of the API reference that shows its docstrings."""
-PLACES = {ROOT / name: place for name, place in (FROM_ROOT | DESCRIBED).items()}
+PLACES = {ROOT / name: place for name, place in (FROM_ROOT | DESCRIBED | {"examples": "examples.md"}).items()}
 LAB = (
     "task",
     "study",

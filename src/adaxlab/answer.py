@@ -100,6 +100,7 @@ def _other(row: RowResult, best: RowResult, base: RowResult, judged: int) -> str
     seen = found.difference
     apart = seen is not None and not seen.low <= 0 <= seen.high and judged > 1
     only = f"; significant alone, but not after the correction for {judged} comparisons" if apart else ""
+    only = f"; no test: {found.why}" if found.why else only
     how = f" ({_difference(row)}{only})" if seen else ""
     return f"{row.name} (lr {row.lr:.3g}) is not significantly different{than}{how}{_lost(row)}."
 

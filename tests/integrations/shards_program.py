@@ -8,6 +8,7 @@ every rank has found.
 
 import os
 import sys
+import warnings
 from pathlib import Path
 
 import torch
@@ -325,6 +326,67 @@ def clipping():
                 other = nn.utils.clip_grad_norm_(expected, bound, norm_type)
                 pairs = [(whole(p.grad).to_dense(), q.grad) for p, q in zip(params, expected, strict=True)]
                 found[f"{name} {norm_type} {bound}"] = (whole(norm), other, pairs)
+    return found
+
+
+def mistakes():
+    """What used to give wrong numbers silently: v zeroed under fully_shard, sharded state in a whole optimizer, torch's
+    checkpoint under ZeRO, steps in the backward pass under DDP."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    def first_step_after_a_reset(sharded, how):
+        torch.manual_seed(0)
+        net = nn.Linear(4, 8, bias=False).double()
+        if sharded:
+            fully_shard(net)
+        optimizer = adaxopt.AdaXW(net.parameters(), lr=1e-3, weight_decay=0.0)
+        for t in range(40):
+            if t == 39:
+                for key in ("exp_avg", "exp_avg_sq"):
+                    moment = optimizer.state[net.weight][key]
+                    (moment.to_local() if how == "part" and sharded else moment).zero_()
+                before = whole(net.weight)
+            optimizer.zero_grad()
+            x = torch.randn(3, 4, generator=torch.Generator().manual_seed(t)).double()
+            net(x).square().sum().backward()
+            optimizer.step()
+        return whole(net.weight) - before, optimizer
+
+    def message(call):
+        try:
+            call()
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    found = {}
+    plain, alone = first_step_after_a_reset(False, "whole")
+    for how in ("whole", "part"):
+        moved, optimizer = first_step_after_a_reset(True, how)
+        found[f"reset, {how}"] = torch.allclose(moved, plain, rtol=1e-9, atol=0)
+    sharded_state = optimizer.state_dict()
+    found["sharded state"] = "(DTensor), and this parameter is not" in message(
+        lambda: alone.load_state_dict(sharded_state)
+    )
+    for kind in (adaxopt.AdamW, adaxopt.AdaXW):
+        p = nn.Parameter(torch.ones(3))
+        theirs = torch.optim.AdamW([p])
+        p.grad = torch.ones(3)
+        theirs.step()
+        zero = ZeroRedundancyOptimizer([p], optimizer_class=kind, lr=1e-3)
+        zero.load_state_dict(theirs.state_dict())
+        said = message(zero.step) if zero.optim.param_groups[0]["params"] else "not here: does not convert"
+        found[f"zero {kind.__name__}"] = "does not convert" in said
+    for sharded in (False, True):
+        net = nn.Linear(4, 1)
+        net = fully_shard(net) if sharded else DistributedDataParallel(net)
+        hooks = adaxopt.step_in_backward(adaxopt.AdaXW(net.parameters()))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            net(torch.ones(2, 4)).sum().backward()
+        warned = any("its replicas diverge" in str(w.message) for w in said)
+        found[f"step in backward, {sharded}"] = warned != sharded
+        hooks.remove()
     return found
 
 

@@ -11,7 +11,17 @@ import adaxopt
 
 pytestmark = pytest.mark.needs("torch")
 feature = pytest.mark.feature
-SCENARIOS = ("narrow", "layers", "refused", "warm_up", "zero_warm_up", "zero_rounding", "clipping", "eight")
+SCENARIOS = (
+    "narrow",
+    "layers",
+    "refused",
+    "warm_up",
+    "zero_warm_up",
+    "zero_rounding",
+    "clipping",
+    "eight",
+    "mistakes",
+)
 
 
 @pytest.fixture(scope="module", params=[2, 3, 4])
@@ -70,6 +80,12 @@ def test_rounding_under_zero_does_not_depend_on_the_number_of_processes(found):
 def test_eight_bit_state_does_not_depend_on_the_number_of_processes(found):
     for rank in found["eight"]:
         assert len(rank) == 6 * len(program.EIGHT)
+        assert all(rank.values()), rank
+
+
+def test_mistakes_that_gave_wrong_numbers_are_corrected_or_named(found):
+    for rank in found["mistakes"]:
+        assert len(rank) == 7
         assert all(rank.values()), rank
 
 

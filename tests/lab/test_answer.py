@@ -292,3 +292,11 @@ def test_bands_are_for_random_trials_alone():
     drawn = replace(made, study=replace(made.study, tuning=Tuning(2, sampler="random")))
     [said] = table._expected(drawn)
     assert "random trials" in said
+
+
+def test_equal_differences_are_not_called_significant():
+    """Without spread there is no t test: the interval is a point, and excludes 0."""
+    shifted = moved(ADAMW, *[-0.0022] * 5)
+    found = answer(result(adamw=ADAMW, adaxw=shifted, sgdm=WORSE))
+    assert "no test: all differences are equal" in found.text
+    assert "significant alone" not in found.text

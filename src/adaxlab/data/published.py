@@ -40,7 +40,13 @@ def published(
         if place == own:
             raise LabError(f"{place}: {what} there has sha256 {found}, the published one {wanted}")
         tell(f"{place}: is not the published one: fetching it again")
-    place = get()
+    try:
+        place = get()
+    except OSError as error:
+        why = error.strerror or error
+        raise LabError(
+            f"{what}: cannot write in {places[1].parent}: {why}; check the folder, or name another with --root"
+        ) from error
     if (found := digest(place)) != wanted:
         raise LabError(f"{place}: {what} there has sha256 {found}, the published one {wanted}; not used")
     return place, found

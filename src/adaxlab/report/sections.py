@@ -130,6 +130,7 @@ def _summary(section: Section, looks: Mapping[str, Look]) -> str:
         ],
         f"better than {base} by" if base else "difference": [esc(r.difference) for r in rows],
         "verdict": [_verdict(r) for r in rows],
+        **{name: [esc(r.others.get(name, "")) for r in rows] for one in rows for name in one.others},
         "paper": [esc(r.paper) for r in rows],
         "lr": [f'<span title="{esc(r.options)}">{esc(r.lr)}</span>' if r.lr else "" for r in rows],
         "b2*T": [esc(r.b2_steps) for r in rows],

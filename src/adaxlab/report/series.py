@@ -62,6 +62,16 @@ class Series:
         return [r for r in self.final if status(r) == "unfinished"]
 
     @cached_property
+    def others(self) -> dict[str, list[float]]:
+        """Further metrics of the task's `evaluate`, one number per finished run."""
+        found: dict[str, list[float]] = {}
+        for run in self.finished:
+            for name, value in run.done.get("metrics", {}).items():
+                if name != run.done.get("metric_name") and value is not None:
+                    found.setdefault(name, []).append(value)
+        return found
+
+    @cached_property
     def scores(self) -> dict[Any, float]:
         """Seed -> final metric, finished runs only."""
         return {r.spec.get("seed"): float(r.done["metric"]) for r in self.finished}

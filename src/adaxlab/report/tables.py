@@ -37,6 +37,8 @@ class SummaryRow:
     error: str
     seconds: float | None
     paper: str
+    others: Mapping[str, str]
+    """The means of further metrics."""
 
 
 def summary(study: StudyRuns, found: Judged) -> list[SummaryRow]:
@@ -97,6 +99,7 @@ def _summary_row(study: StudyRuns, series: Series, found: Judged, fmt: Figures) 
         error=f"{series.failed[0].path}/{ERROR}" if series.failed else "",
         seconds=math.fsum(seconds) / len(seconds) if seconds else None,
         paper=published(*series.paper) if series.paper else "",
+        others={name: f"{math.fsum(xs) / len(xs):.4g}" for name, xs in series.others.items()},
     )
 
 

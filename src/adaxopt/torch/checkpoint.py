@@ -33,7 +33,14 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
             state_dict = changed
     check_form(state_dict)
     groups, saved = optimizer.param_groups, deepcopy(state_dict["param_groups"])
-    if any("format" not in group for group in saved):
+    written = ["format" in group for group in saved]
+    if any(written) and not all(written):
+        raise ValueError(
+            f"checkpoint's group {written.index(False)} has no options: it was saved from an optimizer with other "
+            "parameter groups; load it into one with the same groups, or save and load it with "
+            "StateDictOptions(flatten_optimizer_state_dict=True)"
+        )
+    if not all(written):
         found = foreign.recognised(state_dict)
         if not foreign.is_torchs(found, optimizer.method):
             raise ValueError(foreign.refusal(found, optimizer))
@@ -57,8 +64,9 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
             _check_codes(p, new_state[p], group_of[p], name)
         else:
             new_state[name] = entry
-    for old, new in zip(groups, saved, strict=True):
-        new["params"] = old["params"]
+    for i, (old, new) in enumerate(zip(groups, saved, strict=True)):
+        _check_rows(i, new, [new_state[p] for p in old["params"] if p in new_state])
+        new["params"], new["format"] = old["params"], options.FORMAT
         if "param_names" in old and "param_names" not in new:
             new["param_names"] = old["param_names"]
     optimizer.__setstate__({"state": new_state, "param_groups": saved})
@@ -116,8 +124,11 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
 def _check_method(optimizer: Engine, other: Mapping[str, Any]) -> None:
     """Raise ValueError for a group of another method or of another format version."""
     name, method, version = type(optimizer).__name__, optimizer.method, other["format"]
-    if version != options.FORMAT or not isinstance(version, int):
-        raise ValueError(f"checkpoint of format {version!r}: this adaxopt reads format {options.FORMAT}")
+    known = (options.FORMAT, options.FORMAT_ROWS)
+    if version not in known or not isinstance(version, int):
+        raise ValueError(
+            f"checkpoint of format {version!r}: this adaxopt reads formats {known[0]} and {known[1]}"
+        )
     if other.get("method") != method.name:
         amsgrad = foreign.with_amsgrad(optimizer, (other.get("method"),))
         do = (
@@ -128,6 +139,16 @@ def _check_method(optimizer: Engine, other: Mapping[str, Any]) -> None:
         raise ValueError(
             f"checkpoint of method {other.get('method')!r}: this optimizer is {name} ({method.name!r}), whose "
             f"options and state mean something else; {do}, or load the model's parameters alone"
+        )
+
+
+def _check_rows(i: int, group: Mapping[str, Any], entries: list[dict[str, Any]]) -> None:
+    """Raise ValueError if step counts per row were saved and are missing, as after `dcp.load` into a new optimizer."""
+    if group["format"] == options.FORMAT_ROWS and not any("row_step" in entry for entry in entries):
+        raise ValueError(
+            f"checkpoint's group {i} was saved with a step count for every row of a sparse parameter, and they are "
+            "missing: dcp.load reads only state that the new optimizer has; take one step with sparse gradients before "
+            "dcp.load, or save and load optimizer.state_dict() itself"
         )
 
 
@@ -194,6 +215,11 @@ def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any
     if tuple(value.shape) != shape:
         raise ValueError(
             f"checkpoint's parameter {name!r} has {key!r} of shape {tuple(value.shape)}: this parameter needs {shape}"
+        )
+    if shards.is_dtensor(value) and not shards.is_dtensor(p):
+        raise ValueError(
+            f"checkpoint's parameter {name!r} has a sharded {key!r} (DTensor), and this parameter is not sharded: save "
+            "it with get_optimizer_state_dict(..., options=StateDictOptions(full_state_dict=True))"
         )
     value = value.to(p.device)
     return _laid_out(p, shards.distributed_as(p, value)) if key in state.STATE else value

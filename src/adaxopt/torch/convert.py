@@ -194,15 +194,19 @@ def _load(
 
 def _paired(optimizer: Engine, given: Mapping[str, Any]) -> zip[tuple[Any, Any]]:
     """Pairs of this optimizer's groups, as in its state_dict, and the checkpoint's groups."""
-    own, theirs = optimizer.state_dict()["param_groups"], deepcopy(given["param_groups"])
+    own = [{**group, "format": options.FORMAT} for group in optimizer.state_dict()["param_groups"]]
+    theirs = deepcopy(given["param_groups"])
     checkpoint.check_count(own, theirs)
     return zip(own, theirs, strict=True)
 
 
 def _as_asked(entries: dict[Any, Any], groups: list[dict[str, Any]]) -> dict[Any, Any]:
-    """Convert moments to 8 bits for parameters whose group has 8-bit state."""
-    small = {name for group in groups if group["state_dtype"] == "uint8" for name in group["params"]}
-    return {name: _cast(entry, torch.uint8) if name in small else entry for name, entry in entries.items()}
+    """Convert moments to the `state_dtype` of the parameter's group, if it has one."""
+    dtypes = {name: options.dtype_of(group["state_dtype"]) for group in groups for name in group["params"]}
+    return {
+        name: entry if (dtype := dtypes.get(name)) is None else _cast(entry, dtype)
+        for name, entry in entries.items()
+    }
 
 
 def _normalised(given: Mapping[str, Any], log_norm: Any) -> dict[Any, dict[str, Any]]:

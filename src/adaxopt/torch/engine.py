@@ -138,11 +138,15 @@ class Engine(Optimizer):
     @private.disable_dynamo
     def state_dict(self) -> dict[str, Any]:
         """As `torch.optim.Optimizer.state_dict`. `state_dtype` is stored by name, because torch's checkpoint functions
-        do not support dtypes in param groups."""
+        do not support dtypes in param groups. `format` shows whether there are step counts per row, because `dcp.load`
+        drops them without an error if the new optimizer has none."""
         saved = super().state_dict()
+        entries = saved.get("state", {})
         for group in saved.get("param_groups", ()):  # a hook may have changed the form
             if "state_dtype" in group:
                 group["state_dtype"] = options.dtype_name(options.dtype_of(group["state_dtype"]))
+            if any("row_step" in entries.get(name, ()) for name in group.get("params", ())):
+                group["format"] = options.FORMAT_ROWS
         return saved
 
     @private.disable_dynamo

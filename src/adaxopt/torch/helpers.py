@@ -123,6 +123,11 @@ class StepInBackward:
             )
 
         def step(p: Tensor) -> None:
+            if shards.many_processes() and not shards.is_dtensor(p):
+                optimizer._warn_once(
+                    "step_in_backward: the step uses this process's own gradient; DistributedDataParallel averages "
+                    "gradients only afterwards, so its replicas diverge. Use fully_shard, or optimizer.step()"
+                )
             optimizer.step_parameter(p)
             optimizer._opt_called = True  # type: ignore[attr-defined]  # read by schedulers
             p.grad = None
@@ -150,7 +155,8 @@ def step_in_backward(optimizer: Engine) -> StepInBackward:
     (True, 1.0)
 
     Gradients cannot be clipped by their total norm, accumulated over batches or unscaled by GradScaler: train in
-    bfloat16, or without scaling. Schedulers work as usual; `optimizer.step()` finds no gradient and does nothing. Step
+    bfloat16, or without scaling. It works with `fully_shard`, not with DistributedDataParallel, whose replicas would
+    diverge (a warning is given). Schedulers work as usual; `optimizer.step()` finds no gradient and does nothing. Step
     hooks (`register_step_pre_hook`, `register_step_post_hook`) are not called.
     """
     return StepInBackward(optimizer)

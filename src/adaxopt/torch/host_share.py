@@ -46,6 +46,7 @@ class HostShare(Share):
         )
         self.tops = [e["max_exp_avg_sq"] for e in part.states] if part.method.rule.maximum else []
         self.raw = [entry["exp_avg_sq"] for entry in part.entries]
+        self.watched = wake_guard.watched(self.raw)
         self.awake: list[int] | None = None
         """The version counter of every v after the last step, if no coordinate was inactive."""
 
@@ -105,7 +106,9 @@ class HostShare(Share):
 
         private.foreach_add_(pick(self.steps), 1.0)
         raw, wake, inactive = pick(self.raw), [], []
-        if group["wake"] and not (whole and self.awake is not None and self.awake == private.versions(raw)):
+        if group["wake"] and not (
+            whole and self.awake is not None and self.awake == private.versions(self.watched)
+        ):
             part, times = self.part, [time] * len(raw)
             inactive = wake_guard.look(part.inactive, pick(part.owners), raw, times, part.method.rule)
             wake = wake_guard.guarded(inactive)
@@ -115,4 +118,4 @@ class HostShare(Share):
             if found is not None:
                 found.settle(v, n.k)
         quiet = whole and group["wake"] and n.k < wake_guard.FADES
-        self.awake = private.versions(raw) if quiet and not wake and None not in inactive else None
+        self.awake = private.versions(self.watched) if quiet and not wake and None not in inactive else None

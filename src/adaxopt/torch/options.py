@@ -23,6 +23,8 @@ ROUNDINGS: tuple[str, ...] = get_args(Rounding)
 STATE_DTYPES = (None, torch.float32, torch.float64, torch.bfloat16, torch.uint8)
 FORMAT = 2
 """Version of the checkpoint format, stored in every param group as `format`."""
+FORMAT_ROWS = 3
+"""The format of a saved group in which a parameter has a step count per row (sparse gradients)."""
 INTERNAL = ("format", "method", "reference_lr")
 """Keys of a param group that are not user options."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adaxopt.torch import codes, options, shards, state
+from adaxopt.torch import codes, foreign, options, shards, state
 from adaxopt.torch.plan import backends_of
 
 if TYPE_CHECKING:
@@ -25,8 +25,23 @@ def refuse_options(optimizer: Engine, group: Group, among: list[Tensor]) -> None
         entry = optimizer.state.get(p)
         if entry:
             state.refuse_broken(names, p, entry)
+            if "amsgrad" in group and entry["step"].dtype == torch.float32:
+                raise ValueError(_unconverted(optimizer))
     if group["differentiable"] and any(p.grad is not None and p.grad.is_sparse for p in among):
         raise ValueError("differentiable=True: sparse gradients are not differentiable; make them dense")
+
+
+def _unconverted(optimizer: Engine) -> str:
+    """An error text for state of torch's Adam or AdamW, which has a step count in float32 and another v."""
+    name = type(optimizer).__name__
+    load = "plain.load_state_dict(checkpoint)"
+    if foreign.converts(optimizer.method):
+        load = "adaxopt.load_adamw_state_dict(plain, checkpoint)"
+    return (
+        f"{name} has state of torch's Adam or AdamW, whose second moment is scaled differently: "
+        f"ZeroRedundancyOptimizer.load_state_dict does not convert it. Build plain = {name}(model.parameters()), call "
+        f"{load}, and load plain.state_dict() instead"
+    )
 
 
 def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:

@@ -17,6 +17,12 @@ def is_dtensor(t: Any) -> bool:
     return module is not None and isinstance(t, module.DTensor)
 
 
+def many_processes() -> bool:
+    """Whether this process trains together with others."""
+    dist = torch.distributed
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
 def local(t: Tensor) -> Tensor:
     """This process's part of a DTensor; any other tensor unchanged. The rule is element-wise, so parts suffice."""
     return private.local_part(t) if is_dtensor(t) else t

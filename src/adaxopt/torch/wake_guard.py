@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from adaxopt.rule import Rule
-from adaxopt.torch import private, state
+from adaxopt.torch import private, shards, state
 from adaxopt.torch.layout import beside
 
 PIECE = 2**18
@@ -34,31 +34,37 @@ class Inactive:
     v to 0. Modifications are detected by torch's version counter, which `v.data[...] = 0` and writes through a numpy
     view do not change. Zeros written in these ways, or produced by `torch.set_flush_denormal(True)` from a subnormal v,
     are found only by the next check, if there is one; a tensor that is awake has none. The cached result is also used
-    for tensors without a version counter (sharded tensors, inference mode) and for 16-bit v, which stochastic rounding
-    may set to 0.
+    for tensors without a version counter (inference mode) and for 16-bit v, which stochastic rounding may set to 0.
+    A DTensor and its local part have a counter each: operations on one do not change that of the other.
     """
 
-    __slots__ = ("_place", "_v", "_version", "awake")
+    __slots__ = ("_place", "_v", "_versions", "awake")
 
     def __init__(self, v: Tensor) -> None:
-        real = state.real(v)
+        real, counted = state.real(v), watched([v])
         self.awake = int(real.count_nonzero()) == real.numel()
-        self._version: int | None = None
-        counted = private.versions([v]) if type(v) is Tensor else None
-        if counted is not None:
-            self._v, self._place, self._version = weakref.ref(v), v.data_ptr(), counted[0]
+        self._versions = private.versions(counted) if type(counted[-1]) is Tensor else None
+        if self._versions is not None:
+            self._v, self._place = weakref.ref(v), counted[-1].data_ptr()
 
     def holds(self, v: Tensor) -> bool:
         """Whether v has not been modified since the last step."""
-        return self._version is None or (
-            [self._version] == private.versions([v]) and self._place == v.data_ptr() and self._v() is v
-        )
+        if self._versions is None:
+            return True
+        counted = watched([v])
+        here = self._place == counted[-1].data_ptr() and self._v() is v
+        return here and self._versions == private.versions(counted)
 
     def settle(self, v: Tensor, k: float) -> None:
         """Record that v was written by a step of gain k."""
-        if self._version is not None:
-            (now,) = private.versions([v]) or (-1,)
-            self._version = now if k < FADES else -1  # -1: check again
+        if self._versions is not None:
+            now = private.versions(watched([v])) if k < FADES else None
+            self._versions = now or []  # without versions: check again
+
+
+def watched(vs: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors whose version counters show a modification of v: each v and, for a DTensor, also its local part."""
+    return [t for v in vs for t in ((v,) if type(v) is Tensor else dict.fromkeys((v, shards.local(v))))]
 
 
 def look(
