@@ -22,8 +22,9 @@ The rule, written before any run of this study and changed once (below):
                    interval, Holm over the memories
     wider          in the screen, the memory's range contains every rate of Fading .95's; in the final runs, at the
                    smallest rate above Fading .95's range, the memory is no worse than Fading .95 at its best rate by
-                   more than the tolerance, and Fading .95 itself is (both significantly; Holm over all memories).
-                   Nothing is said of rates below the grid. One diverged run is outside the tolerance
+                   more than the tolerance, and Fading .95 itself is worse by more than the tolerance (both
+                   significantly; Holm over all memories). Rates below the grid are not compared. One diverged run is
+                   outside the tolerance
     seeds          5 on the transformer; 8 on CIFAR-10, where seeds differ more
     an option      a memory that is wider, and not worse at its best, on both tasks, becomes a documented option of the
                    library on every backend. Worse: the plain 95% interval is below 0, or a run diverged; Holm's
