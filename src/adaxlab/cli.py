@@ -1,4 +1,4 @@
-"""`adax`: parse, run, and turn every error into one line and an exit code.
+"""`adax`: parse, run, and turn every error of a command into one line and an exit code.
 
 0 done; 1 a run failed or a file could not be written; 2 wrong input; 130 Ctrl-C, 143 SIGTERM (what was done is kept,
 and the same command resumes).

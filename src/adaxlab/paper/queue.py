@@ -45,6 +45,7 @@ def _memory(task: memory_finals.StudyTask, screen: float, final: float, more: st
 
 RUN_SECONDS = {
     "cifar10": 19,
+    "cifar10/adamnx": 6.4,
     "cifar10/decay": 120,
     "cifar10/memory": 6.4,
     "cifar10/table2-fp32": 204,
@@ -105,10 +106,10 @@ JOBS = (
     Job("cifar10/eight-bit", 21),
     *_memory(memory_finals.GPT, 10, 4, "--jobs 4"),
     *_memory(memory_finals.CIFAR, 4, 5),
-    Job("cifar10/adamnx-tuning", 10, "the learning rates of cifar10/adamnx"),
+    Job("cifar10/adamnx-tuning", 9, "the learning rates of cifar10/adamnx"),
     Job("cifar10/adamnx", 10),
     Job("language/ptb-even", 12, more="--jobs 8"),
-    Job("gpt-bf16", 6, more="--jobs 4"),
+    Job("gpt-bf16", 9, more="--jobs 4"),
     Job("cifar10/sgdm-lr", 5),
     Job("cifar10/runtime", 2),
     Job("language/speed", 2, command="python benchmarks/language.py"),
