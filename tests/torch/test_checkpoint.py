@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 
-from adaxopt import AdamW, AdaXW, create
+from adaxopt import AdamW, AdaXW, create, float32_weights
 from adaxopt.zoo import METHODS
 from runner import BACKENDS, FUSES, Problem, drive, same, saved_and_read, snapshot, split, stepped
 
@@ -394,3 +394,26 @@ def test_a_checkpoint_of_torch_is_read_in_the_dtype_that_was_asked_for(dtype):
     mine.load_state_dict(theirs.state_dict())
     kept = mine.state[p]["exp_avg_sq"].dtype
     assert kept == dtype if dtype != torch.uint8 else kept in (torch.uint8, torch.int8)
+
+
+@pytest.mark.parametrize(("saved", "built"), [("24bit", "kahan"), ("kahan", "24bit")])
+def test_a_compensation_of_the_other_form_is_dropped(saved, built):
+    """`dcp.load` reads the numbers into the dtype that the new optimizer's state has."""
+
+    def stepped(rounding):
+        p = torch.nn.Parameter(torch.linspace(-1, 1, 64).bfloat16())
+        optimizer = AdaXW([p], lr=1e-3, rounding=rounding)
+        p.grad = torch.ones_like(p)
+        optimizer.step()
+        return p, optimizer
+
+    _, optimizer = stepped(saved)
+    _, other = stepped(built)
+    file, dtype = optimizer.state_dict(), other.state_dict()["state"][0]["compensation"].dtype
+    file["state"][0]["compensation"] = file["state"][0]["compensation"].to(dtype)
+    p, fresh = stepped(built)
+    fresh.load_state_dict(file)
+    assert "compensation" not in fresh.state[p]
+    assert torch.equal(float32_weights(fresh)[p], p.detach().float())
+    fresh.step()
+    assert fresh.state[p]["compensation"].dtype == (torch.int8 if saved == "24bit" else torch.bfloat16)

@@ -58,7 +58,9 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
         if name in parameter:
             p = parameter[name]
             coded = _coded(p, entry, name)
-            others = (k for k in entry if k not in codes.SCALES and k not in coded)
+            others = [k for k in entry if k not in codes.SCALES and k not in coded]
+            if not _compensates(entry.get("compensation"), group_of[p]):
+                others.remove("compensation")
             new_state[p] = {**{k: _placed(p, k, entry[k], group_of[p], name) for k in others}, **coded}
             _check_keys(optimizer, new_state[p], name)
             _check_codes(p, new_state[p], group_of[p], name)
@@ -140,6 +142,14 @@ def _check_method(optimizer: Engine, other: Mapping[str, Any]) -> None:
             f"checkpoint of method {other.get('method')!r}: this optimizer is {name} ({method.name!r}), whose "
             f"options and state mean something else; {do}, or load the model's parameters alone"
         )
+
+
+def _compensates(value: Any, group: Mapping[str, Any]) -> bool:
+    """Whether a compensation, if there is one, has the form of the group's rounding. `dcp.load` copies the correction
+    bits of 24-bit weights into the Kahan compensation of an optimizer that was built with "kahan", and the reverse."""
+    if not isinstance(value, Tensor) or group.get("rounding") not in ("kahan", "24bit"):
+        return True
+    return bool((value.dtype == torch.int8) == (group["rounding"] == "24bit"))
 
 
 def _check_rows(i: int, group: Mapping[str, Any], entries: list[dict[str, Any]]) -> None:
