@@ -9,6 +9,7 @@ depend on t alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -53,21 +54,31 @@ class AsymmetricAdamW(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            (b1, b2), lr = group["betas"], group["lr"]
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                state = self.state[p]
-                if not state:
-                    state["step"] = torch.zeros((), dtype=torch.float64, device=p.device)
-                    state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
-                t, m, v = state["step"], state["exp_avg"], state["exp_avg_sq"]
-                t += 1
-                growth = torch.log1p(torch.full_like(t, b2))
-                k = (b2 / torch.expm1(t * growth)).clamp(max=1.0).to(p.dtype)
-                square = p.grad * p.grad
-                v.lerp_(square, torch.where(square > v, k.clamp(min=group["fast"]), k))
-                m.lerp_(p.grad, 1 - b1)
-                mean = m / (1 - b1**t).to(p.dtype)
-                p.mul_(1 - lr * group["weight_decay"]).addcdiv_(mean, v.sqrt().add_(group["eps"]), value=-lr)
+            self._step(group)
         return loss
+
+    def _step(self, group: dict[str, Any]) -> None:
+        """Step all parameters of a group in a few launches; t is the count of the first one."""
+        params, (b1, b2), lr = group["params"], group["betas"], group["lr"]
+        grads = [p.grad for p in params]
+        if any(grad is None for grad in grads):
+            raise ValueError("a parameter has no gradient: all parameters of a group share one step count")
+        for p in params:
+            if not (state := self.state[p]):
+                state["step"] = torch.zeros((), dtype=torch.float64, device=p.device)
+                state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
+        steps, mean, v = ([self.state[p][key] for p in params] for key in ("step", "exp_avg", "exp_avg_sq"))
+        torch._foreach_add_(steps, 1.0)
+        t = steps[0]
+        k = (b2 / torch.expm1(t * math.log1p(b2))).clamp(max=1.0)
+        more = (group["fast"] - k).clamp(min=0.0)
+        rise = torch._foreach_sub(torch._foreach_mul(grads, grads), v)
+        torch._foreach_add_(v, torch._foreach_mul(rise, k.to(params[0].dtype)))
+        torch._foreach_clamp_min_(rise, 0.0)
+        torch._foreach_add_(v, torch._foreach_mul(rise, more.to(params[0].dtype)))
+        torch._foreach_lerp_(mean, grads, 1 - b1)
+        debiased = torch._foreach_div(mean, (1 - b1**t).to(params[0].dtype))
+        root = torch._foreach_sqrt(v)
+        torch._foreach_add_(root, group["eps"])
+        torch._foreach_mul_(params, 1 - lr * group["weight_decay"])
+        torch._foreach_addcdiv_(params, debiased, root, -lr)
