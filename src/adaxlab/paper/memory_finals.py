@@ -76,7 +76,32 @@ CIFAR = StudyTask(
     "accuracy", "points", 100, 2,
 )  # fmt: skip
 TASKS = (GPT, CIFAR)
-FINALS: dict[str, Final] = {}
+FINALS: dict[str, Final] = {
+    "gpt-memory-screen": Final(
+        {
+            "fading 0.95": 0.0024,
+            "fading 0.999": 0.0024,
+            "growing b2T=3": 0.0024,
+            "polynomial 0.8": 0.0024,
+            "log-time 2": 0.0024,
+            "fading 0.99": 0.0024,
+        },
+        0.0096,
+        ("fading 0.999", "growing b2T=3", "polynomial 0.8", "log-time 2", "fading 0.99"),
+    ),
+    "cifar10/memory-screen": Final(
+        {
+            "fading 0.95": 0.001,
+            "fading 0.999": 0.016,
+            "growing b2T=3": 0.016,
+            "polynomial 0.8": 0.004,
+            "log-time 2": 0.002,
+            "fading 0.99": 0.002,
+        },
+        0.032,
+        ("fading 0.999", "growing b2T=3", "polynomial 0.8", "log-time 2", "fading 0.99"),
+    ),
+}
 """The settings of the final runs, by the name of the screen."""
 FIRST_SEED = 300
 RULE = "Part of the memory study; its rule was changed once, before any result was looked at (`memory.py`)."
