@@ -1,6 +1,7 @@
-"""Carry a folder of runs between machines in small files, where only such can be carried.
+"""Carry a folder of runs or data between machines in small files, where only such can be carried.
 
     python tools/carry.py pack runs out      out/part-000, ... of at most 15 MB, and out/parts.json with their checksums
+    python tools/carry.py pack data out 44   parts of at most 44 MB
     python tools/carry.py unpack out runs    back again; a part that is missing or damaged is an error
 
 Unpacking writes over files of the same name and leaves the others.
@@ -70,11 +71,16 @@ def _together(data: bytes) -> bytes:
 
 
 def main(arguments: list[str]) -> None:
-    """`pack FOLDER OUT` or `unpack OUT FOLDER`."""
-    if len(arguments) != 3 or arguments[0] not in ("pack", "unpack"):
-        raise SystemExit(__doc__)
-    action = {"pack": pack, "unpack": unpack}[arguments[0]]
-    action(Path(arguments[1]), Path(arguments[2]))
+    """`pack FOLDER OUT [MEGABYTES]` or `unpack OUT FOLDER`."""
+    match arguments:
+        case ["pack", folder, out]:
+            pack(Path(folder), Path(out))
+        case ["pack", folder, out, megabytes] if megabytes.isdigit() and int(megabytes):
+            pack(Path(folder), Path(out), int(megabytes) * 10**6)
+        case ["unpack", packed, folder]:
+            unpack(Path(packed), Path(folder))
+        case _:
+            raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":

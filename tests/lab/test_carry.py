@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,16 @@ def test_what_is_damaged_or_missing_is_named_and_nothing_is_written(carry, runs,
     assert not (tmp_path / "there").exists()
     with pytest.raises(SystemExit, match="no such folder"):
         carry.pack(tmp_path / "none", tmp_path / "new")
+
+
+def test_the_size_of_the_parts_is_given_in_megabytes(carry, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "bytes").write_bytes(random.Random(0).randbytes(2_500_000))
+    carry.main(["pack", str(data), str(tmp_path / "out"), "1"])
+    sizes = [path.stat().st_size for path in sorted((tmp_path / "out").glob("part-*"))]
+    assert len(sizes) == 3
+    assert sizes[:2] == [10**6, 10**6]
+    for words in (["pack", str(data), "out", "0"], ["pack", str(data), "out", "x"], ["unpack", "out"]):
+        with pytest.raises(SystemExit, match=r"carry\.py pack runs out"):
+            carry.main(words)

@@ -284,6 +284,7 @@ def test_the_final_runs_that_are_missing_have_no_difference(records, final, monk
     assert {row["note"] for row in rows if "wide" in row["id"]} == {"at most 0.02 nats per byte worse"}
     with_jobs = [job.study for job in queue._memory(GPT, 10, 4)]
     assert with_jobs == ["gpt-memory-screen", "gpt-memory-best", "gpt-memory-wide"]
+    monkeypatch.delitem(FINALS, CIFAR.screen.name, raising=False)
     assert [job.study for job in queue._memory(CIFAR, 10, 4)] == ["cifar10/memory-screen"]
 
 
@@ -298,6 +299,7 @@ def test_the_forest_plot_leaves_the_memory_study_out(final, monkeypatch):
     ]
     monkeypatch.setattr(forest, "FAMILIES", {"cifar10": claims})
     monkeypatch.setattr(forest, "runs_under", lambda *given: made)
+    monkeypatch.setattr(memory_finals, "CIFAR_CLAIMS", ())
     assert len(forest.lines(ROOT / "records")) == len(claims)
     monkeypatch.setattr(memory_finals, "CIFAR_CLAIMS", claims)
     assert forest.lines(ROOT / "records") == []

@@ -139,7 +139,7 @@ def studies(task: StudyTask, final: Final | None) -> tuple[Study, ...]:
             at(first, final.rates[first]),
             *(at(memory, final.above, _large(memory, final)) for memory in final.rates),
         ),
-        asks="six memories at an lr too large for AdamW",
+        asks="six memories at a larger lr",
         title=f"{subject}: does another memory train well at a learning rate too large for AdamW's?",
         note=f"Each memory is at lr {final.above:g}, the smallest above the range of {first} in "
         f"`{task.screen.name}`; {first} is also at its best lr. {RULE}",
