@@ -174,8 +174,22 @@ def words(row: Mapping[str, Any]) -> str:
     return row["verdict"] + (f" ({'; '.join(marks)})" if marks else "")
 
 
+FAMILIES = ("cifar10", "gpt", "imagenet", "language", "voc")
+"""What the ids of claims about runs begin with; all other claims are computed."""
+
+
+def family(id: str) -> str:
+    """The family of studies that judges the claim, or 'theory'.
+
+    >>> family("cifar10.table2.adamW"), family("T4.1")
+    ('cifar10', 'theory')
+    """
+    first = id.partition(".")[0]
+    return first if first in FAMILIES else "theory"
+
+
 def anchor(id: str) -> str:
-    """The anchor of the claim in docs/claims.md.
+    """The anchor of the claim on the page of its family.
 
     >>> anchor("cifar10.table2.adamW")
     'claim-cifar10-table2-adamw'
@@ -184,12 +198,12 @@ def anchor(id: str) -> str:
 
 
 def link(id: str, text: str) -> str:
-    """A link from another page of docs/ to the claim.
+    """A link from a page of docs/ to the claim.
 
     >>> link("cifar10.table2.adamW", "supported")
-    '[supported](claims.md#claim-cifar10-table2-adamw)'
+    '[supported](claims-cifar10.md#claim-cifar10-table2-adamw)'
     """
-    return f"[{text}](claims.md#{anchor(id)})"
+    return f"[{text}](claims-{family(id)}.md#{anchor(id)})"
 
 
 def check(rows: Iterable[Mapping[str, Any]], source: str) -> None:

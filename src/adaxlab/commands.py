@@ -317,7 +317,7 @@ class Reproduce:
 
 @dataclass
 class Claims:
-    """Judge the paper's claims from the records, print the verdicts, and write docs/claims.md and records/claims."""
+    """Judge the paper's claims from the records, print the verdicts, and write docs/claims*.md and records/claims."""
 
     check: bool = False
     """write nothing; fail if a written file does not match the records"""

@@ -72,7 +72,7 @@ def test_the_documentation_shows_the_recorded_speed():
 def test_the_documentation_shows_every_study_that_was_run():
     """Its question, every row's mean as computed here, its claims by links that lead somewhere; the rest by name."""
     page = (RECORDS.parent / "docs" / "cifar10.md").read_text()
-    linked = (RECORDS.parent / "docs" / "claims.md").read_text()
+    linked = (RECORDS.parent / "docs" / "claims-cifar10.md").read_text()
     for name, asked in STUDIES.items():
         found = load(name, RECORDS)
         if not found:
@@ -93,7 +93,7 @@ def test_the_documentation_shows_every_study_that_was_run():
             assert float(found_loss) == pytest.approx(np.mean([r.done["train_loss"] for r in mine]), abs=6e-5)
         for claim in (c for c in CLAIMS if c.study == f"cifar10/{name}"):
             anchor = "claim-" + claim.id.replace(".", "-")
-            assert f"](claims.md#{anchor})" in part
+            assert f"](claims-cifar10.md#{anchor})" in part
             assert f'<a id="{anchor}">' in linked
 
 

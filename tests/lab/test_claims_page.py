@@ -1,4 +1,4 @@
-"""docs/claims.md as text: its sections, order, links, and what it refuses."""
+"""docs/claims.md and docs/claims-*.md as text: their sections, order, links, and what they refuse."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab.claim import anchor, row
+from adaxlab.claim import anchor, family, row
 from adaxlab.paper.claims import judged
-from adaxlab.paper.claims_page import page
+from adaxlab.paper.claims_page import pages
 from adaxlab.paper.theory.record import order
 
 RECORDS = Path(__file__).parents[2] / "records"
@@ -18,13 +18,17 @@ THEORY = [json.loads(path.read_text()) for path in sorted((RECORDS / "theory").g
 OURS = sorted((row for record in THEORY for row in record["claims"]), key=order)
 
 
-def test_every_claim_is_complete_and_linked():
+def test_every_claim_is_complete_and_on_the_page_that_links_lead_to():
     others = [row for part in judged(RECORDS).values() for row in part]
-    text = page(RECORDS, others)
+    made = pages(RECORDS, others)
+    assert len(made) == 7
     for one in OURS + others:
         assert one["rule"]
         assert one["ours"]
-        assert text.count(f'id="{anchor(one["id"])}"') == 1
+        there = [name for name, text in made.items() if f'id="{anchor(one["id"])}"' in text]
+        assert there == [f"claims-{family(one['id'])}.md"]
+        assert made[there[0]].count(f'id="{anchor(one["id"])}"') == 1
+        assert f"| [{one['id']}]({there[0]}#{anchor(one['id'])}) |" in made["claims.md"]
     shown = {id for record in THEORY for one in record.get("errata", []) for id in one["shown_by"]}
     assert shown <= {one["id"] for one in OURS + others}
     assert {one["id"] for one in OURS if one["verdict"] == "contradicted"} <= shown
@@ -32,17 +36,17 @@ def test_every_claim_is_complete_and_linked():
 
 def test_every_part_is_linked_at_the_top():
     others = [row for part in judged(RECORDS).values() for row in part]
-    text = page(RECORDS, others)
-    head, _, body = text.partition("\n## ")
-    links = re.findall(r"\]\(#([a-z0-9-]+)\)", head)
-    headings = re.findall(r"^## (.*)", "## " + body, flags=re.M)
-    assert len(links) == len(set(links)) == len(headings)
-    there = {*re.findall(r'<a id="(part-[^"]*)"', body), *(h.lower().replace(" ", "-") for h in headings)}
-    assert set(links) <= there
+    for text in pages(RECORDS, others).values():
+        head, _, body = text.partition("\n## ")
+        links = re.findall(r"^- \[.*\]\(#([a-z0-9-]+)\)$", head, flags=re.M)
+        headings = re.findall(r"^## (.*)", "## " + body, flags=re.M)
+        assert len(links) == len(set(links)) == len(headings)
+        there = {*re.findall(r'<a id="(part-[^"]*)"', text), *(h.lower().replace(" ", "-") for h in headings)}
+        assert set(links) <= there
 
 
 def test_a_test_that_holm_turns_says_so():
-    entry = page(RECORDS, [a_claim(p=0.0624, family=8)])
+    entry = pages(RECORDS, [a_claim(p=0.0624, family=8)])["claims-theory.md"]
     assert "- Test: adjusted p = 0.062 (Holm's method, 8 claims of the study), not below 0.05" in entry
 
 
@@ -66,21 +70,25 @@ def a_claim(**changes):
 
 
 def test_experiments_get_their_own_sections(tmp_path):
-    text = page(tmp_path, [a_claim()])
-    assert "## CIFAR-10" in text
-    assert "| [X1](#claim-x1) | paper | AdaX \\| wins. | inconclusive |" in text
-    assert "- Rule: b2·T, c\\*x" in text
-    assert "- Computed (n = 5): 92.1 [91.9, 92.3]" in text
+    made = pages(tmp_path, [a_claim()])
+    assert "## CIFAR-10" in made["claims-theory.md"]
+    assert "- Rule: b2·T, c\\*x" in made["claims-theory.md"]
+    assert "- Computed (n = 5): 92.1 [91.9, 92.3]" in made["claims-theory.md"]
+    text = made["claims.md"]
+    assert "| [X1](claims-theory.md#claim-x1) | paper | AdaX \\| wins. | inconclusive |" in text
     assert "1 claims of the paper:" in text
     assert "| theory, computed | 0 | 0 | 1 | 0 | 0 | 1 |" in text
 
 
 def test_what_was_not_run_is_not_called_inconclusive(tmp_path):
-    text = page(tmp_path, [a_claim(n=0, verdict="not run"), a_claim(id="X2", verdict="contradicted")])
+    made = pages(tmp_path, [a_claim(n=0, verdict="not run"), a_claim(id="X2", verdict="contradicted")])
+    text = made["claims.md"]
     assert "2 claims of the paper:" in text
-    assert "Contradicted claims of the paper:\n\n- theory, computed: [X2](#claim-x2)\n" in text
+    assert (
+        "Contradicted claims of the paper:\n\n- theory, computed: [X2](claims-theory.md#claim-x2)\n" in text
+    )
     assert "| theory, computed | 0 | 1 | 0 | 1 | 0 | 2 |" in text
-    assert "### X1: not run" in text
+    assert "### X1: not run" in made["claims-theory.md"]
 
 
 @pytest.mark.parametrize(
@@ -96,4 +104,4 @@ def test_what_was_not_run_is_not_called_inconclusive(tmp_path):
 )
 def test_bad_claims_are_refused(tmp_path, rows, message):
     with pytest.raises(ValueError, match=message):
-        page(tmp_path, rows)
+        pages(tmp_path, rows)

@@ -30,7 +30,7 @@ def test_the_advice_follows_the_verdict(verdict, n, use):
         "estimate": {"text": "+0.1 [-0.1, +0.3]"},
     }
     line = decision._line(decision.TaskClaim("a task", "data", "ImageNet", "a.claim", "nats", "Adam"), row)
-    seen = ("+0.1 [-0.1, +0.3] nats ([rule](claims.md#claim-a-claim))", n) if n else ("", "")
+    seen = ("+0.1 [-0.1, +0.3] nats ([rule](claims-theory.md#claim-a-claim))", n) if n else ("", "")
     assert line == ("a task", "data, a stand-in for ImageNet", use, *seen)
 
 

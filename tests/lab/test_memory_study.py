@@ -277,7 +277,7 @@ def test_the_final_runs_that_are_missing_have_no_difference(records, final, monk
     rows = judge(memory_finals.claims(GPT, final), [])
     (root / "records" / "claims" / "gpt.json").write_text(json.dumps(rows))
     text = page.section(root)
-    link = "[not run](claims.md#claim-gpt-memory-{}-fading-0-999)"
+    link = "[not run](claims-gpt.md#claim-gpt-memory-{}-fading-0-999)"
     assert f"| fading 0.999 | 0.0006 | no |  | {link.format('best')} |  | {link.format('wide')} |" in text
     assert "| log-time 8 | 0.0006 | yes |  |" in text
     assert "at most 0.02 nats per byte worse" in text
@@ -350,9 +350,9 @@ def test_the_page_shows_the_verdicts_on_the_final_runs(runs, final, tmp_path, mo
     text = page.section(tmp_path)
     assert "Final runs on n = 5 new seeds, in nats per byte:" in text
     (line,) = (
-        line for line in text.splitlines() if line.startswith("| log-time 8 |") and "claims.md" in line
+        line for line in text.splitlines() if line.startswith("| log-time 8 |") and "claims-gpt.md" in line
     )
-    assert "+0.010 [+0.005, +0.015] | [supported](claims.md#claim-gpt-memory-wide-log-time-8) |" in line
+    assert "+0.010 [+0.005, +0.015] | [supported](claims-gpt.md#claim-gpt-memory-wide-log-time-8) |" in line
 
 
 def test_the_rule_and_the_page_have_the_same_numbers():

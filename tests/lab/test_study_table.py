@@ -150,14 +150,17 @@ def test_a_section_has_title_table_figures_and_verdicts(tmp_path):
     assert all(f"images/{name}.svg" in text for name in drawn.names(asked))
     shared = "For all claims of this table: at the paper's lr, with a tenth of its steps"
     assert text.count("at the paper's lr, with a tenth of its steps") == text.count(shared) == 1
-    assert "| 3 | [supported (provisional)](claims.md#claim-voc-adaxw-over-sgdm) |" in text
+    assert "| 3 | [supported (provisional)](claims-voc.md#claim-voc-adaxw-over-sgdm) |" in text
     assert "+10.00" in text
     assert section(asked, tmp_path, lambda *_: LAYOUT, lambda *_: "Beside it.").count("Beside it.") == 1
 
 
 def test_a_claim_that_a_later_study_judges_is_named_not_repeated():
     lines = {name: pages.study(f"cifar10/{name}")(ROOT) for name in ("lr", "lr-new")}
-    assert "Judged on the new seeds of [lr-new](#lr-new): [cifar10.lr-robust](claims.md#claim" in lines["lr"]
+    assert (
+        "Judged on the new seeds of [lr-new](#lr-new): [cifar10.lr-robust](claims-cifar10.md#claim"
+        in lines["lr"]
+    )
     assert "robust to small changes" not in lines["lr"]
     assert (
         "| AdaX-W is robust to small changes of lr (4e-3 against 5e-3; within 0.3 points) |"

@@ -124,16 +124,16 @@ def show(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def update(root: Path, check: bool = False) -> list[Path]:
-    """Write `root`/claims/*.json, and docs/claims.md and docs/queue.md beside `root`; the files that were stale.
-    `check` writes none."""
-    rows, page = judged(root), root.parent / "docs" / "claims.md"
+    """Write `root`/claims/*.json, and docs/claims.md, docs/claims-*.md and docs/queue.md beside `root`; the files that
+    were stale. `check` writes none."""
+    rows, docs = judged(root), root.parent / "docs"
     texts = {
         root / "claims" / f"{name}.json": json.dumps(part, indent=1) + "\n" for name, part in rows.items()
     }
     every = [row for part in rows.values() for row in part]
-    texts[page] = claims_page.page(root, every)
+    texts |= {docs / name: page for name, page in claims_page.pages(root, every).items()}
     asked = [claim for claims in FAMILIES.values() for claim in claims]
-    texts[page.parent / "queue.md"] = queue.page(root, asked, {row["id"]: row for row in every})
+    texts[docs / "queue.md"] = queue.page(root, asked, {row["id"]: row for row in every})
     stale = [path for path, text in texts.items() if not path.is_file() or path.read_bytes() != text.encode()]
     for path in [] if check else stale:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The fixed text of docs/claims.md: what a verdict means, and what was changed after first results were known."""
+"""The fixed text of docs/claims.md and docs/claims-*.md: what a verdict means, titles, and what was changed later."""
 
 from __future__ import annotations
 
@@ -13,12 +13,54 @@ CHANGED = (
 )
 """What was changed after first results were known, in sections 2 to 4."""
 
+RULES = """\
+The rules of computed claims are in the code that computes them. They were therefore fixed before the recorded run, but
+not before every prototype:
+"""
+
+MADE = "<!-- Made from records/ by `adax claims`; edits here are lost. -->"
+
+TITLES = {
+    "theory": "Claims on the theory",
+    "cifar10": "Claims on CIFAR-10",
+    "gpt": "Claims on the transformer",
+    "imagenet": "Claims on ImageNet",
+    "language": "Claims on language",
+    "voc": "Claims on segmentation",
+}
+THEORY_PARTS = ("Changes after first results", "Figures", "What was run")
+
+_MORE = {
+    "theory": "Theorems and lemmas are numbered as in the paper's LaTeX source. No data set is needed: `adax reproduce "
+    "reddi`, `adax reproduce synthetic` and `adax reproduce theory` compute this page in about a minute on one core. "
+    "[The errata](claims.md#errata) say what this project does about each error of the paper.",
+    "cifar10": "Ids that end in `-he` refer to SGDM with the weight decay of the paper's text (1e-4), other ids to "
+    "SGDM with that of the released code (5e-4). AMSGrad(W) is AMSGrad with decoupled weight decay (`amsgradw`). "
+    "Settings and results of every study are in [CIFAR-10](cifar10.md).",
+    "gpt": "The paper has no transformer: these claims are ours. Settings and results of every study are in [A small "
+    "transformer](gpt.md) and [The memory study](memory-study.md).",
+    "imagenet": "The data are Tiny-ImageNet, a [stand-in](reproduction.md#scope). Settings and results of every study "
+    "are in [ImageNet](imagenet.md).",
+    "language": "The data are Penn Treebank and enwik8, [stand-ins](reproduction.md#scope) for One Billion Word. "
+    "Settings and results of every study are in [Language](language.md).",
+    "voc": "The data are CamVid, a [stand-in](reproduction.md#scope) for PASCAL VOC2012. Settings and results of every "
+    "study are in [Segmentation](voc.md).",
+}
+
+
+def entries(family: str) -> str:
+    """What the page of a family begins with."""
+    return (
+        "Each entry has the claim in our words, the rule by which it was tested, and the result. [What a verdict "
+        "means](claims.md#what-a-verdict-means), [all claims in one list](claims.md#list-of-claims), [open "
+        f"claims](claims.md#open-claims).\n\n{_MORE[family]}"
+    )
+
+
 BEGIN = """\
-This page is a reference: every claim of the paper that was checked, and comparisons of our own, with the statement (in
-our words), the rule by which it was tested, and the result. [The report](reproduction.md) summarises the results and
-defines [stand-ins](reproduction.md#scope). AMSGrad(W) is AMSGrad with decoupled weight decay (`amsgradw`). On CIFAR-10,
-ids that end in `-he` refer to SGDM with the weight decay of the paper's text (1e-4); other ids refer to SGDM with the
-weight decay of the released code (5e-4).
+This page lists every claim of the paper that was checked, and comparisons of our own, with its verdict. The id of a
+claim links to its entry: the statement, the rule by which it was tested, and the result. [The report](reproduction.md)
+summarises the results and defines [stand-ins](reproduction.md#scope).
 """
 
 MEANING = """\
@@ -57,14 +99,8 @@ violates the statement; this is not a proof. *Contradicted* means that a case vi
 
 **Before or after the runs.** Rules were written before the runs that judge them, except for claims marked *post hoc*.
 If an entry states that the commit of its runs was not recorded, or that they had uncommitted changes, the records do
-not prove this. The rules of computed claims are in the code that computes them. They were therefore fixed before the
-recorded run, but not before every prototype:
-"""
-
-END = """\
-Theorems and lemmas are numbered as in the paper's LaTeX source. Sections 2 to 4 need no data set: `adax reproduce
-reddi`, `adax reproduce synthetic` and `adax reproduce theory` compute their part of this page in about a minute on one
-core; see the [figures](#figures).
+not prove this. For computed claims, see [the changes after first
+results](claims-theory.md#changes-after-first-results).
 """
 
 ERRATA = """\

@@ -145,7 +145,7 @@ def _cell(row: Mapping[str, Any]) -> str:
 
     >>> _cell({"id": "x", "estimate": {"text": "+1.00 [+0.50, +1.50]", "unpaired": ""}, "verdict": "supported", "n": 5,
     ...     "provisional": False, "post_hoc": False})
-    '+1.00 [+0.50, +1.50], n = 5: [supported](claims.md#claim-x)'
+    '+1.00 [+0.50, +1.50], n = 5: [supported](claims-theory.md#claim-x)'
     """
     if row["verdict"] == NOT_RUN:
         return NOT_RUN

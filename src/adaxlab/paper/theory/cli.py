@@ -9,7 +9,7 @@ writes into `runs/synthetic/`
     report.html               claims and figures as one page that works offline
 
 `adax reproduce` then prints the verdicts. With `--records records` the record goes to records/theory, from which
-`python -m adaxlab.paper.figures` draws docs/images and `adax claims` writes docs/claims.md.
+`python -m adaxlab.paper.figures` draws docs/images and `adax claims` writes docs/claims*.md.
 """
 
 from __future__ import annotations

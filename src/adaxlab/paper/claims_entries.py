@@ -1,0 +1,125 @@
+"""docs/claims-FAMILY.md: the claims of a family of studies, or of the theory, with rule and result."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from adaxlab.claim import VERDICTS, WORDS, anchor, words
+from adaxlab.judge import ALPHA
+from adaxlab.markdown import spelled, table
+from adaxlab.paper import claims_text as text
+from adaxlab.paper.drawn import image
+
+Row = dict[str, Any]
+
+
+def page(family: str, rows: list[Row], theory: list[Row]) -> str:
+    """The page of a family; the page of the theory has figures and a list of its records as well."""
+    lines = [f"# {text.TITLES[family]}", "", text.MADE, "", text.entries(family), ""]
+    lines += [counts(rows, "whose", lambda row: row["by"]), ""]
+    sections = dict.fromkeys(row["section"] for row in rows)
+    lines += [f"- [{spelled(section)}](#{_part(section)})" for section in sections]
+    if family == "theory":
+        lines += [f"- [{name}](#{name.lower().replace(' ', '-')})" for name in text.THEORY_PARTS]
+    for section in sections:
+        lines += ["", f'<a id="{_part(section)}"></a>', f"## {spelled(section)}", ""]
+        for row in rows:
+            lines += _entry(row) if row["section"] == section else []
+    if family == "theory":
+        lines += [*_changes(), *_figures(), *_runs(theory)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _part(heading: str) -> str:
+    """Where the claims of a section begin; GitHub and the site have different places for headings with signs.
+
+    >>> _part("Section 5.1, ImageNet (stand-in: x)")
+    'part-section-5-1-imagenet-stand-in-x'
+    """
+    return "-".join(["part", *re.findall(r"[a-z0-9]+", heading.lower())])
+
+
+def counts(rows: list[Row], head: str, key: Callable[[Row], str]) -> str:
+    """A table of verdicts; provisional ones are counted with the others."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    cells = []
+    for name, part in groups.items():
+        found = Counter(row["verdict"] for row in part)
+        provisional = sum(row["provisional"] for row in part)
+        cells.append((name, *(str(found[verdict]) for verdict in WORDS), str(provisional), str(len(part))))
+    return table((head, *WORDS, "of these provisional", "claims"), cells)
+
+
+def _entry(row: Row) -> list[str]:
+    post_hoc = " (written after the runs)" if row["post_hoc"] else ""
+    count = f" (n = {row['n']:,})" if row["n"] is not None else ""
+    out = [
+        f'<a id="{anchor(row["id"])}"></a>',
+        f"### {row['id']}: {words(row)}",
+        "",
+        plain(row["claim"]),
+        "",
+        f"- Paper: {plain(row['paper'])}",
+        f"- Rule{post_hoc}: {plain(row['rule'])}",
+        f"- Computed{count}: {plain(row['ours'])}",
+    ]
+    if row["p"] is not None:
+        out.append(f"- Test: {_test(row)}")
+    if row["reason"]:
+        out.append(f"- Open: {plain(row['reason'])}")
+    if row["runs"]:
+        out.append(f"- Runs: {plain(row['runs'])}")
+    if row["note"]:
+        out.append(f"- Note: {plain(row['note'])}")
+    return [*out, ""]
+
+
+def _test(row: Row) -> str:
+    """The p that decides, and how it was adjusted.
+
+    >>> _test({"p": 0.0624, "family": 8, "verdict": "inconclusive"})
+    "adjusted p = 0.062 (Holm's method, 8 claims of the study), not below 0.05"
+    """
+    many = row["family"] > 1
+    text = (
+        f"adjusted p = {row['p']:.2g} (Holm's method, {row['family']} claims of the study)"
+        if many
+        else f"p = {row['p']:.2g}"
+    )
+    if row["p"] < ALPHA:
+        return f"{text}, below {ALPHA:g}"
+    return f"{text}, not below {ALPHA:g}" if row["verdict"] == VERDICTS[None] else text
+
+
+def _changes() -> list[str]:
+    return ["", "## Changes after first results", "", text.RULES, *(f"- {change}" for change in text.CHANGED)]
+
+
+def _figures() -> list[str]:
+    out = ["", "## Figures", ""]
+    for name, shows in text.FIGURES.items():
+        out += [shows, "", *image(f"theory-{name}", shows, "images").splitlines(), ""]
+    return out
+
+
+def _runs(theory: list[Row]) -> list[str]:
+    cells = []
+    for record in theory:
+        versions = ", ".join(f"{name} {value}" for name, value in record["versions"].items())
+        cells.append((f"`records/theory/{record['name']}.json`", cell(record["what"]), versions))
+    return ["", "## What was run", "", table(("record", "what", "versions"), cells)]
+
+
+def cell(text: str) -> str:
+    """`plain` in a table."""
+    return plain(text).replace("|", "\\|")
+
+
+def plain(text: str) -> str:
+    """One line in which a product such as alpha*x is not taken for emphasis."""
+    return spelled(str(text)).replace("\n", " ").replace("*", "\\*")
