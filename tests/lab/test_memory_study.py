@@ -268,7 +268,25 @@ def test_a_range_that_reaches_the_largest_rate_decides_nothing(records):
     )
     assert "| kept |" in text
     assert "| chosen |" not in text
-    assert "| equal | 0.0003 (smallest) | 1.2000 | 6 |  |" in text
+    assert "| equal | 0.0003 (smallest) | 1.2000 | 6: 0.0003 to 0.0096 |  |" in text
+
+
+def test_what_is_in_the_range_above_that_of_the_first_is_said(records):
+    text = page.section(records({"equal": [1.4, 1.3, 1.3, 1.3, 1.3, 9.0]}))
+    about = "At lr 0.0024, the smallest above the range of fading 0.95, these are in the range:"
+    assert f"{about}\n\n- with every rate of fading 0.95 (a wider range): " in text
+    wider = text.partition("(a wider range): ")[2].partition("\n")[0]
+    assert "asymmetric 0.3" in wider.split("; ")
+    assert "equal" not in wider.split("; ")
+    assert "\n- without some rate of fading 0.95 (a moved range): equal\n" in text
+
+
+def test_that_nothing_is_in_the_range_above_that_of_the_first_is_said(records):
+    text = page.section(records({row.name: [1.4, 1.3, 1.3, 9.0, 9.0, 9.0] for row in SCREEN.rows}))
+    assert (
+        "by at most 0.02 nats per byte. At lr 0.0024, the smallest above the range of fading 0.95, no memory is in it."
+        in (text)
+    )
 
 
 def test_the_final_runs_that_are_missing_have_no_difference(records, final, monkeypatch):
@@ -310,9 +328,9 @@ def test_the_page_has_a_row_for_every_memory_and_the_figure_is_drawn(runs, tmp_p
     folder.mkdir()
     store.export(runs, folder / "gpt-memory-screen.jsonl")
     text = page.section(tmp_path)
-    assert "| fading 0.95 | 0.0006 | 1.3000 | 3 | kept |" in text
-    assert "| growing, b2·T = 3 | 0.0006 | 1.3000 | 3 | kept |" in text
-    assert "| asymmetric 0.3 | 0.0006 | 1.3000 | 5 | chosen |" in text
+    assert "| fading 0.95 | 0.0006 | 1.3000 | 3: 0.0003 to 0.0012 | kept |" in text
+    assert "| growing, b2·T = 3 | 0.0006 | 1.3000 | 3: 0.0003 to 0.0012 | kept |" in text
+    assert "| asymmetric 0.3 | 0.0006 | 1.3000 | 5: 0.0003 to 0.0048 | chosen |" in text
     assert "| equal |  | diverged | 0 |  |" in text
     assert text.count("| kept |") == 3
     assert text.count("| chosen |") == 3

@@ -56,6 +56,20 @@ def in_range(trials: Trials, level: float, tolerance: float, higher: bool) -> li
     return [lr for lr, x in trials.items() if x is not None and sign * (x - level) >= limit]
 
 
+def shown(rates: list[float], grid: list[float]) -> str:
+    """How many rates of the grid these are, and which.
+
+    >>> shown([1e-3, 2e-3], [1e-3, 2e-3, 4e-3]), shown([1e-3, 4e-3], [1e-3, 2e-3, 4e-3]), shown([], [1e-3])
+    ('2: 0.001 to 0.002', '2: 0.001, 0.004', '0')
+    """
+    if not rates:
+        return "0"
+    places = [grid.index(lr) for lr in rates]
+    adjacent = len(rates) > 1 and places == list(range(places[0], places[-1] + 1))
+    which = f"{rates[0]:g} to {rates[-1]:g}" if adjacent else ", ".join(f"{lr:g}" for lr in rates)
+    return f"{len(rates)}: {which}"
+
+
 def level(screen: Screen, higher: bool) -> float | None:
     """The best result of the memory that all are measured by."""
     trials = screen[KEPT[0]]

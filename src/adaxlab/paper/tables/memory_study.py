@@ -86,7 +86,7 @@ def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
                 memory_rule.label(name),
                 "" if lr is None else f"{lr:g}{edge}",
                 "diverged" if value is None else f"{task.scale * value:.{task.digits}f}",
-                len(memory_rule.in_range(tried, reached, tolerance, higher)),
+                memory_rule.shown(memory_rule.in_range(tried, reached, tolerance, higher), list(tried)),
                 "kept" if name in memory_rule.KEPT else "chosen" if name in chosen else "",
             )
         )
@@ -94,7 +94,7 @@ def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
         "memory",
         "best lr",
         f"result, {task.quantity}",
-        f"rates in the range, of {len(next(iter(every.values())))}",
+        "rates in the range",
         "final runs",
     )
     text = (
@@ -104,7 +104,29 @@ def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
     )
     if reason:
         return f"{text}\n\n*Not complete: {reason}.*"
-    return text + _finals(task, root)
+    return text + _above(every, tolerance, higher) + _finals(task, root)
+
+
+def _above(every: memory_rule.Screen, tolerance: float, higher: bool) -> str:
+    """Which memories the screen has in the range at the smallest lr above that of the first one."""
+    final = memory_rule.final(every, tuple(every), tolerance, higher)
+    reached = memory_rule.level(every, higher)
+    assert reached is not None
+    good = [n for n in every if final.above in memory_rule.in_range(every[n], reached, tolerance, higher)]
+    first = memory_rule.KEPT[0]
+    groups = {
+        f"with every rate of {first} (a wider range)": [n for n in good if n in final.covers],
+        f"without some rate of {first} (a moved range)": [n for n in good if n not in final.covers],
+    }
+    lines = [
+        f"- {what}: {'; '.join(map(memory_rule.label, names))}" for what, names in groups.items() if names
+    ]
+    head = f"At lr {final.above:g}, the smallest above the range of {first},"
+    return (
+        f"\n\n{head} these are in the range:\n\n" + "\n".join(lines)
+        if lines
+        else f" {head} no memory is in it."
+    )
 
 
 def _finals(task: StudyTask, root: Path) -> str:
