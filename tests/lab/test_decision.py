@@ -43,7 +43,7 @@ def test_the_caveats_of_a_comparison_stand_beside_its_verdict():
     for text in (decision.section(ROOT), decision.headline(ROOT)):
         lines = [line for line in text.splitlines() if "Penn Treebank" in line]
         assert len(lines) == 2
-        assert all("learning rates not equally close" in line for line in lines)
+        assert all("grids of lr not equally fine" in line for line in lines)
     assert "| better (provisional, only if paired by seed) | 3 |" in decision.headline(ROOT)
 
 

@@ -59,7 +59,7 @@ def test_what_tuning_tried():
     row = next(one for one in text.splitlines() if one.startswith("| SGDM |"))
     assert row.endswith("| 0.01: 40.00 | 0.03: 40.00 | **0.1: 41.00** | 0.3: 40.00 | 1: 40.00 | 3: failed |")
     assert "held-out images" in caption(TUNING, found, layout)
-    assert "1 of 30 runs have not been executed yet." in caption(TUNING, found[1:], layout)
+    assert "1 of 30 runs were not executed." in caption(TUNING, found[1:], layout)
 
 
 def test_a_best_rate_at_the_edge_of_the_study_it_follows_is_marked():

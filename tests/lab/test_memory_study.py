@@ -266,7 +266,7 @@ def test_a_range_that_reaches_the_largest_rate_decides_nothing(records):
     assert (
         "*Not complete: the range of fading 0.95 reaches the largest lr, 0.0096: screen larger ones.*" in text
     )
-    assert "| kept |" in text
+    assert "| fixed |" in text
     assert "| chosen |" not in text
     assert "| equal | 0.0003 (smallest) | 1.2000 | 6: 0.0003 to 0.0096 |  |" in text
 
@@ -299,7 +299,11 @@ def test_the_final_runs_that_are_missing_have_no_difference(records, final, monk
     assert f"| fading 0.999 | 0.0006 | no |  | {link.format('best')} |  | {link.format('wide')} |" in text
     assert "| log-time 8 | 0.0006 | yes |  |" in text
     assert "at most 0.02 nats per byte worse" in text
-    assert {row["note"] for row in rows if "wide" in row["id"]} == {"at most 0.02 nats per byte worse"}
+    wide = [row for row in rows if "wide" in row["id"]]
+    assert all(
+        "is at most 0.02 nats per byte worse than fading 0.95 at its best lr" in row["claim"] for row in wide
+    )
+    assert [row["id"] for row in wide if "control" in row["note"]] == ["gpt.memory-wide.fading-0.95"]
     with_jobs = [job.study for job in queue._memory(GPT, 10, 4)]
     assert with_jobs == ["gpt-memory-screen", "gpt-memory-best", "gpt-memory-wide"]
     monkeypatch.delitem(FINALS, CIFAR.screen.name, raising=False)
@@ -328,11 +332,11 @@ def test_the_page_has_a_row_for_every_memory_and_the_figure_is_drawn(runs, tmp_p
     folder.mkdir()
     store.export(runs, folder / "gpt-memory-screen.jsonl")
     text = page.section(tmp_path)
-    assert "| fading 0.95 | 0.0006 | 1.3000 | 3: 0.0003 to 0.0012 | kept |" in text
-    assert "| growing, b2·T = 3 | 0.0006 | 1.3000 | 3: 0.0003 to 0.0012 | kept |" in text
+    assert "| fading 0.95 | 0.0006 | 1.3000 | 3: 0.0003 to 0.0012 | fixed |" in text
+    assert "| growing, b2·T = 3 | 0.0006 | 1.3000 | 3: 0.0003 to 0.0012 | fixed |" in text
     assert "| asymmetric 0.3 | 0.0006 | 1.3000 | 5: 0.0003 to 0.0048 | chosen |" in text
     assert "| equal |  | diverged | 0 |  |" in text
-    assert text.count("| kept |") == 3
+    assert text.count("| fixed |") == 3
     assert text.count("| chosen |") == 3
     assert "*Not run yet (`adax reproduce cifar10/memory-screen`).*" in text
     drawn = figures.draw(folder, tmp_path / "images")

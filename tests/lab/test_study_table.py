@@ -130,7 +130,7 @@ def test_the_caption_says_where_and_what_is_missing():
     found = [*runs("adamw", 0.5, 0.5), *runs("adaxw", 0.5)]
     text = caption(study(), found, Layout(setting=lambda *_: "A net", notes=lambda *_: "More."))
     assert text == (
-        "A net; 3 runs on a device, torch 2. `adax reproduce s`. Note. 7 of 10 runs have not been executed yet. More."
+        "A net; 3 runs on a device, torch 2. `adax reproduce s`. Note. 7 of 10 runs were not executed. More."
     )
     assert "yet" not in caption(study(seeds=1), [*runs("adamw", 0.5), *runs("adaxw", 0.5)], LAYOUT)
 

@@ -64,7 +64,7 @@ def _planned(
 
     A claim has one price: its study's, which all claims of the study share, or else that of its own new runs.
     """
-    made = []
+    claims, made = list(claims), []
     for claim, row in zip(claims, rows, strict=True):
         job, plan, text = queue.job_of(claim, row["verdict"], ran), row["plan"], ""
         if row["verdict"] in queue.OPEN and claim.superseded_by:
@@ -74,6 +74,8 @@ def _planned(
         if job:
             n = queue.planned(claim, job)
             plan = {**plan, "study": job.study, "planned": n, "minutes": job.minutes}
+            if length := other_length(claim):
+                plan["length"] = length
             seeds = f" with n = {n}" if n else ""
             text = f"study {job.study} would judge it{seeds}, about {job.minutes:g} GPU minutes for all its claims"
         elif runs := queue.runs_for(claim, row):
@@ -83,7 +85,18 @@ def _planned(
                 what = f"study {claim.study} is not in the queue"
             text = f"{what}; {runs} runs, about {plan['minutes']:g} GPU minutes"
         made.append({**row, "reason": notes(row["reason"], text), "plan": plan})
+    for claim, row in zip(claims, made, strict=True):
+        if length := other_length(claim):
+            row["note"] = notes(row["note"], f"{claim.retest} has {length}")
     return made
+
+
+def other_length(claim: Claim) -> str:
+    """The epochs of the study with the new seeds of a claim, if they differ from those of its first study."""
+    if not claim.retest:
+        return ""
+    first, new = (catalogue.study(name).length("final") for name in (claim.study, claim.retest))
+    return "" if first == new else f"{new} epochs instead of {first}"
 
 
 def rows_of(root: Path, study: str = "") -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from adaxlab.claim import VERDICTS, WORDS, anchor, words
+from adaxlab.claim import NOT_RUN, VERDICTS, WORDS, anchor, words
 from adaxlab.judge import ALPHA
 from adaxlab.markdown import spelled, table
 from adaxlab.paper import claims_text as text
@@ -58,6 +58,7 @@ def counts(rows: list[Row], head: str, key: Callable[[Row], str]) -> str:
 def _entry(row: Row) -> list[str]:
     post_hoc = " (written after the runs)" if row["post_hoc"] else ""
     count = f" (n = {row['n']:,})" if row["n"] is not None else ""
+    found = f"- Computed{count}: {plain(row['ours'])}"
     out = [
         f'<a id="{anchor(row["id"])}"></a>',
         f"### {row['id']}: {words(row)}",
@@ -66,7 +67,7 @@ def _entry(row: Row) -> list[str]:
         "",
         f"- Paper: {plain(row['paper'])}",
         f"- Rule{post_hoc}: {plain(row['rule'])}",
-        f"- Computed{count}: {plain(row['ours'])}",
+        f"- Study: {row['ours'].removeprefix('study ')}" if row["verdict"] == NOT_RUN else found,
     ]
     if row["p"] is not None:
         out.append(f"- Test: {_test(row)}")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from adaxlab.claim import OURS, VERDICTS, check, family, link, words
+from adaxlab.claim import OURS, PAPER, VERDICTS, check, family, link, words
 from adaxlab.markdown import table
 from adaxlab.paper import claims_entries
 from adaxlab.paper import claims_text as text
@@ -87,7 +88,10 @@ def _contradicted(theirs: list[Row]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for row in theirs:
         if row["verdict"] == VERDICTS[False]:
-            groups.setdefault(source(row), []).append(link(row["id"], row["id"]))
+            marks = words(row).removeprefix(row["verdict"]).strip(" ()")
+            groups.setdefault(source(row), []).append(
+                link(row["id"], row["id"]) + (f" ({marks})" if marks else "")
+            )
     if not groups:
         return []
     lines = [f"- {name}: {', '.join(links)}" for name, links in groups.items()]
@@ -137,7 +141,11 @@ def _open(rows: list[Row]) -> list[str]:
     cells = []
     for row in found:
         plan = row["plan"]
-        study = f"`{plan['study']}`" if "study" in plan else "none"
+        study = (
+            ", ".join([f"`{plan['study']}`", *filter(None, [plan.get("length")])])
+            if "study" in plan
+            else "none"
+        )
         if other := plan.get("superseded_by"):
             study = f"superseded by {link(other, other)}"
         cells.append(
@@ -163,14 +171,31 @@ def _open(rows: list[Row]) -> list[str]:
         "GPU minutes",
     )
     about = (
-        "This table lists every claim that is not decided. *n needed* is the smallest number of new seeds at which the "
+        f"{_totals(found)} *n needed* is the smallest number of new seeds at which the "
         "mean and the standard deviation observed so far would decide the claim at Holm's strictest level. A new "
         "sample of that size decides the claim with a probability of about 50%, because its mean may be smaller. "
-        "Claims that were not run have no *n needed*. *GPU minutes* are those of the study that would judge the claim, "
-        "which its claims share ([the queue](queue.md) has the studies in order); if none is planned, those of the "
-        "claim's own new runs, or of its whole study if that was not run."
+        "Claims that were not run have no *n needed*. *GPU minutes* is the cost of the whole study that would judge "
+        "the claim, shared by all claims that it judges ([the queue](queue.md) has the studies in order); if none is "
+        "planned, the cost of the claim's own new runs, or of its whole study if that was not run."
     )
     return ["", "## Open claims", "", about, "", table(head, cells)]
+
+
+def _totals(found: list[Row]) -> str:
+    """How many claims are open, whose they are, and how many a planned study would judge."""
+    parts = []
+    for whose, name in ((PAPER, "of the paper"), (OURS, "of our own")):
+        kinds = Counter(row["verdict"] for row in found if row["by"] == whose)
+        if kinds:
+            parts.append(
+                f"{kinds.total()} {name} ({', '.join(f'{count} {kind}' for kind, count in kinds.items())})"
+            )
+    planned = sum("study" in row["plan"] for row in found)
+    gone = sum("superseded_by" in row["plan"] for row in found)
+    return (
+        f"{len(found)} claims are not decided: {' and '.join(parts)}. A study is planned for {planned} of them; {gone} "
+        "are superseded by a claim on new seeds."
+    )
 
 
 def _errata(theory: list[Row]) -> list[str]:

@@ -84,8 +84,8 @@ methods are equal; only a supported claim "within a margin" shows that they are 
 **Holm's method** corrects for the number of tests. With 8 tests at 5% each, the chance of at least one wrong verdict
 is far above 5%; after the adjustment it is below 5% for all claims of a study together. The smallest of 8 p values has
 to be below 0.05/8, the next one below 0.05/7, and so on. Claims written before the runs are adjusted among themselves,
-post hoc claims among all claims of the study. A claim that was judged again on new seeds still counts
-among the claims of its first study (those of Penn Treebank among the claims of its second, `ptb-gap`).
+post hoc claims among all claims of the study. A claim that was judged again on new seeds still counts among the claims
+of the study that tested it first (on Penn Treebank: `ptb-gap`).
 
 **A claim can be inconclusive although its interval excludes 0**, because the intervals shown are plain 95% intervals,
 without the adjustment. The line *Test* of an entry gives the adjusted p.
@@ -94,8 +94,9 @@ without the adjustment. The line *Test* of an entry gives the adjusted p.
 does not and the adjusted p is below 0.05, otherwise *inconclusive*. A supported value is one that our runs do not
 exclude.
 
-**Computed claims** (sections 2 to 4) are judged on the cases that were computed. *Supported* means that no case
-violates the statement; this is not a proof. *Contradicted* means that a case violates it.
+**Computed claims** ([the claims on the theory](claims-theory.md)) are judged on the cases that were computed.
+*Supported* means that no case violates the statement; this is not a proof. *Contradicted* means that a case violates
+it.
 
 **Before or after the runs.** Rules were written before the runs that judge them, except for claims marked *post hoc*.
 If an entry states that the commit of its runs was not recorded, or that they had uncommitted changes, the records do

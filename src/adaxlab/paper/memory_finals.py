@@ -128,7 +128,7 @@ def studies(task: StudyTask, final: Final | None) -> tuple[Study, ...]:
         first_seed=FIRST_SEED,
         task_options=task.task_options,
         asks="six memories, each at its best lr",
-        title=f"{subject}: is another memory better than AdamW's?",
+        title=f"{subject}: is another memory better than AdamW's with b2 = 0.95?",
         note=f"Each memory is at the learning rate that `{task.screen.name}` chose. {RULE}",
         figures=("difference",),
     )
@@ -140,7 +140,7 @@ def studies(task: StudyTask, final: Final | None) -> tuple[Study, ...]:
             *(at(memory, final.above, _large(memory, final)) for memory in final.rates),
         ),
         asks="six memories at a larger lr",
-        title=f"{subject}: does another memory train well at a learning rate too large for AdamW's?",
+        title=f"{subject}: does another memory train well at a learning rate too large for AdamW with b2 = 0.95?",
         note=f"Each memory is at lr {final.above:g}, the smallest above the range of {first} in "
         f"`{task.screen.name}`; {first} is also at its best lr. {RULE}",
     )
@@ -162,9 +162,10 @@ def claims(task: StudyTask, final: Final | None) -> tuple[Claim, ...]:
     wider = (
         Claim(
             claim_id(task, "wide", memory),
-            f"{memory} at lr {final.above:g} is not much worse than {first} at its best lr",
+            f"{memory} at lr {final.above:g} is at most {task.limit} worse than {first} at its best lr",
             where, task.wide, "not_worse", task.measure, _large(memory, final), first,
-            margin=task.tolerance, ours=True, note=f"at most {task.limit} worse",
+            margin=task.tolerance, ours=True,
+            note="the control: unless it is contradicted, no memory counts as wider" if memory == first else "",
         )
         for memory in final.rates
     )  # fmt: skip

@@ -150,19 +150,21 @@ HEAD = """# Planned GPU studies
 
 <!-- Made from src/adaxlab/paper/queue.py by `adax claims`; edits here are lost. -->
 
-These studies would judge claims that are still open. They require a GPU, and are listed in the order in which they are
-to be run. A study may leave a claim open: [the second table](#claims-by-study) compares the planned with the required
-number of seeds.
+These studies would judge claims that are open, provisional or post hoc. They require a GPU, and are listed in the
+order in which they are to be run. A study may leave a claim open: [the second table](#claims-by-study) compares the
+planned with the required number of seeds.
 
 - **Cost.** Minutes are estimates for one H200, from the records, and are shared by all claims of a study. Runs that an
-  earlier study makes, and those in `records/unfinished`, are not counted again. `adax runs import
-  records/cifar10/lr-new.jsonl` imports the runs of a finished study into the store.
+  earlier study makes, and those in `records/unfinished`, are not counted again.
+- **Shared runs.** A run that an earlier study has made is not made again if it is in the store. On another machine,
+  import it first, as with `adax runs import records/cifar10/lr-new.jsonl`.
 - **Interruptions.** `--seconds 570` stops a command after that time. The same command resumes the study, also on
   another machine, because runs that have ended are stored in `records/unfinished`.
 - **Sharing a GPU.** Commands of several studies can share a GPU. If `nvidia-cuda-mps-control -d` is started first,
   their kernels run concurrently. An error of one process on the GPU then ends all of them; the same commands resume.
 - **Records.** A command that writes records requires a checkout without uncommitted changes. For a copy of the code
-  without its git history, set `ADAXOPT_COMMIT` to the commit.
+  without its git history, set `ADAXOPT_COMMIT` to the commit. CONTRIBUTING.md has the steps for a machine without a
+  network.
 
 """
 CLAIMS = """

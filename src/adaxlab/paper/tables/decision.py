@@ -50,7 +50,7 @@ def current(task: TaskClaim, judged: Mapping[str, Mapping[str, Any]]) -> TaskCla
 
 NEAR, FAR = "LSTM, b2·T = 3", "LSTM, the paper's b2·T of 35"
 BILLION = "One Billion Word"
-UNEVEN = "learning rates not equally close"
+UNEVEN = "grids of lr not equally fine"
 WORDS = {"unit": "nats per word", "baseline": "Adam"}
 TASKS = (
     TaskClaim("image classification, ResNet-20", "CIFAR-10", "", "cifar10.fresh-over-adamw"),

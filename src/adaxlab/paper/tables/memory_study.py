@@ -41,8 +41,9 @@ def _conclusion(root: Path) -> list[str]:
     decided = options({row["id"]: row for row in claims.committed(root / "records")}, FINALS)
     if decided is None:
         return [
-            "### Conclusion\n*Not complete.* Until the final runs have ended, choose between AdamW's memory and AdaX's "
-            "by [Should I use AdaX?](should-i-use-adax.md) [The queue](queue.md) has the commands and their cost."
+            "### Conclusion\n*Not complete.* The final runs have not ended ([the queue](queue.md) has the commands and "
+            "their cost), and a screen with one seed decides nothing. For the choice between AdamW's memory and AdaX's, "
+            "see [Should I use AdaX?](should-i-use-adax.md)"
         ]
     earned, closed = decided
     first, both = memory_rule.KEPT[0], "without being worse at its best, on both tasks"
@@ -87,7 +88,7 @@ def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
                 "" if lr is None else f"{lr:g}{edge}",
                 "diverged" if value is None else f"{task.scale * value:.{task.digits}f}",
                 memory_rule.shown(memory_rule.in_range(tried, reached, tolerance, higher), list(tried)),
-                "kept" if name in memory_rule.KEPT else "chosen" if name in chosen else "",
+                "fixed" if name in memory_rule.KEPT else "chosen" if name in chosen else "",
             )
         )
     head = (
@@ -99,16 +100,18 @@ def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
     )
     text = (
         markdown.table(head, rows)
-        + "\n\nOne seed on held-out data. A rate is in the range if its result is worse than the best of "
-        f"{memory_rule.KEPT[0]} by at most {task.limit}."
+        + "\n\nOne seed on held-out data. A rate is in the range if its result is not worse than the best of "
+        f"{memory_rule.KEPT[0]} by more than {task.limit}. *Fixed*: in the final runs by the rule; *chosen*: by the "
+        "transformer's screen."
     )
     if reason:
         return f"{text}\n\n*Not complete: {reason}.*"
-    return text + _above(every, tolerance, higher) + _finals(task, root)
+    return text + _above(task, every, higher) + _finals(task, root)
 
 
-def _above(every: memory_rule.Screen, tolerance: float, higher: bool) -> str:
+def _above(task: StudyTask, every: memory_rule.Screen, higher: bool) -> str:
     """Which memories the screen has in the range at the smallest lr above that of the first one."""
+    tolerance = memory.TOLERANCE[task.screen.name]
     final = memory_rule.final(every, tuple(every), tolerance, higher)
     reached = memory_rule.level(every, higher)
     assert reached is not None
@@ -118,9 +121,12 @@ def _above(every: memory_rule.Screen, tolerance: float, higher: bool) -> str:
         f"with every rate of {first} (a wider range)": [n for n in good if n in final.covers],
         f"without some rate of {first} (a moved range)": [n for n in good if n not in final.covers],
     }
-    lines = [
-        f"- {what}: {'; '.join(map(memory_rule.label, names))}" for what, names in groups.items() if names
-    ]
+    finals = FINALS[task.screen.name].rates if task.screen.name in FINALS else ()
+
+    def named(name: str) -> str:
+        return memory_rule.label(name) + (" (in the final runs)" if name in finals else "")
+
+    lines = [f"- {what}: {'; '.join(map(named, names))}" for what, names in groups.items() if names]
     head = f"At lr {final.above:g}, the smallest above the range of {first},"
     return (
         f"\n\n{head} these are in the range:\n\n" + "\n".join(lines)

@@ -191,7 +191,7 @@ def caption(study: Study, runs: Runs, layout: Layout) -> str:
 def missing(study: Study, runs: Runs) -> str:
     """The number of missing runs, as a sentence."""
     left = study.runs() - len([run for run in runs if run.done])
-    return f"{left} of {study.runs()} runs have not been executed yet." if left > 0 else ""
+    return f"{left} of {study.runs()} runs were not executed." if left > 0 else ""
 
 
 def claims(study: Study, root: Path) -> str:
