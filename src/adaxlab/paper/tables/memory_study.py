@@ -42,8 +42,8 @@ def _conclusion(root: Path) -> list[str]:
     if decided is None:
         return [
             "### Conclusion\n*Not complete.* The final runs have not ended ([the queue](queue.md) has the commands and "
-            "their cost), and a screen with one seed decides nothing. For the choice between AdamW's memory and AdaX's, "
-            "see [Should I use AdaX?](should-i-use-adax.md)"
+            "their cost), and a screen with one seed decides nothing. To choose between AdamW's memory and AdaX's, see "
+            "[Should I use AdaX?](should-i-use-adax.md)"
         ]
     earned, closed = decided
     first, both = memory_rule.KEPT[0], "without being worse at its best, on both tasks"
