@@ -188,7 +188,7 @@ def _regret(body: dict[str, Any]) -> list[dict[str, Any]]:
             ours="under stationary gradients its v-hat is "
             + ", ".join(f"{v:.2f}" for v in biased.values())
             + f" times E g^2 at steps {', '.join(biased)}; Algorithm 2's is 1",
-            rule="supported if its v-hat is unbiased as Algorithm 2's",
+            rule="supported if v-hat with the theorem's b2/t is unbiased, as Algorithm 2's is",
             holds=max(biased.values()) < 1.01,
             note="b2_t = b2/t with the correction (1+b2_t)^t - 1, which does not match the sum of the weights.",
         ),
