@@ -2,19 +2,24 @@
 
     python tools/gpu_studies.py start 1500 "gpt-memory-best gpt-memory-wide --jobs 4" "cifar10/memory-best"
     python tools/gpu_studies.py wait 560 OUT
+    python tools/gpu_studies.py unpack OUT/records.tar.gz
 
-`start` copies the checkout to ~/gpu-studies (or $GPU_STUDIES) and starts a process for each argument. It runs the
-studies of the argument one after the other, with its options of `adax reproduce`, for at most so many seconds. The
-processes survive the command, and later uploads over the checkout. They share the GPU; `start` also starts CUDA's MPS
-if the machine has it. The same command resumes what was interrupted. `tools/carry.py` carries the data.
+`start` copies the code and the records of the checkout to ~/gpu-studies (or $GPU_STUDIES) and starts a process for each
+argument. It runs the studies of the argument one after the other, with its options of `adax reproduce`, for at most so
+many seconds. The processes survive the command, and later uploads over the checkout. They share the GPU; `start` also
+starts CUDA's MPS if the machine has it. The same command resumes what was interrupted. `tools/carry.py` carries data.
 
 `wait` returns when all processes have ended, or after so many seconds. It prints the end of their logs and writes
-OUT/records.tar.gz: the records that are new since the copy was made, ended runs of incomplete studies among them.
-Unpack it over the checkout and commit.
+OUT/records.tar.gz: the records that are not those of the copy, ended runs of incomplete studies among them.
+
+`unpack` writes them to the checkout in which it is called, and removes records/unfinished of studies that are complete.
 """
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import json
 import os
 import shlex
 import shutil
@@ -25,139 +30,178 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
-COPIED = ("src", "records", "benchmarks")
-EXPORT = """
-from pathlib import Path
-from adaxlab import environment, store
-for folder in sorted(Path("runs").glob("*")):
-    ended = [r for r in store.load_runs(folder) if r.done and environment.is_clean(r.env.get("commit"))]
-    if ended and not Path("records", ended[0].spec["study"] + ".jsonl").is_file():
-        store.export(ended, Path("records/unfinished", folder.name + ".jsonl"))
-"""
-"""Write the ended runs of studies without a record; a process does the same when it ends."""
+sys.path.insert(0, str(HERE / "src"))
+
+from adaxlab import environment, records  # noqa: E402
+from adaxlab.errors import LabError, check_known  # noqa: E402
+from adaxlab.paper import catalogue  # noqa: E402
+
+COPIED = ("src", "records")
+IN_BACKGROUND = '"$@" </dev/null >>"$0" 2>&1 &'
 
 
 class Work:
-    """The copy of the checkout, its processes and their logs."""
+    """The copy of the checkout, its processes, and their logs and locks. A process holds the lock of its log."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder).expanduser()
+    def __init__(self) -> None:
+        self.folder = Path(os.environ.get("GPU_STUDIES", "~/gpu-studies")).expanduser().resolve()
         self.checkout = self.folder / "checkout"
-        self.begin = self.folder / "begin"
-        """Written when the copy was made: the commit, and, as the time of the file, what records are new."""
+        self.begin = self.folder / "begin.json"
+        """The commit, and the digests of the copied records; written when the copy is complete."""
 
     def copy(self, source: Path) -> None:
         """Copy the checkout, once: the copy holds the runs."""
-        if self.begin.exists():
+        environment.check_clean()
+        commit = environment.commit()
+        if self.begin.is_file():
+            if (other := self.state()["commit"]) != commit:
+                raise LabError(
+                    f"{self.folder}: holds a copy of commit {other}, and the checkout is {commit}; collect its records "
+                    "(wait) and remove the folder, or name another one in GPU_STUDIES"
+                )
             return
-        (self.checkout / "runs").mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.checkout, ignore_errors=True)
         for name in COPIED:
-            shutil.copytree(source / name, self.checkout / name, dirs_exist_ok=True)
-        self.begin.write_text(os.environ.get("ADAXOPT_COMMIT") or commit(source))
+            shutil.copytree(source / name, self.checkout / name)
+        state = {"commit": commit, "records": digests(self.checkout)}
+        self.begin.write_text(json.dumps(state))
 
-    def run(self, *words: str) -> None:
-        """Run Python in the copy."""
-        subprocess.run([sys.executable, *words], cwd=self.checkout, env=self._environment(), check=True)
+    def state(self) -> dict:
+        if not self.begin.is_file():
+            raise LabError(f"{self.folder}: no studies were started there")
+        return json.loads(self.begin.read_text())
 
-    def start(self, log: Path, *words: str) -> int:
-        """Start Python in the copy, in a session of its own, and return the process's number."""
-        script = '"$@" </dev/null >>"$0" 2>&1 & echo $!'
-        shell = subprocess.run(
-            ["/bin/sh", "-c", script, str(log), sys.executable, "-u", *words],
-            cwd=self.checkout,
-            env=self._environment(),
-            start_new_session=True,
-            stdout=subprocess.PIPE,
-            check=True,
-        )
-        log.with_suffix(".pid").write_bytes(shell.stdout)
-        return int(shell.stdout)
+    def logs(self) -> list[Path]:
+        return sorted(self.folder.glob("*.log"))
 
-    def _environment(self) -> dict[str, str]:
-        code = self.checkout / "src"
-        return {**os.environ, "PYTHONPATH": str(code), "ADAXOPT_COMMIT": self.begin.read_text()}
+    def start(self, log: Path, *words: str) -> None:
+        """Start Python in the copy, in a session of its own."""
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(self.checkout / "src"),
+            "ADAXOPT_COMMIT": self.state()["commit"],
+        }
+        log.touch()
+        with open(log.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the process inherits it, and it ends with the process
+            subprocess.run(
+                ["/bin/sh", "-c", IN_BACKGROUND, str(log), sys.executable, "-u", *words],
+                cwd=self.checkout,
+                env=env,
+                start_new_session=True,
+                pass_fds=(lock.fileno(),),
+                check=True,
+            )
 
-    def running(self) -> list[int]:
-        """The processes that have not ended."""
-        started = [int(path.read_text()) for path in self.folder.glob("*.pid")]
-        return [pid for pid in started if alive(pid)]
+    def running(self) -> list[str]:
+        """The logs of the processes that have not ended."""
+        return [log.name for log in self.logs() if locked(log.with_suffix(".lock"))]
 
-
-def alive(pid: int) -> bool:
-    """Whether the process runs; one that has ended, but that nobody has waited for, does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def commit(source: Path) -> str:
-    """The commit of a checkout without changes."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", "-C", source, *words], capture_output=True, text=True).stdout.strip()
-
-    found = git("rev-parse", "--short=12", "HEAD")
-    if not found or git("status", "--porcelain", "--untracked-files=no"):
-        raise SystemExit(
-            f"{source}: is no checkout without changes; commit, or set ADAXOPT_COMMIT to the commit"
-        )
-    return found
+    def keep(self) -> None:
+        """Write the ended runs of studies without a record, as their processes do when they end."""
+        for folder in sorted(path for path in (self.checkout / "runs").glob("*") if path.is_dir()):
+            path = self.checkout / "records" / records.UNFINISHED / f"{folder.name}.jsonl"
+            records.keep(folder, path)
+        for path in records.superseded(self.checkout / "records"):
+            path.unlink()
 
 
-def start(seconds: str, *given: str) -> None:
+def locked(path: Path) -> bool:
+    """Whether a process holds the lock."""
+    with open(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def digests(checkout: Path) -> dict[str, str]:
+    """SHA-256 of every record, by its path in the checkout."""
+    found = (path for kind in ("*.json", "*.jsonl") for path in (checkout / "records").rglob(kind))
+    return {
+        str(path.relative_to(checkout)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(found)
+    }
+
+
+def start(seconds: float, *given: str) -> None:
     """Start a process for each argument."""
-    work = Work(os.environ.get("GPU_STUDIES", "~/gpu-studies"))
-    if pids := work.running():
-        raise SystemExit(
-            f"{work.folder}: {len(pids)} processes are still running; wait for them, or end them"
-        )
+    work, asked = Work(), [shlex.split(words) for words in given]
+    for words in asked:
+        names = words[: next((i for i, word in enumerate(words) if word.startswith("-")), len(words))]
+        check_known("study", sorted(catalogue.studies()), *names)
+    if names := work.running():
+        raise LabError(f"{work.folder}: the processes of {', '.join(names)} are still running; wait for them")
     work.copy(HERE)
     if server := shutil.which("nvidia-cuda-mps-control"):
-        subprocess.run([server, "-d"])  # an error if it runs already, which is right as well
-    for path in (*work.folder.glob("*.pid"), *work.folder.glob("*.log")):
+        subprocess.run([server, "-d"])  # fails if it runs already
+    for path in work.logs():
         path.unlink()
-    for number, words in enumerate(given, 1):
-        more = ("--records", "records", "--seconds", seconds)
+    for number, words in enumerate(asked, 1):
         log = work.folder / f"{number}.log"
-        work.start(log, "-m", "adaxlab.reproduce", *shlex.split(words), *more)
-        print(f"{log.name}: {words}")
+        work.start(
+            log, "-m", "adaxlab.reproduce", *words, "--records", "records", "--seconds", f"{seconds:g}"
+        )
+        print(f"{log.name}: {shlex.join(words)}")
 
 
-def wait(seconds: str, out: str) -> None:
+def wait(seconds: float, out: str) -> None:
     """Wait for the processes, and collect the new records."""
-    work, end = Work(os.environ.get("GPU_STUDIES", "~/gpu-studies")), time.monotonic() + float(seconds)
+    work, end = Work(), time.monotonic() + seconds
+    before = work.state()["records"]
     while work.running() and time.monotonic() < end:
-        time.sleep(min(2.0, max(0.0, end - time.monotonic())))
-    if work.running():
-        work.run("-c", EXPORT)
-    since = work.begin.stat().st_mtime
-    new = sorted(
-        p for p in (work.checkout / "records").rglob("*") if p.is_file() and p.stat().st_mtime > since
-    )
+        time.sleep(1)
+    running = work.running()
+    for log in work.logs():
+        state = "running" if log.name in running else "ended"
+        print(f"== {log.name} ({state})", *log.read_text().splitlines()[-12:], sep="\n")
+    work.keep()
+    new = [name for name, digest in digests(work.checkout).items() if before.get(name) != digest]
     Path(out).mkdir(parents=True, exist_ok=True)
     with tarfile.open(Path(out) / "records.tar.gz", "w:gz") as archive:
-        for path in new:
-            archive.add(path, path.relative_to(work.checkout))
-    for log in sorted(work.folder.glob("*.log")):
-        state = "running" if alive(int(log.with_suffix(".pid").read_text())) else "ended"
-        print(f"== {log.name} ({state})", *log.read_text().splitlines()[-12:], sep="\n")
-    names = [str(path.relative_to(work.checkout)) for path in new]
-    print(f"{len(new)} new records:", *names)
-    before = [path.relative_to(HERE) for path in (HERE / "records").rglob("*.jsonl")]
-    if gone := [str(path) for path in before if not (work.checkout / path).exists()]:
-        print("remove after unpacking, these studies are complete:", *gone)
+        for name in new:
+            archive.add(work.checkout / name, name)
+    print(f"{len(new)} new records:", *new)
+
+
+def unpack(archive: str) -> None:
+    """Write collected records to the checkout."""
+    with tarfile.open(archive) as file:
+        names = file.getnames()
+        file.extractall(HERE, filter="data")
+    gone = records.superseded(HERE / "records")
+    for path in gone:
+        path.unlink()
+    print("written:", *names)
+    if gone:
+        print("removed, their studies are complete:", *(str(path.relative_to(HERE)) for path in gone))
+
+
+def number(text: str) -> float:
+    """The seconds of an argument."""
+    try:
+        if (value := float(text)) >= 0:
+            return value
+    except ValueError:
+        pass
+    raise LabError(f"seconds={text}: must be a number >= 0")
 
 
 def main(arguments: list[str]) -> None:
-    """`start SECONDS STUDIES ...` or `wait SECONDS OUT`."""
-    match arguments:
-        case ["start", seconds, *given] if given:
-            start(seconds, *given)
-        case ["wait", seconds, out]:
-            wait(seconds, out)
-        case _:
-            raise SystemExit(__doc__)
+    """`start SECONDS STUDIES ...`, `wait SECONDS OUT` or `unpack FILE`."""
+    try:
+        match arguments:
+            case ["start", seconds, *given] if given:
+                start(number(seconds), *given)
+            case ["wait", seconds, out]:
+                wait(number(seconds), out)
+            case ["unpack", archive]:
+                unpack(archive)
+            case _:
+                raise SystemExit(__doc__)
+    except LabError as error:
+        raise SystemExit(f"gpu_studies: {error}") from error
 
 
 if __name__ == "__main__":

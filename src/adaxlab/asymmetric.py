@@ -53,16 +53,27 @@ class AsymmetricAdamW(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
+        groups = [group for group in self.param_groups if group["params"]]
+        for number, group in enumerate(groups):
+            missing = [i for i, p in enumerate(group["params"]) if p.grad is None]
+            if missing or len({bool(self.state[p]) for p in group["params"]}) > 1:
+                which = (
+                    f"has no gradient for parameters {missing}"
+                    if missing
+                    else "has parameters of different age"
+                )
+                raise ValueError(
+                    f"group {number} {which}: its parameters share one step count; put parameters that are trained at "
+                    "other steps into a group of their own"
+                )
+        for group in groups:
             self._step(group)
         return loss
 
     def _step(self, group: dict[str, Any]) -> None:
-        """Step all parameters of a group in a few launches; t is the count of the first one."""
+        """Step all parameters of a group in a few launches."""
         params, (b1, b2), lr = group["params"], group["betas"], group["lr"]
         grads = [p.grad for p in params]
-        if any(grad is None for grad in grads):
-            raise ValueError("a parameter has no gradient: all parameters of a group share one step count")
         for p in params:
             if not (state := self.state[p]):
                 state["step"] = torch.zeros((), dtype=torch.float64, device=p.device)

@@ -174,7 +174,7 @@ def words(row: Mapping[str, Any]) -> str:
     return row["verdict"] + (f" ({'; '.join(marks)})" if marks else "")
 
 
-FAMILIES = ("cifar10", "gpt", "imagenet", "language", "voc")
+OF_RUNS = ("cifar10", "gpt", "imagenet", "language", "voc")
 """What the ids of claims about runs begin with; all other claims are computed."""
 
 
@@ -185,7 +185,7 @@ def family(id: str) -> str:
     ('cifar10', 'theory')
     """
     first = id.partition(".")[0]
-    return first if first in FAMILIES else "theory"
+    return first if first in OF_RUNS else "theory"
 
 
 def anchor(id: str) -> str:

@@ -37,7 +37,7 @@ def describe(device: torch.device, threads: int) -> dict[str, Any]:
         "tf32": {"matmul": torch.backends.cuda.matmul.allow_tf32, "cudnn": torch.backends.cudnn.allow_tf32},
         "threads": threads,
         "system": f"{platform.system()} {platform.machine()}",
-        "commit": _commit(),
+        "commit": commit(),
     }
 
 
@@ -59,16 +59,16 @@ def is_clean(commit: str | None) -> bool:
 
 def check_clean() -> None:
     """Raise unless the code that runs is a commit: committed records name the code that made them."""
-    commit = _commit()
-    if not is_clean(commit):
-        what = "not a checkout of git" if commit is None else f"changed since commit {str(commit)[:-1]}"
+    found = commit()
+    if not is_clean(found):
+        what = "not a checkout of git" if found is None else f"changed since commit {str(found)[:-1]}"
         raise LabError(
             f"records=...: the code is {what}; commit first, or name the commit of a copy in ADAXOPT_COMMIT"
         )
 
 
 @functools.cache
-def _commit() -> str | None:
+def commit() -> str | None:
     """Return the commit of the source tree, with a plus sign if files were modified; None outside a checkout.
 
     For a copy without git history, set the environment variable ADAXOPT_COMMIT.

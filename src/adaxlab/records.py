@@ -95,10 +95,25 @@ def resumed(path: Path, out: Path, study: Study) -> Iterator[None]:
     try:
         yield
     finally:
-        folder = out / spec.folder(study.name)
-        ended = [run for run in store.load_runs(folder) if run.done] if folder.is_dir() else []
-        if ended := [run for run in ended if environment.is_clean(run.env.get("commit"))]:
-            store.export(ended, path)
+        keep(out / spec.folder(study.name), path)
+
+
+def keep(folder: Path, path: Path) -> list[RunRecord]:
+    """Export the ended runs of a study's folder in a store to `path`, if they are by committed code."""
+    ended = [run for run in store.load_runs(folder) if run.done] if folder.is_dir() else []
+    if ended := [run for run in ended if environment.is_clean(run.env.get("commit"))]:
+        store.export(ended, path)
+    return ended
+
+
+def superseded(root: Path) -> list[Path]:
+    """Records of unfinished studies that are beside the complete record of the same study."""
+    found = []
+    for path in sorted((root / UNFINISHED).glob("*.jsonl")):
+        names = {run.spec["study"] for run in store.read_export(path)}
+        complete = (spec.folder(name) for name in names if (root / f"{name}.jsonl").is_file())
+        found += [path] if path.stem in complete else []
+    return found
 
 
 def _fits(study: Study, run: RunRecord) -> bool:

@@ -44,8 +44,33 @@ def test_every_coordinate_follows_the_equations(fast, shapes):
             assert p.detach().reshape(-1)[place].item() == pytest.approx(wanted, rel=1e-12, abs=1e-14)
 
 
-def test_a_missing_gradient_is_an_error():
-    params = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
-    params[0].grad = torch.ones(2)
-    with pytest.raises(ValueError, match="share one step count"):
-        AsymmetricAdamW(params).step()
+def test_parameters_of_a_group_are_trained_at_the_same_steps():
+    first, second = (torch.nn.Parameter(torch.zeros(2)) for _ in range(2))
+    optimizer = AsymmetricAdamW([{"params": [first, second]}, {"params": []}])
+    first.grad = torch.ones(2)
+    with pytest.raises(
+        ValueError, match=r"group 0 has no gradient for parameters \[1\]: its parameters share one step"
+    ):
+        optimizer.step()
+    assert not optimizer.state[first]
+    second.grad = torch.ones(2)
+    optimizer.step()
+    optimizer.step()
+    assert [float(optimizer.state[p]["step"]) for p in (first, second)] == [2.0, 2.0]
+    third = torch.nn.Parameter(torch.zeros(2))
+    third.grad = torch.ones(2)
+    optimizer.param_groups[0]["params"].append(third)
+    with pytest.raises(ValueError, match="group 0 has parameters of different age"):
+        optimizer.step()
+
+
+def test_float32_parameters_have_float32_state_and_follow_the_equations():
+    p = torch.nn.Parameter(torch.tensor([0.5, -0.5]))
+    optimizer = AsymmetricAdamW([p], LR, (B1, B2), EPS, DECAY, 0.3)
+    gradients = [[1.0, 0.1], [-0.2, 2.0], [3.0, 0.5]]
+    for gradient in gradients:
+        p.grad = torch.tensor(gradient)
+        optimizer.step()
+    assert {value.dtype for key, value in optimizer.state[p].items() if key != "step"} == {torch.float32}
+    wanted = [walk(x, [g[i] for g in gradients], 0.3) for i, x in enumerate((0.5, -0.5))]
+    assert p.tolist() == pytest.approx(wanted, rel=1e-5)

@@ -103,10 +103,12 @@ def test_the_command_writes_names_what_is_stale_and_prints(tmp_path, capsys):
     assert all(row["verdict"] == "not run" for row in json.loads((made / "language.json").read_text()))
     (made / "voc.json").write_text("[]\n")
     (tmp_path / "docs" / "claims.md").write_text("edited")
+    (tmp_path / "docs" / "claims-voc.md").write_text("edited")
     assert cli.main([*where, "--check"]) == 1
     error = capsys.readouterr().err
     assert "voc.json, " in error
-    assert "claims.md; run `adax claims` to rewrite them" in error
+    assert "claims.md, " in error
+    assert "claims-voc.md; run `adax claims` to rewrite them" in error
     assert "language.json" not in error
     assert cli.main([*where, "--study", "voc/tuning"]) == 0
     assert "supported: 4\n  voc.adaxw-over-sgdm-tuned (provisional, n = 3): " in capsys.readouterr().out

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab.claim import anchor, family, row
-from adaxlab.paper.claims import judged
+from adaxlab.claim import OF_RUNS, anchor, family, row
+from adaxlab.paper import claims_text
+from adaxlab.paper.claims import FAMILIES, judged
 from adaxlab.paper.claims_page import pages
 from adaxlab.paper.theory.record import order
 
@@ -32,6 +33,11 @@ def test_every_claim_is_complete_and_on_the_page_that_links_lead_to():
     shown = {id for record in THEORY for one in record.get("errata", []) for id in one["shown_by"]}
     assert shown <= {one["id"] for one in OURS + others}
     assert {one["id"] for one in OURS if one["verdict"] == "contradicted"} <= shown
+
+
+def test_every_family_of_claims_has_a_page():
+    assert set(OF_RUNS) == set(FAMILIES)
+    assert set(claims_text.FAMILIES) == {"theory", *OF_RUNS}
 
 
 def test_every_part_is_linked_at_the_top():

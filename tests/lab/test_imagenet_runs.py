@@ -288,7 +288,7 @@ def test_from_folders_to_tables_in_one_command(tmp_path, capsys):
 
 
 def test_stopped_by_the_clock_and_refused_as_a_record(folder, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(environment, "_commit", lambda: "0" * 12)  # whether or not this checkout has changes
+    monkeypatch.setattr(environment, "commit", lambda: "0" * 12)  # whether or not this checkout has changes
     assert command(folder, tmp_path, "imagenet/tiny", "--seconds", "1e-9") == 3
     assert (
         "time ran out before imagenet/tiny was complete; the same command resumes" in capsys.readouterr().err

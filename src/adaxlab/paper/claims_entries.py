@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from adaxlab.claim import NOT_RUN, VERDICTS, WORDS, anchor, words
@@ -16,21 +17,37 @@ from adaxlab.paper.drawn import image
 Row = dict[str, Any]
 
 
-def page(family: str, rows: list[Row], theory: list[Row]) -> str:
-    """The page of a family; the page of the theory has figures and a list of its records as well."""
-    lines = [f"# {text.TITLES[family]}", "", text.MADE, "", text.entries(family), ""]
+def page(family: str, rows: list[Row], more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The page of a family; `more` are further sections by their headings."""
+    begin = text.FAMILIES[family]
+    lines = [f"# {begin.title}", "", text.MADE, "", begin.begin(), ""]
     lines += [counts(rows, "whose", lambda row: row["by"]), ""]
     sections = dict.fromkeys(row["section"] for row in rows)
     lines += [f"- [{spelled(section)}](#{_part(section)})" for section in sections]
-    if family == "theory":
-        lines += [f"- [{name}](#{name.lower().replace(' ', '-')})" for name in text.THEORY_PARTS]
+    lines += [f"- [{heading}](#{heading.lower().replace(' ', '-')})" for heading in more]
     for section in sections:
         lines += ["", f'<a id="{_part(section)}"></a>', f"## {spelled(section)}", ""]
         for row in rows:
             lines += _entry(row) if row["section"] == section else []
-    if family == "theory":
-        lines += [*_changes(), *_figures(), *_runs(theory)]
+    for heading, content in more.items():
+        lines += ["", f"## {heading}", "", content]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def theory_sections(theory: list[Row]) -> dict[str, str]:
+    """What the page of the theory has besides claims, from its records."""
+    figures = (
+        f"{shows}\n\n{image(f'theory-{name}', shows, 'images')}" for name, shows in text.FIGURES.items()
+    )
+    cells = []
+    for record in theory:
+        versions = ", ".join(f"{name} {value}" for name, value in record["versions"].items())
+        cells.append((f"`records/theory/{record['name']}.json`", cell(record["what"]), versions))
+    return {
+        "Changes after first results": "\n".join([text.RULES, *(f"- {change}" for change in text.CHANGED)]),
+        "Figures": "\n\n".join(figures),
+        "What was run": table(("record", "what", "versions"), cells),
+    }
 
 
 def _part(heading: str) -> str:
@@ -87,33 +104,14 @@ def _test(row: Row) -> str:
     "adjusted p = 0.062 (Holm's method, 8 claims of the study), not below 0.05"
     """
     many = row["family"] > 1
-    text = (
+    found = (
         f"adjusted p = {row['p']:.2g} (Holm's method, {row['family']} claims of the study)"
         if many
         else f"p = {row['p']:.2g}"
     )
     if row["p"] < ALPHA:
-        return f"{text}, below {ALPHA:g}"
-    return f"{text}, not below {ALPHA:g}" if row["verdict"] == VERDICTS[None] else text
-
-
-def _changes() -> list[str]:
-    return ["", "## Changes after first results", "", text.RULES, *(f"- {change}" for change in text.CHANGED)]
-
-
-def _figures() -> list[str]:
-    out = ["", "## Figures", ""]
-    for name, shows in text.FIGURES.items():
-        out += [shows, "", *image(f"theory-{name}", shows, "images").splitlines(), ""]
-    return out
-
-
-def _runs(theory: list[Row]) -> list[str]:
-    cells = []
-    for record in theory:
-        versions = ", ".join(f"{name} {value}" for name, value in record["versions"].items())
-        cells.append((f"`records/theory/{record['name']}.json`", cell(record["what"]), versions))
-    return ["", "## What was run", "", table(("record", "what", "versions"), cells)]
+        return f"{found}, below {ALPHA:g}"
+    return f"{found}, not below {ALPHA:g}" if row["verdict"] == VERDICTS[None] else found
 
 
 def cell(text: str) -> str:

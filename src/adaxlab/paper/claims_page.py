@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from adaxlab.claim import OURS, PAPER, VERDICTS, check, family, link, words
 from adaxlab.markdown import table
 from adaxlab.paper import claims_entries
 from adaxlab.paper import claims_text as text
-from adaxlab.paper.claims_entries import cell, counts
+from adaxlab.paper.claims_entries import Row, cell, counts
 from adaxlab.paper.theory.record import order
-
-Row = dict[str, Any]
 
 
 def pages(records: Path, experiments: list[Row]) -> dict[str, str]:
@@ -27,7 +24,11 @@ def pages(records: Path, experiments: list[Row]) -> dict[str, str]:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(family(row["id"]), []).append(row)
-    made = {f"claims-{name}.md": claims_entries.page(name, part, theory) for name, part in groups.items()}
+    more = {"theory": claims_entries.theory_sections(theory)}
+    made = {
+        f"claims-{name}.md": claims_entries.page(name, part, more.get(name, {}))
+        for name, part in groups.items()
+    }
     return {"claims.md": _summary(rows, theory, list(groups)), **made}
 
 
@@ -46,7 +47,7 @@ def _summary(rows: list[Row], theory: list[Row], families: list[str]) -> str:
         "",
         "Claims, with rule and result:",
         "",
-        *(f"- [{text.TITLES[name]}](claims-{name}.md)" for name in families),
+        *(f"- [{text.FAMILIES[name].title}](claims-{name}.md)" for name in families),
         "",
         text.MEANING,
         *_overview(rows),
@@ -112,20 +113,9 @@ def _theorem(rows: list[Row]) -> list[str]:
     ]
 
 
-SOURCES = {
-    "theory": "theory, computed",
-    "cifar10": "the paper's own data (CIFAR-10)",
-    "imagenet": "stand-ins",
-    "voc": "stand-ins",
-    "language": "stand-ins",
-    "gpt": "a transformer of this project (enwik8)",
-}
-"""What judges the claims of a family."""
-
-
 def source(row: Row) -> str:
     """What judges a claim."""
-    return SOURCES[family(row["id"])]
+    return text.FAMILIES[family(row["id"])].judged_by
 
 
 def by_source(rows: list[Row]) -> str:

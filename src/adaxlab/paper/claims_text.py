@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 CHANGED = (
     "E3 was inconclusive twice when it was judged by run time, and is now judged by counting operations;",
     "the lr of the study of the rate was changed from 0.05 to 0.5 after a reduced run did not satisfy the rule (at "
@@ -20,42 +22,64 @@ not before every prototype:
 
 MADE = "<!-- Made from records/ by `adax claims`; edits here are lost. -->"
 
-TITLES = {
-    "theory": "Claims on the theory",
-    "cifar10": "Claims on CIFAR-10",
-    "gpt": "Claims on the transformer",
-    "imagenet": "Claims on ImageNet",
-    "language": "Claims on language",
-    "voc": "Claims on segmentation",
+
+class Family(NamedTuple):
+    """The fixed text of the page of a family."""
+
+    title: str
+    judged_by: str
+    """In the tables that count verdicts."""
+    more: str
+
+    def begin(self) -> str:
+        return (
+            "Each entry has the claim in our words, the rule by which it was tested, and the result. [What a verdict "
+            "means](claims.md#what-a-verdict-means), [all claims in one list](claims.md#list-of-claims), [open "
+            f"claims](claims.md#open-claims).\n\n{self.more}"
+        )
+
+
+FAMILIES = {
+    "theory": Family(
+        "Claims on the theory",
+        "theory, computed",
+        "Theorems and lemmas are numbered as in the paper's LaTeX source. No data set is needed: `adax reproduce "
+        "reddi`, `adax reproduce synthetic` and `adax reproduce theory` compute this page in about a minute on one "
+        "core. [The errata](claims.md#errata) say what this project does about each error of the paper.",
+    ),
+    "cifar10": Family(
+        "Claims on CIFAR-10",
+        "the paper's own data (CIFAR-10)",
+        "Ids that end in `-he` refer to SGDM with the weight decay of the paper's text (1e-4), other ids to SGDM with "
+        "that of the released code (5e-4). AMSGrad(W) is AMSGrad with decoupled weight decay (`amsgradw`). Settings "
+        "and results of every study are in [CIFAR-10](cifar10.md).",
+    ),
+    "gpt": Family(
+        "Claims on the transformer",
+        "a transformer of this project (enwik8)",
+        "The paper has no transformer: these claims are ours. Settings and results of every study are in [A small "
+        "transformer](gpt.md) and [The memory study](memory-study.md).",
+    ),
+    "imagenet": Family(
+        "Claims on ImageNet",
+        "stand-ins",
+        "The data are Tiny-ImageNet, a [stand-in](reproduction.md#scope). Settings and results of every study are in "
+        "[ImageNet](imagenet.md).",
+    ),
+    "language": Family(
+        "Claims on language",
+        "stand-ins",
+        "The data are Penn Treebank and enwik8, [stand-ins](reproduction.md#scope) for One Billion Word. Settings and "
+        "results of every study are in [Language](language.md).",
+    ),
+    "voc": Family(
+        "Claims on segmentation",
+        "stand-ins",
+        "The data are CamVid, a [stand-in](reproduction.md#scope) for PASCAL VOC2012. Settings and results of every "
+        "study are in [Segmentation](voc.md).",
+    ),
 }
-THEORY_PARTS = ("Changes after first results", "Figures", "What was run")
-
-_MORE = {
-    "theory": "Theorems and lemmas are numbered as in the paper's LaTeX source. No data set is needed: `adax reproduce "
-    "reddi`, `adax reproduce synthetic` and `adax reproduce theory` compute this page in about a minute on one core. "
-    "[The errata](claims.md#errata) say what this project does about each error of the paper.",
-    "cifar10": "Ids that end in `-he` refer to SGDM with the weight decay of the paper's text (1e-4), other ids to "
-    "SGDM with that of the released code (5e-4). AMSGrad(W) is AMSGrad with decoupled weight decay (`amsgradw`). "
-    "Settings and results of every study are in [CIFAR-10](cifar10.md).",
-    "gpt": "The paper has no transformer: these claims are ours. Settings and results of every study are in [A small "
-    "transformer](gpt.md) and [The memory study](memory-study.md).",
-    "imagenet": "The data are Tiny-ImageNet, a [stand-in](reproduction.md#scope). Settings and results of every study "
-    "are in [ImageNet](imagenet.md).",
-    "language": "The data are Penn Treebank and enwik8, [stand-ins](reproduction.md#scope) for One Billion Word. "
-    "Settings and results of every study are in [Language](language.md).",
-    "voc": "The data are CamVid, a [stand-in](reproduction.md#scope) for PASCAL VOC2012. Settings and results of every "
-    "study are in [Segmentation](voc.md).",
-}
-
-
-def entries(family: str) -> str:
-    """What the page of a family begins with."""
-    return (
-        "Each entry has the claim in our words, the rule by which it was tested, and the result. [What a verdict "
-        "means](claims.md#what-a-verdict-means), [all claims in one list](claims.md#list-of-claims), [open "
-        f"claims](claims.md#open-claims).\n\n{_MORE[family]}"
-    )
-
+"""What `claim.family` returns, each with its page."""
 
 BEGIN = """\
 This page lists every claim of the paper that was checked, and comparisons of our own, with its verdict. The id of a
