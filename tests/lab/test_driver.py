@@ -177,7 +177,7 @@ def test_a_seed_that_chose_the_settings_does_not_judge_them():
     [(None, "not a checkout of git"), ("12ab+", "changed since commit 12ab;"), ("12ab", "")],
 )
 def test_records_are_written_by_committed_code_alone(monkeypatch, commit, said):
-    monkeypatch.setattr(environment, "_commit", lambda: commit)
+    monkeypatch.setattr(environment, "commit", lambda: commit)
     if said:
         with pytest.raises(LabError, match=said):
             environment.check_clean()
@@ -187,7 +187,7 @@ def test_records_are_written_by_committed_code_alone(monkeypatch, commit, said):
 
 def test_reproduce_writes_the_records_of_the_study_as_planned_alone(tmp_path, monkeypatch, capsys):
     small = Study(f"{TINY}:Tiny", (Row("sgdm"), Row("adaxw")), "fam/small", epochs=1, seeds=3)
-    monkeypatch.setattr(environment, "_commit", lambda: "12ab")
+    monkeypatch.setattr(environment, "commit", lambda: "12ab")
     monkeypatch.setattr(catalogue, "studies", lambda: {"fam/small": small})
     out, kept = str(tmp_path / "runs"), str(tmp_path / "records")
     words = ["fam/small", "--out", out, "--records", kept, "--device", "cpu", "--quiet"]
@@ -199,12 +199,12 @@ def test_reproduce_writes_the_records_of_the_study_as_planned_alone(tmp_path, mo
     assert reproduce.main([*words[:1], "fam/other", "--out", str(tmp_path / "new"), "--quiet"]) == 2
     assert "unknown study 'fam/other'" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
-    monkeypatch.setattr(environment, "_commit", lambda: "12ab+")
+    monkeypatch.setattr(environment, "commit", lambda: "12ab+")
     older = [*words[:2], str(tmp_path / "older"), *words[3:]]
     assert (
         reproduce.main([*older[:3], "--device", "cpu", "--quiet"]) == 0
     )  # without records: any code will do
-    monkeypatch.setattr(environment, "_commit", lambda: "12ab")
+    monkeypatch.setattr(environment, "commit", lambda: "12ab")
     assert reproduce.main(older) == 2
     assert "6 of 6 runs in" in capsys.readouterr().err
     assert reproduce.main(["fam/large", "--out", out]) == 2
@@ -216,7 +216,7 @@ def test_reproduce_writes_the_records_of_the_study_as_planned_alone(tmp_path, mo
 def test_an_incomplete_study_is_kept_beside_the_records(tmp_path, monkeypatch):
     """Stopped in the third run; another machine, which has the records and no runs, makes this one and the others."""
     small = Study(f"{TINY}:Tiny", (Row("sgdm"), Row("adaxw")), "fam/small", epochs=1, seeds=3)
-    monkeypatch.setattr(environment, "_commit", lambda: "12ab")
+    monkeypatch.setattr(environment, "commit", lambda: "12ab")
     monkeypatch.setattr(catalogue, "studies", lambda: {"fam/small": small})
     made, limit, plain = [], 2, loop.Loop.run
 
