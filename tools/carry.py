@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> None:
     match arguments:
         case ["pack", folder, out]:
             pack(Path(folder), Path(out))
-        case ["pack", folder, out, megabytes] if megabytes.isdigit() and int(megabytes):
+        case ["pack", folder, out, megabytes] if megabytes.isdecimal() and int(megabytes):
             pack(Path(folder), Path(out), int(megabytes) * 10**6)
         case ["unpack", packed, folder]:
             unpack(Path(packed), Path(folder))

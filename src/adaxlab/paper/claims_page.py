@@ -80,8 +80,8 @@ def _overview(rows: list[Row]) -> list[str]:
         wrong = row["verdict"] == VERDICTS[False]
         verdict = words(row).replace(row["verdict"], f"**{row['verdict']}**") if wrong else words(row)
         cells.append((link(row["id"], row["id"]), row["by"], cell(row["claim"]), verdict))
-    whose = "*Whose* is `paper` for a claim of the paper and `ours` for a claim of this project."
-    return [*out, "", whose, "", table(("id", "whose", "claim", "verdict"), cells)]
+    whose = "*Whose* is `paper` for a claim of the paper and `ours` for a claim of this project. On CIFAR-10:"
+    return [*out, "", f"{whose} {text.HE}", "", table(("id", "whose", "claim", "verdict"), cells)]
 
 
 def _contradicted(theirs: list[Row]) -> list[str]:

@@ -23,6 +23,13 @@ not before every prototype:
 MADE = "<!-- Made from records/ by `adax claims`; edits here are lost. -->"
 
 
+HE = (
+    "Ids that end in `-he` refer to SGDM with the weight decay of the paper's text (1e-4), other ids to SGDM with that "
+    "of the released code (5e-4). AMSGrad(W) is AMSGrad with decoupled weight decay (`amsgradw`)."
+)
+"""How ids and names of CIFAR-10 are read."""
+
+
 class Family(NamedTuple):
     """The fixed text of the page of a family."""
 
@@ -50,9 +57,7 @@ FAMILIES = {
     "cifar10": Family(
         "Claims on CIFAR-10",
         "the paper's own data (CIFAR-10)",
-        "Ids that end in `-he` refer to SGDM with the weight decay of the paper's text (1e-4), other ids to SGDM with "
-        "that of the released code (5e-4). AMSGrad(W) is AMSGrad with decoupled weight decay (`amsgradw`). Settings "
-        "and results of every study are in [CIFAR-10](cifar10.md).",
+        f"{HE} Settings and results of every study are in [CIFAR-10](cifar10.md).",
     ),
     "gpt": Family(
         "Claims on the transformer",
