@@ -68,30 +68,30 @@ def amsgrad(
     b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, correct: bool = True, **_: Any
 ) -> Direction:
     """Reddi et al., Algorithm 2 (`correct=False`); with torch's corrections of the raw maximum otherwise."""
-    m = v = top = 0.0
+    m = v = v_max = 0.0
 
     def direction(t, g):
-        nonlocal m, v, top
+        nonlocal m, v, v_max
         m = b1 * m + (1 - b1) * g
         v = b2 * v + (1 - b2) * g * g
-        top = np.maximum(top, v)
+        v_max = np.maximum(v_max, v)
         if not correct:
-            return m / (np.sqrt(top) + eps)
-        return m / (1 - b1**t) / (np.sqrt(top) / np.sqrt(1 - b2**t) + eps)
+            return m / (np.sqrt(v_max) + eps)
+        return m / (1 - b1**t) / (np.sqrt(v_max) / np.sqrt(1 - b2**t) + eps)
 
     return direction
 
 
 def padam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, p: float = 1 / 8, **_: Any) -> Direction:
     """Chen et al.'s code: lr*sqrt(1-b2^t)/(1-b1^t) * m / (sqrt(vmax) + eps)^(2p)."""
-    m = v = top = 0.0
+    m = v = v_max = 0.0
 
     def direction(t, g):
-        nonlocal m, v, top
+        nonlocal m, v, v_max
         m = b1 * m + (1 - b1) * g
         v = b2 * v + (1 - b2) * g * g
-        top = np.maximum(top, v)
-        return np.sqrt(1 - b2**t) / (1 - b1**t) * m / (np.sqrt(top) + eps) ** (2 * p)
+        v_max = np.maximum(v_max, v)
+        return np.sqrt(1 - b2**t) / (1 - b1**t) * m / (np.sqrt(v_max) + eps) ** (2 * p)
 
     return direction
 

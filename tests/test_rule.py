@@ -31,7 +31,7 @@ def run_operators(name, problem, options, xp, steps=STEPS, wake=False, maximize=
         x, zero = float(problem.start[0]), 0.0
     m = None if rule.mean == "none" else zero
     v = None if rule.memory is None else zero
-    top = zero if rule.maximum else None
+    v_max = zero if rule.maximum else None
     for t in range(1, steps + 1):
         if xp is torch:
             g = torch.tensor(problem(t, x.numpy()))
@@ -45,7 +45,7 @@ def run_operators(name, problem, options, xp, steps=STEPS, wake=False, maximize=
             n = n._replace(l2=0.0)
             past.append(g)
             old = past[-1 - window] if t > window else zero
-        x, m, v, top, _ = step(x, g, m, v, n, top=top, old=old, wake=wake, xp=xp)
+        x, m, v, v_max, _ = step(x, g, m, v, n, v_max=v_max, old=old, wake=wake, xp=xp)
     return x
 
 
@@ -134,8 +134,8 @@ def test_nothing_is_changed_in_place():
     n = METHODS["amsgradw"].numbers(3.0, {"clip_update": 1.0})
     tensors = [torch.ones(3, dtype=torch.float64) * i for i in range(1, 6)]
     before = [t.clone() for t in tensors]
-    x, g, m, v, top = tensors
-    step(x, g, m, v, n, top=top, xp=torch)
+    x, g, m, v, v_max = tensors
+    step(x, g, m, v, n, v_max=v_max, xp=torch)
     assert all(torch.equal(a, b) for a, b in zip(tensors, before, strict=True))
 
 

@@ -4,7 +4,7 @@
     m <- a*m + b*g                                    first moment
     v <- v + k_t*(g*g - v)                            second moment, normalised: methods differ in k_t alone;
                                                       an infinite v stays infinite, and x is no longer updated
-    x <- P_F( x - lr*s_t*m/(v**p + eps_t) - shrink*x )
+    x <- P_F( x - lr*s_t*m/(v**p + eps_t) - decay*x )
 
 (`cautious` multiplies the update by phi/max(mean(phi), 1e-3), phi = 1 where m and g have the same sign, else 0)
 where c_t is the norm of the memory (see `memory.py`), sigma and tau are two powers that a method sets, and
@@ -70,8 +70,8 @@ class StepCoefficients(NamedTuple):
     lr: Number
     l2: Number
     """Coefficient of x added to the gradient."""
-    shrink: Number
-    """x <- x - shrink*x: lr*wd, or wd*lr/reference_lr for fully decoupled decay."""
+    decay: Number
+    """x <- x - decay*x: lr*wd, or wd*lr/reference_lr for fully decoupled decay."""
     clip: float | None = None
     """Bound on |m / denominator|."""
     forget: Number = 0.0
@@ -90,7 +90,7 @@ def numbers(
     eps: Number,
     p: Number,
     l2: Number = 0.0,
-    shrink: Number = 0.0,
+    decay: Number = 0.0,
     clip: float | None = None,
     window: int = 0,
     plain_eps: bool = False,
@@ -115,7 +115,7 @@ def numbers(
     inner, outer = (0.5, 2 * p) if rule.eps_inside else (p, 1.0)
     own = rule.memory
     if own is None:
-        return StepCoefficients(a, b, k, 0.0, 1.0, s, 0.0, lr, l2, shrink, clip, forget, cautious)
+        return StepCoefficients(a, b, k, 0.0, 1.0, s, 0.0, lr, l2, decay, clip, forget, cautious)
     family, least, last = (own, 0.0, math.inf) if memory is None else memories.read(memory)
     if rule.mean == "window":
         awake = t > window
@@ -137,7 +137,7 @@ def numbers(
             eps = eps * xp.exp(tau * log_norm(t, b2, xp))
     if rule.floor:
         eps = _at_least(eps, TINY[dtype] ** 0.5, xp)
-    return StepCoefficients(a, b, k, inner, outer, s, eps, lr, l2, shrink, clip, forget, cautious)
+    return StepCoefficients(a, b, k, inner, outer, s, eps, lr, l2, decay, clip, forget, cautious)
 
 
 def _at_least(x: Number, least: float, xp: Any) -> Number:
@@ -178,15 +178,15 @@ def step(
     v: Number | None,
     n: StepCoefficients,
     *,
-    top: Number | None = None,
+    v_max: Number | None = None,
     old: Number | None = None,
     wake: bool = False,
     xp: Any = scalars,
 ) -> tuple[Number, Number | None, Number | None, Number | None, Number]:
     """One step in operator form, used by tests, the differentiable path, JAX and simulations with Python numbers.
 
-    `m`, `v` and `top` (the running maximum) are None if the method has no such state. `old` is the gradient that leaves
-    the window. Returns (x, m, v, top, denominator). Nothing is modified in place.
+    `m`, `v` and `v_max` (the running maximum) are None if the method has no such state. `old` is the gradient that
+    leaves the window. Returns (x, m, v, v_max, denominator). Nothing is modified in place.
 
     >>> from adaxopt.zoo import METHODS
     >>> n = METHODS["adaxw"].numbers(1, dict(lr=0.1, weight_decay=0.0))
@@ -208,9 +208,9 @@ def step(
         if wake:  # a coordinate without a gradient so far uses k = 1
             v = xp.where(v == 0, seen * seen, v)
         v = toward(v, seen, n.k, xp)
-        if top is not None:
-            top = xp.maximum(top, v)
-        d = denominator(v if top is None else top, n, xp)
+        if v_max is not None:
+            v_max = xp.maximum(v_max, v)
+        d = denominator(v if v_max is None else v_max, n, xp)
     if n.clip is None:
         update = n.lr * n.s * mean / d  # in this order, because mean / d alone may overflow
     else:
@@ -219,8 +219,8 @@ def step(
         same = ((mean > 0) & (g > 0)) | ((mean < 0) & (g < 0))
         share = xp.mean(xp.where(same, xp.ones_like(mean), 0.0))
         update = xp.where(same, update / xp.clip(share, min=LEAST_SHARE), 0.0)
-    kept = x if _nothing(n.shrink) else x - n.shrink * x
-    return kept - update, m, v, top, d
+    kept = x if _nothing(n.decay) else x - n.decay * x
+    return kept - update, m, v, v_max, d
 
 
 def _nothing(n: Number) -> bool:

@@ -43,15 +43,15 @@ class Method:
         (1.0, 10.0)
         """
         o = {**self.defaults, **(options or {})}
-        lr, wd, decay = o["lr"], o["weight_decay"], o["decay"]
+        lr, wd, form = o["lr"], o["weight_decay"], o["decay"]
         l2: Number = 0.0
-        shrink: Number = 0.0
-        if decay == "l2":
+        decay: Number = 0.0
+        if form == "l2":
             l2 = wd
-        elif decay == "decoupled":
-            shrink = lr * wd
+        elif form == "decoupled":
+            decay = lr * wd
         elif wd:
-            shrink = wd * (lr / o["reference_lr"])
+            decay = wd * (lr / o["reference_lr"])
         return numbers(
             self.rule,
             t,
@@ -61,7 +61,7 @@ class Method:
             eps=o["eps"],
             p=o["p"],
             l2=l2,
-            shrink=shrink,
+            decay=decay,
             clip=o.get("clip_update"),
             window=o.get("window", 0),
             plain_eps=o.get("eps_placement", "paper") == "plain",

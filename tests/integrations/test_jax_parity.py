@@ -22,7 +22,7 @@ def double():
 
 
 def problem():
-    """Gradients that depend on x and on a fixed noise; one coordinate sleeps for 300 steps."""
+    """Gradients that depend on x and on a fixed noise; one coordinate is inactive for 300 steps."""
     rng = np.random.default_rng(5)
     curvature = rng.uniform(0.2, 3.0, (4, 3))
     noise = rng.standard_normal((STEPS, 4, 3))

@@ -118,8 +118,8 @@ def test_it_does_what_the_torch_engine_does(backend):
 
 @pytest.mark.parametrize("backend", marked("right at 10 million steps in float32; wake guard"))
 def test_one_step_at_any_time(backend):
-    for t, (sleeper, other) in zip(LATE, result(backend)["late"], strict=True):
-        assert sleeper == pytest.approx(-0.1, rel=1e-5), t
+    for t, (inactive, other) in zip(LATE, result(backend)["late"], strict=True):
+        assert inactive == pytest.approx(-0.1, rel=1e-5), t
         assert other == pytest.approx(-0.1, rel=1e-5), t
 
 

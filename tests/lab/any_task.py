@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 
 def text(n, seed):
-    chance = torch.Generator().manual_seed(seed)
-    x = torch.randint(0, 12, (n, 9), generator=chance)
+    rng = torch.Generator().manual_seed(seed)
+    x = torch.randint(0, 12, (n, 9), generator=rng)
     x[:, 1::2] = (x[:, 0:-1:2] * 5 + 3) % 12  # every second letter follows from the one before
     return (x,)
 

@@ -36,9 +36,9 @@ MUON = pytest.param(
 @pytest.fixture
 def book(tmp_path):
     """A file of 6,000 bytes: words with a rhythm that a small model can learn."""
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     words = ["the cat ", "sat on ", "the mat. ", "a dog ", "ran home. "]
-    text = "".join(words[i] for i in chance.integers(0, 5, 900)).encode()[:6000]
+    text = "".join(words[i] for i in rng.integers(0, 5, 900)).encode()[:6000]
     (tmp_path / "book.txt").write_bytes(text)
     return tmp_path / "book.txt"
 

@@ -109,8 +109,8 @@ def test_attention_by_hand():
 
 
 def test_rotary_products_depend_on_the_distance_alone():
-    chance = torch.Generator().manual_seed(0)
-    q, k = (torch.randn(8, dtype=torch.float64, generator=chance) for _ in range(2))
+    rng = torch.Generator().manual_seed(0)
+    q, k = (torch.randn(8, dtype=torch.float64, generator=rng) for _ in range(2))
     angle = torch.arange(40)[:, None].double() * torch.tensor([1.0, 0.3, 0.1, 0.01]).double()
 
     def product(i, j):

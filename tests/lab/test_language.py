@@ -32,11 +32,11 @@ def exact(p, size):
     """{set: probability} of the first `size` different words of draws from p, by summing over their orders."""
     found = Counter()
     for order in itertools.permutations(range(len(p)), size):
-        chance, left = 1.0, 1.0
+        probability, left = 1.0, 1.0
         for k in order:
-            chance *= p[k] / left
+            probability *= p[k] / left
             left -= p[k]
-        found[frozenset(order)] += chance
+        found[frozenset(order)] += probability
     return found
 
 
@@ -70,10 +70,10 @@ def test_inclusion_probabilities():
     for k in range(9):
         assert float(got[k]) == pytest.approx(sum(q for s, q in sets.items() if k in s), rel=0.05)
     v, size, draws = 400, 60, 1500
-    chance, counts = np.random.default_rng(0), np.zeros(v)
+    rng, counts = np.random.default_rng(0), np.zeros(v)
     edges = np.log1p(np.arange(1, v + 1)) / np.log(v + 1)
     for _ in range(draws):
-        words = np.searchsorted(edges, chance.random(4000), side="right")
+        words = np.searchsorted(edges, rng.random(4000), side="right")
         _, first = np.unique(words, return_index=True)
         counts[words[np.sort(first)[:size]]] += 1
     want = inclusion(log_uniform(v), size).numpy()
@@ -145,11 +145,11 @@ def by_hand(hidden, targets, samples, rows, bias, log_target, log_sample):
 )
 def test_the_sampled_loss_and_its_gradients_by_hand(targets, samples):
     """Samples in any order: hits in any place, no hit, hits alone, targets beyond all samples."""
-    chance = torch.Generator().manual_seed(len(samples))
+    rng = torch.Generator().manual_seed(len(samples))
     n, total = len(targets), len(targets) + len(samples)
 
     def draw(*shape):
-        return torch.randn(*shape, dtype=torch.float64, generator=chance)
+        return torch.randn(*shape, dtype=torch.float64, generator=rng)
 
     leaves = [draw(n, 6), draw(total, 6), draw(total)]
     logs = draw(n), draw(len(samples))
@@ -171,9 +171,9 @@ def test_the_sampled_partition_is_right_in_expectation():
     sets = exact(log_uniform(v).tolist(), size)
     q = torch.tensor([sum(p for s, p in sets.items() if k in s) for k in range(v)], dtype=torch.float64)
     total = 0.0
-    for chosen, chance in sets.items():
+    for chosen, probability in sets.items():
         ratio = math.exp(float(scored(o, target, sorted(chosen), q.log())))  # (true + others)/true
-        total += chance * (ratio - 1) * math.exp(o[target]) / float(q[target])
+        total += probability * (ratio - 1) * math.exp(o[target]) / float(q[target])
     full = sum(math.exp(o[k]) for k in range(v) if k != target)
     assert total == pytest.approx(full, rel=1e-5)
 
@@ -181,9 +181,9 @@ def test_the_sampled_partition_is_right_in_expectation():
 def test_the_expected_sampled_loss_is_least_at_the_full_softmaxs_scores():
     """Each word sampled by itself with probability q (all 64 sets, exactly): the gradient at o = log P is 0."""
     v = 6
-    chance = torch.Generator().manual_seed(3)
-    true = torch.softmax(torch.randn(v, dtype=torch.float64, generator=chance), 0)
-    q = 0.15 + 0.7 * torch.rand(v, dtype=torch.float64, generator=chance)
+    rng = torch.Generator().manual_seed(3)
+    true = torch.softmax(torch.randn(v, dtype=torch.float64, generator=rng), 0)
+    q = 0.15 + 0.7 * torch.rand(v, dtype=torch.float64, generator=rng)
     o = true.log().requires_grad_()
     sizes = {}
     for corrected in (True, False):
@@ -334,9 +334,9 @@ def test_sparse_gradients_are_dense_ones_for_words_met_at_every_step(name):
         model = small_model(6, batch=2, sparse=sparse, samples=6).double()
         model.softmax.sampler.float()
         optimizer = adaxopt.create(name, model.parameters(), lr=1e-2)
-        chance = torch.Generator().manual_seed(5)
+        rng = torch.Generator().manual_seed(5)
         for step in range(6):
-            tokens = torch.stack([torch.randperm(6, generator=chance) for _ in range(2)])
+            tokens = torch.stack([torch.randperm(6, generator=rng) for _ in range(2)])
             loss = model(tokens, tokens.roll(-1, 1).flatten(), None, step == 0).mean()
             loss.backward()
             assert model.embedding.weight.grad.is_sparse == model.softmax.rows.weight.grad.is_sparse == sparse

@@ -18,8 +18,8 @@ import torch
 from torch.nn import functional as F
 
 def points(n, seed):
-    chance = torch.Generator().manual_seed(seed)
-    x = torch.randn(n, 6, generator=chance)
+    rng = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 6, generator=rng)
     y = (x[:, 0] > 0.8).long() + (x[:, 1] > 1.0).long()          # classes of unequal size
     return x, y
 

@@ -10,11 +10,11 @@ HELDOUT = "heldout-monolingual.tokenized.shuffled"
 
 def sentences(n, seed, vocabulary=60):
     """n sentences of Zipf-distributed words w0, w1, ..., each drawn near the word before it."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     weights = [1 / (k + 1) for k in range(vocabulary)]
     made = []
     for _ in range(n):
-        words = chance.choices(range(vocabulary), weights, k=chance.randint(3, 9))
+        words = rng.choices(range(vocabulary), weights, k=rng.randint(3, 9))
         words = [w if i % 2 else (words[i - 1] + 1) % vocabulary for i, w in enumerate(words)]
         made.append(" ".join(f"w{w}" for w in words))
     return made

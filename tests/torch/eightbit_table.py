@@ -146,7 +146,7 @@ def check(case: Case, device: str = "cpu") -> None:
                 else None
                 for k in codes.CODED
             ]
-            want = rule.step(x, g, kept[0], kept[1], n, top=kept[2], wake=group["wake"], xp=torch)
+            want = rule.step(x, g, kept[0], kept[1], n, v_max=kept[2], wake=group["wake"], xp=torch)
             for name, value in zip(codes.CODED, want[1:4], strict=True):
                 if name in entry:
                     near(codes.expanded(entry, name), value, entry, name)

@@ -135,7 +135,7 @@ def build(case: Case, device: str = "cpu", seed: int = 0) -> tuple[Any, list, li
 
 
 def oracle(case: Case, x, g, state, t):
-    """The rule in float64 from stored numbers: (x, m, v, top), before anything is rounded."""
+    """The rule in float64 from stored numbers: (x, m, v, v_max), before anything is rounded."""
     method = METHODS[case.method]
     wake = method.defaults["wake"] if case.wake is None else case.wake
     arithmetic = "float64" if F64 in (case.x, case.state) else "float32"
@@ -146,13 +146,13 @@ def oracle(case: Case, x, g, state, t):
     g = g.double() * (-1 if case.maximize else 1) / (case.scale or 1.0)
     stored = [state[k].double() if k in state else None for k in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")]
     x = x.double() + (state["compensation"].double() if "compensation" in state else 0)
-    return rule.step(x, g, stored[0], stored[1], n, top=stored[2], wake=wake, xp=torch)[:4]
+    return rule.step(x, g, stored[0], stored[1], n, v_max=stored[2], wake=wake, xp=torch)[:4]
 
 
-def close(got, want, dtype, chance: bool, what: str, scale: float = 0.0) -> None:
-    """Within half a unit of the stored format, and a whole one by chance (the interpreter truncates to bfloat16)."""
+def close(got, want, dtype, stochastic: bool, what: str, scale: float = 0.0) -> None:
+    """Within half a unit of the stored format, a whole one after stochastic rounding (the interpreter truncates)."""
     got, unit = got.double(), 0.5
-    if chance or dtype in (F32, F64) or (dtype == BF16 and fused_cuda.interpreted()):
+    if stochastic or dtype in (F32, F64) or (dtype == BF16 and fused_cuda.interpreted()):
         unit = 1.0
     tolerance = unit * EPS[dtype] * (want.abs() + scale)
     if dtype == F16:
@@ -200,8 +200,8 @@ def check(case: Case, device: str = "cpu") -> None:
                 total = p.double() + s["compensation"].double()
                 lost = 2 * EPS[p.dtype] ** 2 * want[0].abs() + 2.0**-24
                 assert ((total - want[0]).abs() <= lost + 4e-6 * (want[0].abs() + 1)).all()
-            by_chance = case.rounding == "stochastic"
-            close(p, want[0], p.dtype, by_chance, f"x at {t}", 0.01 if case.x == F64 else 0.1)
+            stochastic = case.rounding == "stochastic"
+            close(p, want[0], p.dtype, stochastic, f"x at {t}", 0.01 if case.x == F64 else 0.1)
 
 
 def expected_bits(x, g, dtype, t, stream, index, offset):
@@ -288,7 +288,7 @@ def check_no_power(device: str = "cpu") -> None:
         n = METHODS[method].numbers(51.0, {**hyper, "dtype": "float32"})
         zero = torch.zeros(70, dtype=F64, device=device)
         want, *_ = rule.step(
-            before.double(), zero, zero + 1, zero, n, top=zero if r.maximum else None, xp=torch
+            before.double(), zero, zero + 1, zero, n, v_max=zero if r.maximum else None, xp=torch
         )
         assert (want - before).abs().min() > 0.01
         close(params[0], want, F32, False, method, 1.0)
@@ -312,8 +312,8 @@ def check_numbers(method: str, device: str = "cpu") -> None:
     rows = plan.buckets[0].numbers.view(len(times), -1).cpu()
     for t, row in zip(times, rows, strict=True):
         n = m.numbers(float(t), {**hyper, "dtype": "float64"})
-        got = dict(zip(("k", "rate", "eps", "shrink", "a", "b", "l2"), row.tolist(), strict=False))
-        want = dict(k=n.k, rate=n.lr * n.s, eps=n.eps, shrink=n.shrink, a=n.a, b=n.b, l2=n.l2)
+        got = dict(zip(("k", "rate", "eps", "decay", "a", "b", "l2"), row.tolist(), strict=False))
+        want = dict(k=n.k, rate=n.lr * n.s, eps=n.eps, decay=n.decay, a=n.a, b=n.b, l2=n.l2)
         for name, value in want.items():
             assert abs(got[name] - value) <= 1e-12 * abs(value) + 1e-300, (method, t, name, got[name], value)
 

@@ -29,7 +29,7 @@ def oracle(name: str, x: float, steps: list, dtype: torch.dtype, options: dict) 
     row = METHODS[name]
     rule, largest = row.rule, mpmath.mpf(torch.finfo(dtype).max)
     wake = options.get("wake", row.defaults["wake"])
-    x, m, v, top, near = mpmath.mpf(x), mpmath.mpf(0), mpmath.mpf(0), mpmath.mpf(0), False
+    x, m, v, v_max, near = mpmath.mpf(x), mpmath.mpf(0), mpmath.mpf(0), mpmath.mpf(0), False
     ring = [mpmath.mpf(0)] * WINDOW
     for g, before in steps:
         n = row.numbers(float(before + 1), {**options, "dtype": str(dtype).removeprefix("torch.")})
@@ -40,7 +40,7 @@ def oracle(name: str, x: float, steps: list, dtype: torch.dtype, options: dict) 
             seen, ring[slot] = ring[slot], g
             g = g - n.forget * seen
         m = g if rule.mean == "none" else n.a * m + n.b * g
-        x = x - n.shrink * x
+        x = x - n.decay * x
         if rule.memory is None:
             x = x - n.lr * n.s * m
             continue
@@ -49,11 +49,11 @@ def oracle(name: str, x: float, steps: list, dtype: torch.dtype, options: dict) 
         v = seen * seen if n.k == 1 else v + mpmath.mpf(n.k) * (seen * seen - v) if v != mpmath.inf else v
         near = near or 0.5 < v / largest < 2
         v = mpmath.inf if v > largest else v
-        top = max(top, v) if rule.maximum else v
-        if top != mpmath.inf:
-            d = (top**n.p + n.eps) ** n.outer
+        v_max = max(v_max, v) if rule.maximum else v
+        if v_max != mpmath.inf:
+            d = (v_max**n.p + n.eps) ** n.outer
             x = x - n.lr * n.s * m / d
-    return float(x), rule.memory is not None and mpmath.inf in (v, top), near
+    return float(x), rule.memory is not None and mpmath.inf in (v, v_max), near
 
 
 def run(name: str, steps: list, dtype: torch.dtype, options: dict, *, sparse=False, step=None, scale=None):

@@ -156,13 +156,13 @@ def check(case: Case, shape: tuple[int, ...] = (9, 128), device: str = "cpu") ->
     alike(p.detach(), twin, x.double().abs() + moved, case.rounding == "stochastic", "x")
 
 
-def alike(got, want, scale, chance: bool, what: str) -> None:
+def alike(got, want, scale, stochastic: bool, what: str) -> None:
     """The same bits up to a few units of float32, of what they were made from; in 16 bits what is drawn is the same."""
     apart = (got.double() - want.double()).abs()
     if got.dtype in (BF16, F16):
         unit = EPS[got.dtype] * want.double().abs() + 2.0**-24
         assert (apart <= unit).all(), what
-        if chance or not fused_cuda.interpreted():  # the interpreter truncates to bfloat16
+        if stochastic or not fused_cuda.interpreted():  # the interpreter truncates to bfloat16
             assert (apart > 0).double().mean() <= 0.01, f"{what}: {(apart > 0).double().mean():.3f} differ"
     else:
         worst = (apart / scale).max().item()

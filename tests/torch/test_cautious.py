@@ -20,7 +20,7 @@ NAMES = ("adamw", "adaxw", "adax", "padax", "sgdm", "amsgradw", "nosadam")
 def published(name: str, problem, steps: int, sizes, *, weight_decay=0.0, maximize=False, clip=None, lr=1e-2):
     """mask = (m*g > 0); mask /= mask.mean().clamp(min=1e-3); the update is multiplied by it."""
     o = METHODS[name].defaults
-    x, m, v, top = problem.start.copy(), 0.0, np.zeros(sum(sizes)), 0.0
+    x, m, v, v_max = problem.start.copy(), 0.0, np.zeros(sum(sizes)), 0.0
     b1, b2 = o["betas"]
     for t in range(1, steps + 1):
         g = problem(t, x) * (-1.0 if maximize else 1.0)
@@ -38,8 +38,8 @@ def published(name: str, problem, steps: int, sizes, *, weight_decay=0.0, maximi
             mean, d = m / (1 - b1**t), np.sqrt(v) + 1e-8
         else:
             v = b2 * v + (1 - b2) * g * g
-            top = np.maximum(top, v) if name == "amsgradw" else v
-            mean, d = m / (1 - b1**t), np.sqrt(top) / np.sqrt(1 - b2**t) + 1e-8
+            v_max = np.maximum(v_max, v) if name == "amsgradw" else v
+            mean, d = m / (1 - b1**t), np.sqrt(v_max) / np.sqrt(1 - b2**t) + 1e-8
         update = mean / d if clip is None else np.clip(mean / d, -clip, clip)
         mask = (m * g > 0).astype(float)
         parts = np.split(mask, np.cumsum(sizes)[:-1])

@@ -98,7 +98,7 @@ def test_resuming_sparse_rows():
     assert same(snapshot(resumed), snapshot(optimizer))
 
 
-def test_sleepers_are_looked_for_after_every_load():
+def test_inactive_coordinates_are_found_after_every_load():
     """A coordinate that has slept until the checkpoint is guarded after it."""
     p = torch.nn.Parameter(torch.zeros(2))
     optimizer = AdaXW([p], lr=1.0, weight_decay=0.0)

@@ -22,7 +22,7 @@ def at(optimizer, p, t):
 
 
 @pytest.mark.parametrize("options", [{}, {"foreach": True}, {"capturable": True}])
-def test_a_complex_number_may_be_half_asleep(options):
+def test_one_part_of_a_complex_number_may_be_inactive(options):
     p = parameter(0j, dtype=torch.complex64)
     optimizer = AdaXW([p], lr=1.0, weight_decay=0.0, **options)
     for _ in range(2):

@@ -129,9 +129,9 @@ def test_knobs_of_precision(name, dtype):
     fast = {"lr": 0.3}
     for turned in ({"rounding": "stochastic"}, {"rounding": "kahan"}, {"state_dtype": torch.bfloat16}):
         assert change(name, {**fast, **turned}, fast, dtype) > 0
-    chance = {**fast, "rounding": "stochastic"}
-    assert change(name, {**chance, "seed": 1}, chance, dtype) > 0
-    assert change(name, chance, chance, dtype) == 0
+    stochastic = {**fast, "rounding": "stochastic"}
+    assert change(name, {**stochastic, "seed": 1}, stochastic, dtype) > 0
+    assert change(name, stochastic, stochastic, dtype) == 0
     assert change(name, {**fast, "seed": 1}, fast, dtype) == 0
     _, wide = run(name, dtype=dtype, steps=1, state_dtype=torch.float64)
     assert all(e["exp_avg_sq"].dtype == torch.float64 for e in wide.state.values())

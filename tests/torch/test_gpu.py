@@ -67,7 +67,7 @@ def test_one_step_is_the_rule(case):
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
-def test_chance_draws_the_bits_of_rounding_py(dtype):
+def test_random_bits_are_those_of_rounding_py(dtype):
     table.check_bits(dtype, "cuda")
 
 
@@ -323,7 +323,7 @@ def test_two_runs_give_the_same_bits(mode):
 
 
 def test_stochastic_rounding_is_the_foreach_path_s():
-    """The same chance in both spellings: nearly all elements the same bits (float32 arithmetic differs in its last)."""
+    """The same random bits in both implementations: nearly all elements are equal (the last float32 bit may differ)."""
     ours, theirs = parameters(SHAPES, dtype=BF16), parameters(SHAPES, dtype=BF16)
     optimizers = [AdaXW(ours, rounding="stochastic"), AdaXW(theirs, rounding="stochastic", foreach=True)]
     gradients(ours, 0), gradients(theirs, 0)

@@ -84,7 +84,7 @@ else:
         table.check(case)
 
     @pytest.mark.parametrize("dtype", [BF16, F16])
-    def test_chance_draws_the_bits_of_rounding_py(dtype):
+    def test_random_bits_are_those_of_rounding_py(dtype):
         table.check_bits(dtype)
 
     @pytest.mark.parametrize("method", table.ALL)

@@ -176,8 +176,8 @@ def test_a_late_waker_as_the_paper_has_it(t, path):
 
 
 @pytest.mark.parametrize("path", [*PATHS, "fused"])
-def test_wakers_are_found_however_late_they_come(path):
-    """Coordinates that wake one after the other, at and between the powers of two where sleepers are looked for."""
+def test_late_activated_coordinates_are_found_at_any_step(path):
+    """Coordinates that are activated one after the other, at and between the powers of two where v is checked."""
     size = 40
     p = torch.nn.Parameter(torch.zeros(size, dtype=torch.float64))
     optimizer = AdaXW([p], lr=1.0, weight_decay=0.0, betas=(0.9, 0.01), **BACKENDS[path])
@@ -210,7 +210,7 @@ def test_the_fused_kernel_guards_as_the_lists_do(decay, maximize, dtype, monkeyp
             lambda xs, *a, real=real, **o: calls.append(len(xs)) or real(xs, *a, **o),
         )
     start = torch.linspace(-1, 1, 40, dtype=dtype)
-    start[20:] = 0  # with L2 a coordinate sleeps only where x is 0
+    start[20:] = 0  # with L2 a coordinate is inactive only where x is 0
     how = dict(lr=0.1, weight_decay=0.1, decay=decay, maximize=maximize, betas=(0.9, 0.01))
     found = []
     for options in ({"fused": True}, {"foreach": True}):
@@ -247,7 +247,7 @@ def test_a_guarded_parameter_may_lie_in_another_order(monkeypatch):
     assert torch.equal(*found)
 
 
-def test_the_look_for_sleepers_costs_an_ordinary_parameter_one_look(monkeypatch):
+def test_an_ordinary_parameter_is_checked_for_inactive_coordinates_once(monkeypatch):
     looks = []
     real = torch.Tensor.any
     monkeypatch.setattr(torch.Tensor, "any", lambda self, *a: looks.append(1) or real(self, *a))

@@ -55,7 +55,7 @@ class TestParameters:
         assert abs(float(error.mean())) < 5 * spread
         assert 5 * spread < 0.2 * abs(moved)  # so that the line above says something
 
-    def test_another_seed_is_another_chance(self, dtype, path):
+    def test_another_seed_gives_other_bits(self, dtype, path):
         a = trained(dtype, "stochastic", path, steps=5, seed=1)[1]
         b = trained(dtype, "stochastic", path, steps=5, seed=1)[1]
         c = trained(dtype, "stochastic", path, steps=5, seed=2)[1]
@@ -99,7 +99,7 @@ def test_squares_of_float16_gradients_do_not_overflow(path):
 
 
 def test_bfloat16_state_does_not_ratchet():
-    """v under fading gradients: by chance within a few percent, to nearest more than 2x too large.
+    """v under fading gradients: stochastic within a few percent, to nearest more than 2x too large.
 
     b2*T = 2, as 20,000 steps at the paper's b2 have, in an eighth of the time.
     """
@@ -119,9 +119,9 @@ def test_bfloat16_state_does_not_ratchet():
     exact = raw / ((1 + b2) ** steps - 1)
     entry = optimizer.state[p]
     assert entry["exp_avg_sq"].dtype == entry["exp_avg"].dtype == torch.bfloat16
-    by_chance = entry["exp_avg_sq"].double().numpy() / exact
+    stochastic = entry["exp_avg_sq"].double().numpy() / exact
     to_nearest = nearest.double().numpy() / exact
-    assert abs(by_chance.mean() - 1) < 0.05
+    assert abs(stochastic.mean() - 1) < 0.05
     assert to_nearest.mean() > 2
 
 
@@ -187,7 +187,7 @@ def test_formats_side_by_side_in_one_group(path, rounding):
         for place, dtype in enumerate(order):
             strangers = [
                 torch.nn.Parameter(torch.ones(1)) for _ in range(place)
-            ]  # keep the place: chance is drawn from it
+            ]  # keep the place: random bits depend on it
             alone = torch.nn.Parameter(torch.linspace(1, 2, 5).to(dtype))
             single = AdaXW([*strangers, alone], lr=0.01, rounding=rounding, **PATHS[path])
             for _ in range(3):

@@ -1,4 +1,4 @@
-"""Rounding by chance is unbiased, reproducible and blind to layout; Kahan's keeps what rounding drops."""
+"""Stochastic rounding is unbiased, reproducible and blind to layout; Kahan's keeps what rounding drops."""
 
 from __future__ import annotations
 
@@ -177,4 +177,4 @@ def test_draws_by_fours_are_not_correlated():
             assert np.abs(found).max() < 0.012, (
                 i,
                 j,
-            )  # chance alone: six standard deviations of 1/sqrt(count)
+            )  # noise alone: six standard deviations of 1/sqrt(count)

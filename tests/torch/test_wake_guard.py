@@ -22,7 +22,7 @@ from adaxopt.zoo import METHODS
 SHAPES = ((24, 40), (8, 6, 3, 3), (17,))
 STEPS = 40
 ONE = 3
-"""The place that sleeps where one does."""
+"""The inactive coordinate, where there is one."""
 
 
 def plainly(v, g, *, x=None, l2=0.0, read=True):
@@ -68,8 +68,8 @@ def gradient(shape, pattern, t, dtype, special):
     g = torch.randn(n, generator=torch.Generator().manual_seed(1000 * t + n), dtype=torch.float64)
     g = torch.where(begins(pattern, n) <= t, g, 0.0)
     if special and t >= 6:
-        sleeper = int(begins(pattern, n).argmax())
-        for place, value in ((0, special), (sleeper, special if t == 20 else g[sleeper])):
+        inactive = int(begins(pattern, n).argmax())
+        for place, value in ((0, special), (inactive, special if t == 20 else g[inactive])):
             g[place] = value
     if dtype.is_complex:
         g = torch.complex(g, 0.5 * g)
@@ -90,7 +90,8 @@ def trained(
     pattern, name="adaxw", dtype=torch.float32, layout="", special=0.0, between=None, steps=STEPS, **options
 ):
     """Parameters and state after `steps`; `between(t, optimizer, params)` may change something, or the optimizer."""
-    origin = 0.0 if options.get("decay") == "l2" or name == "adax" else 1.0  # with L2 only an x of 0 sleeps
+    # with L2 only an x of 0 is inactive
+    origin = 0.0 if options.get("decay") == "l2" or name == "adax" else 1.0
     params = []
     for shape in SHAPES:
         start = torch.linspace(-1, 1, torch.Size(shape).numel()).reshape(shape) * origin
@@ -171,7 +172,7 @@ def test_the_bits_are_those_of_a_mask(row, pattern, monkeypatch):
 @pytest.mark.parametrize("pattern", ["one", "few", "half"])
 @pytest.mark.parametrize("row", ["fused", "foreach", "l2", "amsgrad", "stored in fewer bits"])
 def test_gradients_that_are_no_ordinary_numbers(row, pattern, special, monkeypatch):
-    """An awake coordinate has them at every step, a sleeper once; 1e-23 is too small to be squared in 32 bits."""
+    """An active coordinate has them at every step, an inactive one once; 1e-23 underflows in 32 bits when squared."""
     same_bits(monkeypatch, pattern, special=special, **ROWS[row])
 
 
@@ -184,7 +185,7 @@ def test_deterministic_algorithms(row, monkeypatch):
         torch.use_deterministic_algorithms(False)
 
 
-def test_sleepers_keep_a_tensor_guarded_until_the_next_look():
+def test_inactive_coordinates_keep_a_tensor_guarded_until_the_next_check():
     for pattern, steps, expected in (
         ("half", 6, False),
         ("few", 32, False),
@@ -221,7 +222,7 @@ def test_a_parameter_that_left_its_group_is_let_go():
 
 
 @pytest.mark.parametrize("row", ["fused", "foreach", "transposed", "complex", "clipped"])
-def test_only_pieces_with_a_sleeper_are_written(row, monkeypatch):
+def test_only_pieces_with_an_inactive_coordinate_are_written(row, monkeypatch):
     written = []
     real = private.where_zero
     monkeypatch.setattr(private, "where_zero", lambda g, v: (written.append(v.numel()), real(g, v))[1])
@@ -359,8 +360,8 @@ def test_zeros_that_nobody_could_see_are_guarded_beside_others():
 @pytest.mark.parametrize("pattern", ["none", "one"])
 @pytest.mark.parametrize("foreach", [None, True])
 @pytest.mark.parametrize("beta", [0.01, 0.4, 0.5, 0.50000001])
-def test_of_a_memory_that_fades_nothing_is_believed(beta, foreach, pattern, monkeypatch):
-    """From a gain of one half, the smallest number is rounded away: a faint v goes to 0 and sleeps again."""
+def test_no_result_is_cached_when_the_gain_is_large(beta, foreach, pattern, monkeypatch):
+    """From a gain of one half, the smallest number is rounded away: a small v becomes 0, and is inactive again."""
 
     def faint(t, optimizer, params):
         if t < 36:
@@ -377,8 +378,8 @@ def test_of_a_memory_that_fades_nothing_is_believed(beta, foreach, pattern, monk
     assert not any(known.holds(optimizer.state[p]["exp_avg_sq"]) for p, known in optimizer._inactive.items())
 
 
-def test_16_bits_may_be_rounded_to_0_by_chance(monkeypatch):
-    """v at the smallest number that bfloat16 holds loses it at one step in 1/k, and sleeps again."""
+def test_16_bits_may_be_rounded_to_0(monkeypatch):
+    """A v at the smallest number of bfloat16 becomes 0 at about one step in 1/k; its coordinate is inactive again."""
 
     def faint(t, optimizer, params):
         if t < 31:
@@ -420,7 +421,7 @@ def test_the_guard_is_one_rule_on_every_path(name, path):
     optimizer = create(name, [p], lr=0.1, wake=True, **options, **PATHS[path])
     x, zero = torch.ones(3, 1, dtype=torch.float64), torch.zeros(3, 1, dtype=torch.float64)
     m = None if row.rule.mean == "none" else zero
-    v, top, old = zero, zero if row.rule.maximum else None, zero
+    v, v_max, old = zero, zero if row.rule.maximum else None, zero
     for t in range(1, 7):  # the third coordinate is activated at step 4
         g = torch.tensor([[0.5], [-1.0 / t], [3.0 if t > 3 else 0.0]], dtype=torch.float64)
         p.grad = g.to_sparse(1) if path == "rows" else g.clone()
@@ -434,7 +435,7 @@ def test_the_guard_is_one_rule_on_every_path(name, path):
         else:
             given, seen = {}, g
         k = torch.where(v == 0, torch.ones_like(v), torch.full_like(v, n.k))
-        x, m, v, top, _ = step(x, seen, m, v, n._replace(k=k), top=top, xp=torch, **given)
+        x, m, v, v_max, _ = step(x, seen, m, v, n._replace(k=k), v_max=v_max, xp=torch, **given)
         old = seen
         torch.testing.assert_close(p.detach(), x, rtol=1e-12, atol=0)
         torch.testing.assert_close(optimizer.state[p]["exp_avg_sq"].detach(), v, rtol=1e-12, atol=0)

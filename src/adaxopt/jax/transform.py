@@ -110,13 +110,13 @@ def direction(
         kept = [_leaves(tree, part, len(gradients)) for part in state[1:]]
         known: dict[Any, StepCoefficients] = {}
         results = []
-        for place, (g, m, v, top, window) in enumerate(zip(gradients, *kept, strict=True)):
+        for place, (g, m, v, v_max, window) in enumerate(zip(gradients, *kept, strict=True)):
             work = _stored(g, None)  # not result_type of all: float8 has no implicit promotion
             work = jnp.result_type(work, *(_stored(x, None) for x in (m, v) if x is not None))
             if work not in known:
                 known[work] = _numbers(row, count, o, work)
-            wide = [x if x is None else jnp.asarray(x, work) for x in (g, m, v, top)]
-            results.append(_leaf(wide, (m, v, top), window, known[work], o, count, (seed, place)))
+            wide = [x if x is None else jnp.asarray(x, work) for x in (g, m, v, v_max)]
+            results.append(_leaf(wide, (m, v, v_max), window, known[work], o, count, (seed, place)))
         columns = list(zip(*results, strict=True)) or [()] * 5
         new, *parts = (
             tree.unflatten(column) if part is not None else None
@@ -240,18 +240,18 @@ def _leaf(
     keys: tuple[int, int],
 ) -> tuple[Any, ...]:
     """One leaf's direction and its new state, in the dtypes of the old state."""
-    g, m, v, top = wide
+    g, m, v, v_max = wide
     old = None
     if window is not None:
         slot = (count - 1) % options["window"]
         old = jax.lax.dynamic_index_in_dim(window, slot, keepdims=False).astype(g.dtype)
         window = jax.lax.dynamic_update_index_in_dim(window, g.astype(window.dtype), slot, 0)
-    new, m, v, top, _ = step(
-        jnp.zeros((), g.dtype), g, m, v, n, top=top, old=old, wake=options["wake"], xp=jnp
+    new, m, v, v_max, _ = step(
+        jnp.zeros((), g.dtype), g, m, v, n, v_max=v_max, old=old, wake=options["wake"], xp=jnp
     )
     stored = [
         x if x is None else _down(x, before.dtype, count, keys, stream)
-        for x, before, stream in zip((m, v, top), narrow, (1, 2, 2), strict=True)
+        for x, before, stream in zip((m, v, v_max), narrow, (1, 2, 2), strict=True)
     ]
     return new, *stored, window
 

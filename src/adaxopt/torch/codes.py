@@ -166,8 +166,8 @@ def _encode(codes: Tensor, scales: Tensor, values: Tensor, bits: Tensor | None, 
     finite = (size >= 0) & (size < HIGH)
     kept = finite if still is None else finite & ~still
     grouped = torch.nn.functional.pad(torch.where(kept, size, 0.0), (0, -len(size) % GROUP)).view(-1, GROUP)
-    top = (grouped.amax(1).view(torch.int32) + ROOM[kind]) >> 23
-    exponent = (top - SPAN[kind]).clamp(min=LEAST)
+    high = (grouped.amax(1).view(torch.int32) + ROOM[kind]) >> 23
+    exponent = (high - SPAN[kind]).clamp(min=LEAST)
     two = (exponent + 1) << 23  # the bits of 2*S
     w = (grouped + torch.maximum(grouped, two.view(torch.float32).unsqueeze(1))).view(torch.int32)
     above = (w - two.unsqueeze(1)).view(-1)[: len(size)]

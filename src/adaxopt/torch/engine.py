@@ -266,7 +266,7 @@ class Engine(Optimizer):
         grads: list[Tensor],
         ms: list[Tensor],
         vs: list[Tensor],
-        tops: list[Tensor],
+        v_maxes: list[Tensor],
         compensations: list[Tensor],
         windows: list[Tensor],
         steps: list[Tensor],
@@ -277,7 +277,7 @@ class Engine(Optimizer):
         torch.compile recognises this method by its name, and runs it instead of tracing it.
         """
         rule = self.method.rule
-        kept, moments = state.kept(rule), dict(zip(state.STATE, (ms, vs, tops), strict=False))
+        kept, moments = state.kept(rule), dict(zip(state.STATE, (ms, vs, v_maxes), strict=False))
         for p in group["params"] if among is None else among:
             g = p.grad
             if g is None:

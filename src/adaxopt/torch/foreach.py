@@ -22,7 +22,7 @@ def update(
     gs: list[Tensor],
     ms: list[Tensor],
     vs: list[Tensor],
-    tops: list[Tensor],
+    v_maxes: list[Tensor],
     n: StepCoefficients,
     *,
     maximize: bool = False,
@@ -30,7 +30,7 @@ def update(
     wake: Sequence[int],
     project: Project | None = None,
 ) -> None:
-    """One step. `ms`, `vs`, `tops` (running maxima of v) are empty if the method has none.
+    """One step. `ms`, `vs`, `v_maxes` (running maxima of v) are empty if the method has none.
 
     `wake` lists the indices of parameters with inactive coordinates. Gradients are not modified. All tensors have one
     dtype (float32 or float64).
@@ -43,8 +43,8 @@ def update(
     seen = gs if olds is None else olds  # what is squared
     if olds is not None:
         gs = list(private.foreach_sub(gs, private.foreach_mul(olds, n.forget)))
-    if _nonzero(n.shrink):
-        private.foreach_mul_(xs, 1 - n.shrink)
+    if _nonzero(n.decay):
+        private.foreach_mul_(xs, 1 - n.decay)
     means = gs
     if ms:
         means = ms
@@ -60,9 +60,11 @@ def update(
             wake_guard.wake(vs[i], seen[i], read=isinstance(n.k, float))
         _remember(vs, seen, n.k)
         del gs, seen  # free memory
-        if tops:
-            private.foreach_maximum_(tops, vs)
-        ds = list(private.foreach_sqrt(tops or vs) if n.p == 0.5 else private.foreach_pow(tops or vs, n.p))
+        if v_maxes:
+            private.foreach_maximum_(v_maxes, vs)
+        ds = list(
+            private.foreach_sqrt(v_maxes or vs) if n.p == 0.5 else private.foreach_pow(v_maxes or vs, n.p)
+        )
         private.foreach_add_(ds, n.eps)
         if n.outer != 1.0:
             private.foreach_pow_(ds, n.outer)

@@ -54,10 +54,10 @@ def unsuitable(p: Tensor, entry: Mapping[str, Tensor], g: Tensor | None) -> str 
     why = host_share.unsuitable(p, entry, g)
     if why is not None:
         return why
-    m, v, top = entry["exp_avg"], entry["exp_avg_sq"], entry.get("max_exp_avg_sq")
+    m, v, v_max = entry["exp_avg"], entry["exp_avg_sq"], entry.get("max_exp_avg_sq")
     if not (p.is_cpu and m.is_cpu and v.is_cpu):
         return f"it is on {p.device}, its state on {m.device}"
-    if top is not None and (top.stride(), top.dtype) != (v.stride(), v.dtype):
+    if v_max is not None and (v_max.stride(), v_max.dtype) != (v.stride(), v.dtype):
         return "its running maximum has another memory layout or dtype than v"
     return _mismatch(p, None, m, v)
 
@@ -97,7 +97,7 @@ def update(
     gs: list[Tensor],
     ms: list[Tensor],
     vs: list[Tensor],
-    tops: list[Tensor],
+    v_maxes: list[Tensor],
     n: StepCoefficients,
     *,
     maximize: bool = False,
@@ -118,13 +118,13 @@ def update(
         gs,
         ms,
         vs,
-        tops,
+        v_maxes,
         [_never()] * len(xs),
-        amsgrad=bool(tops),
+        amsgrad=bool(v_maxes),
         lr=lr,
         beta1=n.a,
         beta2=1 - n.k,
-        weight_decay=n.l2 or (n.shrink / lr if lr else 0.0),
+        weight_decay=n.l2 or (n.decay / lr if lr else 0.0),
         eps=n.eps,
         maximize=maximize,
     )

@@ -117,9 +117,9 @@ def unserved(p: Tensor, state: Mapping[str, Tensor]) -> str | None:
             return f"its {name} is {t.dtype} on {t.device}"
         if freed(t) or not same_layout(p, t):
             return f"its {name} has another memory layout than the parameter, or was freed"
-    v, top = (state.get(name) for name in STATE[1:3])
-    if v is not None and top is not None and v.dtype != top.dtype:  # the kernel reads both as one type
-        return f"its max_exp_avg_sq is {top.dtype}, its exp_avg_sq {v.dtype}"
+    v, v_max = (state.get(name) for name in STATE[1:3])
+    if v is not None and v_max is not None and v.dtype != v_max.dtype:  # the kernel reads both as one type
+        return f"its max_exp_avg_sq is {v_max.dtype}, its exp_avg_sq {v.dtype}"
     coded = [name for name in codes.CODED if codes.is_coded(state.get(name))]
     if coded and p.dtype == torch.float64:
         return "it is torch.float64, and the kernel steps 8-bit state in float32"
@@ -321,16 +321,16 @@ class Share(_Share):
         normed = rule.memory is not None and rule.memory.log_norm is not None and correct and not bounded
         tau = -p if rule.tau == "-p" else float(rule.tau)
         inner, outer = (0.5, 2 * p) if rule.eps_inside else (p, 1.0)
-        fade = wd if hyper["decay"] == "decoupled" else 0.0
+        decay = wd if hyper["decay"] == "decoupled" else 0.0
         if hyper["decay"] == "fully_decoupled" and wd:
-            fade = wd / float(hyper["reference_lr"])
+            decay = wd / float(hyper["reference_lr"])
         self.told = (
             *numbers,
             float(hyper["eps"]),
             rule.sigma if normed else 0.0,
             tau if normed and hyper.get("eps_placement") != "plain" else 0.0,
             wd if hyper["decay"] == "l2" else 0.0,
-            fade,
+            decay,
             inner,
             outer,
             math.inf if clip is None else float(clip),

@@ -44,7 +44,7 @@ class HostShare(Share):
         self.steps, self.ms, self.vs = (
             [e[k] for e in part.states] for k in ("step", "exp_avg", "exp_avg_sq")
         )
-        self.tops = [e["max_exp_avg_sq"] for e in part.states] if part.method.rule.maximum else []
+        self.v_maxes = [e["max_exp_avg_sq"] for e in part.states] if part.method.rule.maximum else []
         self.raw = [entry["exp_avg_sq"] for entry in part.entries]
         self.watched = wake_guard.watched(self.raw)
         self.awake: list[int] | None = None
@@ -112,8 +112,8 @@ class HostShare(Share):
             part, times = self.part, [time] * len(raw)
             inactive = wake_guard.look(part.inactive, pick(part.owners), raw, times, part.method.rule)
             wake = wake_guard.guarded(inactive)
-        xs, ms, vs, tops = map(pick, (self.xs, self.ms, self.vs, self.tops))
-        self.update(xs, pick(gs), ms, vs, tops, n, maximize=group["maximize"], wake=wake)
+        xs, ms, vs, v_maxes = map(pick, (self.xs, self.ms, self.vs, self.v_maxes))
+        self.update(xs, pick(gs), ms, vs, v_maxes, n, maximize=group["maximize"], wake=wake)
         for v, found in zip(raw, inactive, strict=False):
             if found is not None:
                 found.settle(v, n.k)

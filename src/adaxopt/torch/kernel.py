@@ -34,7 +34,7 @@ from adaxopt.torch.kernel_numbers import (
     CLIP,
     CORRECTED,
     COUNT,
-    FADE,
+    DECAY,
     FIRST,
     HEAD,
     KAHAN,
@@ -45,13 +45,13 @@ from adaxopt.torch.kernel_numbers import (
     N_ACTIVE,
     N_B,
     N_CLIP,
+    N_DECAY,
     N_EPS,
     N_K,
     N_L2,
     N_OUTER,
     N_P,
     N_RATE,
-    N_SHRINK,
     N_SIGN,
     NO_MEAN,
     NUMBERS,
@@ -64,8 +64,8 @@ from adaxopt.torch.kernel_numbers import (
     STEP,
     STOCHASTIC,
     SUM,
-    TOP,
-    TOP_SCALE,
+    V_MAX,
+    V_MAX_SCALE,
     V_SCALE,
     M,
     V,
@@ -77,7 +77,7 @@ from adaxopt.torch.kernel_numbers import (
     _told,
 )
 from adaxopt.torch.kernel_prefetch import _prefetch_all
-from adaxopt.torch.kernel_rounding import _by_fours, _chance, _full, _round, _split, _wide
+from adaxopt.torch.kernel_rounding import _by_fours, _full, _random_bits, _round, _split, _wide
 
 CERTAIN = tl.constexpr(2.0**-20)
 """Above this gain, v is written without comparing: some element of every block changes."""
@@ -126,7 +126,7 @@ def advance(
         tl.store(n + N_K, k, mask=inside)
         tl.store(n + N_RATE, rate, mask=inside)
         tl.store(n + N_EPS, eps, mask=inside)
-        tl.store(n + N_SHRINK, lr * _told(table, FADE), mask=inside)
+        tl.store(n + N_DECAY, lr * _told(table, DECAY), mask=inside)
         tl.store(n + N_A, a, mask=inside)
         tl.store(n + N_B, b, mask=inside)
         tl.store(n + N_L2, _told(table, L2), mask=inside)
@@ -189,7 +189,7 @@ def _write(at, lanes, value, inside, MASKED: tl.constexpr):
 def _write_state(at, lanes, value, key, STREAM: tl.constexpr, first, inside, MASKED: tl.constexpr):
     TO: tl.constexpr = at.dtype.element_ty
     if TO == tl.bfloat16 or TO == tl.float16:
-        _write(at, lanes, _round(value, _chance(key, STREAM, first, lanes), TO), inside, MASKED)
+        _write(at, lanes, _round(value, _random_bits(key, STREAM, first, lanes), TO), inside, MASKED)
     else:
         _write(at, lanes, value.to(TO), inside, MASKED)
 
@@ -201,7 +201,7 @@ def _same_sign(a, b):
 
 @triton.jit
 def _block(
-    x_is, g_is, m_is, v_is, top_is, rest_is, m_scale, v_scale, top_scale, first, key, k, rate, eps, shrink, a, b, l2,
+    x_is, g_is, m_is, v_is, v_max_is, rest_is, m_scale, v_scale, v_max_scale, first, key, k, rate, eps, decay, a, b, l2,
     sign, p, outer, bound, start, left, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr,
     V_TYPE: tl.constexpr, CODED: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr,
     WAKE: tl.constexpr, ROOTS: tl.constexpr, OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr,
@@ -235,13 +235,13 @@ def _block(
             v_scale_at, there = _scales(v_scale, start, left, BLOCK)
             exponent = _read_scales(v_scale_at, there, MASKED)
     if MAXIMUM:
-        top_at = _at(top_is, start, V_TYPE, EACH, MASKED)
-        top = _read(top_at, lanes, inside, MASKED)
+        v_max_at = _at(v_max_is, start, V_TYPE, EACH, MASKED)
+        v_max = _read(v_max_at, lanes, inside, MASKED)
         if CODED:
-            top_scale_at, there = _scales(top_scale, start, left, BLOCK)
-            top_exponent = _read_scales(top_scale_at, there, MASKED)
+            v_max_scale_at, there = _scales(v_max_scale, start, left, BLOCK)
+            v_max_exponent = _read_scales(v_max_scale_at, there, MASKED)
         else:
-            top = top.to(kind)
+            v_max = v_max.to(kind)
     if ROUNDING == KAHAN:
         rest_at = _at(rest_is, start, X_TYPE, EACH, MASKED)
         x += _read(rest_at, lanes, inside, MASKED).to(kind)
@@ -253,7 +253,7 @@ def _block(
         if MEAN != NO_MEAN:
             m = _read_m(m, m_exponent)
         if MAXIMUM:
-            top = _read_v(top, top_exponent)
+            v_max = _read_v(v_max, v_max_exponent)
 
     if SIGNED and DECAYED:
         g = g * sign + l2 * x
@@ -286,7 +286,7 @@ def _block(
             v = tl.where(k < 0.5, near, tl.where(k < 1.0, new + (1.0 - k) * v, new))  # k = 1: exactly g*g
         d = v
         if MAXIMUM:
-            d = tl.where((top >= v) | (top != top), top, v)
+            d = tl.where((v_max >= v) | (v_max != v_max), v_max, v)
         if CODED:
             bits = _by_fours(key, first, lanes, True)
             kept = (v if MEAN == NO_MEAN else v + tl.abs(mean)) < HIGH  # m and v are lost together
@@ -299,17 +299,17 @@ def _block(
             if MAXIMUM:
                 kept = d < HIGH
                 size = tl.where(kept, d, 0.0)
-                top_code, top_exponent = _code_v(size, bits, kept, size > 0.0)
-                _write(top_at, lanes, top_code, inside, MASKED)
-                _write_scales(top_scale_at, top_exponent, there, lanes, EACH)
+                v_max_code, v_max_exponent = _code_v(size, bits, kept, size > 0.0)
+                _write(v_max_at, lanes, v_max_code, inside, MASKED)
+                _write_scales(v_max_scale_at, v_max_exponent, there, lanes, EACH)
             _write_v(
                 v_at, lanes, v_code, v_scale_at, v_exponent, stored, exponent, k, inside, there, EACH, MASKED
             )
         else:
             if MAXIMUM:
-                _write_state(top_at, lanes, d, key, 2, first, inside, MASKED)
+                _write_state(v_max_at, lanes, d, key, 2, first, inside, MASKED)
             if V_TYPE == tl.bfloat16 or V_TYPE == tl.float16:
-                new = _round(v, _chance(key, 2, first, lanes), V_TYPE)
+                new = _round(v, _random_bits(key, 2, first, lanes), V_TYPE)
             else:
                 new = v.to(V_TYPE)
             moved = k > CERTAIN
@@ -329,9 +329,9 @@ def _block(
     if CAUTIOUS:  # `rate` is scaled already
         change = tl.where(_same_sign(mean, g), change, 0.0)
 
-    x = x - (shrink * x + rate * change)
+    x = x - (decay * x + rate * change)
     if ROUNDING == STOCHASTIC:
-        _write(x_at, lanes, _round(x, _chance(key, 0, first, lanes), X_TYPE), inside, MASKED)
+        _write(x_at, lanes, _round(x, _random_bits(key, 0, first, lanes), X_TYPE), inside, MASKED)
     elif ROUNDING == CORRECTED:
         high, low = _split(x.to(tl.float32), _by_fours(key, first, lanes, CODED))
         _write(x_at, lanes, high, inside, MASKED)
@@ -347,17 +347,17 @@ def _block(
 def _addresses(row, CODED: tl.constexpr, MAXIMUM: tl.constexpr):
     """The addresses of a parameter and its state: x, m, v, v_max, compensation, exponents of m, v and v_max."""
     x, m, v = tl.load(row + X), tl.load(row + M), tl.load(row + V)
-    top, rest = tl.load(row + TOP), tl.load(row + REST)
-    m_scale, v_scale, top_scale = x, x, x
+    v_max, rest = tl.load(row + V_MAX), tl.load(row + REST)
+    m_scale, v_scale, v_max_scale = x, x, x
     if CODED:
         m_scale, v_scale = tl.load(row + M_SCALE), tl.load(row + V_SCALE)
-        top_scale = tl.load(row + TOP_SCALE) if MAXIMUM else v_scale
-    return x, m, v, top, rest, m_scale, v_scale, top_scale
+        v_max_scale = tl.load(row + V_MAX_SCALE) if MAXIMUM else v_scale
+    return x, m, v, v_max, rest, m_scale, v_scale, v_max_scale
 
 
 @triton.jit
 def _chunk(
-    rows, table, owners, owner, g, active, program, key, k, rate, eps, shrink, a, b, l2, sign, p, outer, bound,
+    rows, table, owners, owner, g, active, program, key, k, rate, eps, decay, a, b, l2, sign, p, outer, bound,
     X_TYPE: tl.constexpr, G_TYPE: tl.constexpr, M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, CODED: tl.constexpr,
     MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr, WAKE: tl.constexpr, ROOTS: tl.constexpr,
     OUTER_ROOTS: tl.constexpr, CLIPPED: tl.constexpr, CAUTIOUS: tl.constexpr, SIGNED: tl.constexpr,
@@ -369,27 +369,29 @@ def _chunk(
     Addresses are loaded even if the tensor is not `active`: a branch before the loads would delay all other tensors.
     """
     row = rows + owner * ROW
-    x, m, v, top, rest, m_scale, v_scale, top_scale = _addresses(row, CODED, MAXIMUM)
+    x, m, v, v_max, rest, m_scale, v_scale, v_max_scale = _addresses(row, CODED, MAXIMUM)
     count, first, offset = tl.load(row + COUNT), tl.load(row + FIRST), tl.load(row + OFFSET)
     count = tl.where(active, count, 0)
     begin = (program - first) * (BLOCK * BLOCKS)
-    aligned = (x | g | m | v | top | rest) % 16 == 0
+    aligned = (x | g | m | v | v_max | rest) % 16 == 0
     if AHEAD > 0 and (program - first) % TOGETHER == 0:
         size: tl.constexpr = BLOCK * BLOCKS * TOGETHER
         soon = begin + AHEAD * BLOCK * BLOCKS
         if soon + size <= count:
             _prefetch_all(
-                x, g, m, v, top, rest, m_scale, v_scale, top_scale, soon, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND,
-                MAXIMUM, ROUNDING, size,
+                x, g, m, v, v_max, rest, m_scale, v_scale, v_max_scale, soon, X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN,
+                SECOND, MAXIMUM, ROUNDING, size,
             )  # fmt: skip
         elif program + AHEAD < tl.num_programs(0):  # in the next tensors
             other = tl.load(owners + program + AHEAD).to(tl.int64)
             next_row = rows + other * ROW
             soon = (program + AHEAD - tl.load(next_row + FIRST)) * (BLOCK * BLOCKS)
             if soon + size <= tl.load(next_row + COUNT):
-                x2, m2, v2, top2, rest2, m_scale2, v_scale2, top_scale2 = _addresses(next_row, CODED, MAXIMUM)
+                x2, m2, v2, v_max2, rest2, m_scale2, v_scale2, v_max_scale2 = _addresses(
+                    next_row, CODED, MAXIMUM
+                )
                 _prefetch_all(
-                    x2, tl.load(table + HEAD + other), m2, v2, top2, rest2, m_scale2, v_scale2, top_scale2, soon,
+                    x2, tl.load(table + HEAD + other), m2, v2, v_max2, rest2, m_scale2, v_scale2, v_max_scale2, soon,
                     X_TYPE, G_TYPE, M_TYPE, V_TYPE, MEAN, SECOND, MAXIMUM, ROUNDING, size,
                 )  # fmt: skip
     for i in range(BLOCKS):
@@ -397,14 +399,14 @@ def _chunk(
         left = count - start
         if (left >= BLOCK) & aligned:
             _block(
-                x, g, m, v, top, rest, m_scale, v_scale, top_scale, offset, key, k, rate, eps, shrink, a, b, l2, sign,
-                p, outer, bound, start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE,
+                x, g, m, v, v_max, rest, m_scale, v_scale, v_max_scale, offset, key, k, rate, eps, decay, a, b, l2,
+                sign, p, outer, bound, start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE,
                 ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, SIGNED, DECAYED, ROUNDING, BLOCK, EACH, False,
             )  # fmt: skip
         elif left > 0:
             _block(
-                x, g, m, v, top, rest, m_scale, v_scale, top_scale, offset, key, k, rate, eps, shrink, a, b, l2, sign,
-                p, outer, bound, start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE,
+                x, g, m, v, v_max, rest, m_scale, v_scale, v_max_scale, offset, key, k, rate, eps, decay, a, b, l2,
+                sign, p, outer, bound, start, left, X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE,
                 ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, SIGNED, DECAYED, ROUNDING, BLOCK, EACH, True,
             )  # fmt: skip
 
@@ -424,7 +426,7 @@ def update(
     n = numbers + owner * NUMBERS
     g = tl.load(table + HEAD + owner)
     k, rate, eps = tl.load(n + N_K), tl.load(n + N_RATE), tl.load(n + N_EPS)
-    shrink, a, b = tl.load(n + N_SHRINK), tl.load(n + N_A), tl.load(n + N_B)
+    decay, a, b = tl.load(n + N_DECAY), tl.load(n + N_A), tl.load(n + N_B)
     l2, sign, p = tl.load(n + N_L2), tl.load(n + N_SIGN), tl.load(n + N_P)
     outer, bound, active = tl.load(n + N_OUTER), tl.load(n + N_CLIP), tl.load(n + N_ACTIVE)
     if CAUTIOUS:
@@ -434,7 +436,7 @@ def update(
     if KEYS:
         key = tl.load(keys + owner).to(tl.uint32, bitcast=True)
     _chunk(
-        rows, table, owners, owner, g, (g != 0) & (active != 0.0), program, key, k, rate, eps, shrink, a, b, l2, sign,
+        rows, table, owners, owner, g, (g != 0) & (active != 0.0), program, key, k, rate, eps, decay, a, b, l2, sign,
         p, outer, bound, X_TYPE, G_TYPE, M_TYPE, V_TYPE, CODED, MEAN, SECOND, MAXIMUM, WAKE, ROOTS, OUTER_ROOTS,
         CLIPPED, CAUTIOUS, SIGNED, DECAYED, ROUNDING, BLOCK, BLOCKS, EACH, AHEAD,
     )  # fmt: skip

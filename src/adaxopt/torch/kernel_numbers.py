@@ -11,20 +11,20 @@ import triton.language as tl
 from adaxopt import memory
 
 # One row of `rows` (int64) per tensor: addresses (0 if the rule has no such state), sizes, rounding keys.
-X, M, V, TOP, REST, STEP, COUNT, FIRST, OFFSET, SEEDS, M_SCALE, V_SCALE, TOP_SCALE = (
+X, M, V, V_MAX, REST, STEP, COUNT, FIRST, OFFSET, SEEDS, M_SCALE, V_SCALE, V_MAX_SCALE = (
     tl.constexpr(i) for i in range(13)
 )
 ROW = tl.constexpr(13)
 
 # The head of a table (int64; numbers as float64 bits): a mark, then the hyper-parameters of a step. Gradient addresses
 # follow.
-MARK, LR, B1, B2, EPS, SIGMA, TAU, L2, FADE, POWER, OUTER, CLIP, LEAST, ZETA, K_LEAST, K_LAST = (
+MARK, LR, B1, B2, EPS, SIGMA, TAU, L2, DECAY, POWER, OUTER, CLIP, LEAST, ZETA, K_LEAST, K_LAST = (
     tl.constexpr(i) for i in range(16)
 )
 HEAD = tl.constexpr(16)
 
 # One row of `numbers` per tensor, in the dtype in which the step is computed.
-N_K, N_RATE, N_EPS, N_SHRINK, N_A, N_B, N_L2, N_SIGN, N_P, N_OUTER, N_CLIP, N_ACTIVE = (
+N_K, N_RATE, N_EPS, N_DECAY, N_A, N_B, N_L2, N_SIGN, N_P, N_OUTER, N_CLIP, N_ACTIVE = (
     tl.constexpr(i) for i in range(12)
 )
 NUMBERS = tl.constexpr(12)

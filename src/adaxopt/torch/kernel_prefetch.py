@@ -25,12 +25,12 @@ def _prefetch(address, start, TYPE: tl.constexpr, COUNT: tl.constexpr):
 
 @triton.jit
 def _prefetch_all(
-    x, g, m, v, top, rest, m_scale, v_scale, top_scale, start, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr,
+    x, g, m, v, v_max, rest, m_scale, v_scale, v_max_scale, start, X_TYPE: tl.constexpr, G_TYPE: tl.constexpr,
     M_TYPE: tl.constexpr, V_TYPE: tl.constexpr, MEAN: tl.constexpr, SECOND: tl.constexpr, MAXIMUM: tl.constexpr,
     ROUNDING: tl.constexpr, COUNT: tl.constexpr,
 ):  # fmt: skip
     """Prefetch COUNT elements of a parameter, its gradient and its 8-bit state, if all addresses are aligned."""
-    if (g != 0) & ((x | g | m | v | top | rest | m_scale | v_scale | top_scale) % 16 == 0):
+    if (g != 0) & ((x | g | m | v | v_max | rest | m_scale | v_scale | v_max_scale) % 16 == 0):
         _prefetch(x, start, X_TYPE, COUNT)
         _prefetch(g, start, G_TYPE, COUNT)
         if MEAN != NO_MEAN:
@@ -40,8 +40,8 @@ def _prefetch_all(
             _prefetch(v, start, V_TYPE, COUNT)
             _prefetch(v_scale, start // GROUP, tl.int8, COUNT // GROUP)
         if MAXIMUM:
-            _prefetch(top, start, V_TYPE, COUNT)
-            _prefetch(top_scale, start // GROUP, tl.int8, COUNT // GROUP)
+            _prefetch(v_max, start, V_TYPE, COUNT)
+            _prefetch(v_max_scale, start // GROUP, tl.int8, COUNT // GROUP)
         if ROUNDING == KAHAN:
             _prefetch(rest, start, X_TYPE, COUNT)
         elif ROUNDING == CORRECTED:

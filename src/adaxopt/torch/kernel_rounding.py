@@ -11,7 +11,7 @@ FOUR_0, FOUR_1, FOUR_2, FOUR_3 = map(tl.constexpr, FOUR)
 
 
 @triton.jit
-def _chance(key, STREAM: tl.constexpr, first, lanes):
+def _random_bits(key, STREAM: tl.constexpr, first, lanes):
     """32 random bits for elements first + lanes (first is an int64 scalar, lanes a block of int32)."""
     secret = _mix(key + (STREAM * 0x9E3779B9 & 0xFFFFFFFF))
     return _mix(lanes.to(tl.uint32) * 0x61C88647 + (first.to(tl.uint32) * 0x61C88647 + secret))

@@ -14,7 +14,7 @@ from adaxopt.torch.kernel import _block
 from adaxopt.torch.kernel_numbers import (
     CLIP,
     COUNT,
-    FADE,
+    DECAY,
     L2,
     N_ACTIVE,
     NUMBERS,
@@ -22,7 +22,7 @@ from adaxopt.torch.kernel_numbers import (
     POWER,
     REST,
     ROW,
-    TOP,
+    V_MAX,
     M,
     V,
     X,
@@ -59,20 +59,20 @@ def each_row(
             table, lr_at, b1_at, b2_at, scale_at, LR_AT, B1_AT, B2_AT, SCALE_AT, MEAN, MAXIMIZE
         )
         k, rate, eps = _of_time(table, t, lr, b1, b2, KIND, DEBIAS, FLOOR)
-        shrink, l2, p = lr * _told(table, FADE), _told(table, L2), _told(table, POWER)
+        decay, l2, p = lr * _told(table, DECAY), _told(table, L2), _told(table, POWER)
         outer, bound = _told(table, OUTER), _told(table, CLIP)
         key = tl.full((), 0, tl.uint32)
         if KEYS:
             key = tl.load(keys + owner).to(tl.uint32, bitcast=True)
         x, m, v = tl.load(here + X), tl.load(here + M), tl.load(here + V)
-        top, rest = tl.load(here + TOP), tl.load(here + REST)
+        v_max, rest = tl.load(here + V_MAX), tl.load(here + REST)
         # `_block` uses one start index, that of the row, for all tensors: the gradient's address is shifted to match,
         # and random bits are drawn by the position in the gradient
         apart = (i - row) * WIDTH
         g = values + apart * G_SIZE
         for begin in range(0, WIDTH, BLOCK):
             _block(
-                x, g, m, v, top, rest, x, x, x, apart, key, k.to(kind), rate.to(kind), eps.to(kind), shrink.to(kind),
+                x, g, m, v, v_max, rest, x, x, x, apart, key, k.to(kind), rate.to(kind), eps.to(kind), decay.to(kind),
                 a.to(kind), b.to(kind), l2.to(kind), sign.to(kind), p.to(kind), outer.to(kind), bound.to(kind),
                 row * WIDTH + begin, WIDTH - begin, X_TYPE, G_TYPE, M_TYPE, V_TYPE, False, MEAN, SECOND, MAXIMUM, WAKE,
                 ROOTS, OUTER_ROOTS, CLIPPED, CAUTIOUS, True, True, ROUNDING, BLOCK, EACH, MASKED,

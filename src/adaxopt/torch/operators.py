@@ -46,18 +46,18 @@ def differentiable_step(
         kept = g.to(wide) + n.l2 * p.clone().to(wide) if group["weight_decay"] else g.to(wide)
         state["window"] = state["window"].index_copy(0, slot, kept.unsqueeze(0))
     m, v = state.get("exp_avg"), state.get("exp_avg_sq")
-    x, m, v, top, d = step(
+    x, m, v, v_max, d = step(
         pairs(p.clone()).to(dtype),  # a copy: the graph keeps it, and p is written below
         pairs(g).to(dtype),
         None if m is None else pairs(m),
         None if v is None else pairs(v),
         n,
-        top=pairs(state["max_exp_avg_sq"]) if "max_exp_avg_sq" in state else None,
+        v_max=pairs(state["max_exp_avg_sq"]) if "max_exp_avg_sq" in state else None,
         old=None if old is None else pairs(old).to(dtype),
         wake=group["wake"],
         xp=torch,
     )
-    for key, value in (("exp_avg", m), ("exp_avg_sq", v), ("max_exp_avg_sq", top)):
+    for key, value in (("exp_avg", m), ("exp_avg_sq", v), ("max_exp_avg_sq", v_max)):
         if value is not None:
             state[key] = torch.view_as_complex(value) if p.is_complex() else value
     if project is not None:
@@ -110,18 +110,18 @@ def row_step(
     x = x.to(work) if rest is None else with_rest(x, _take(rest, rows), work)
     split = rest is not None and rest.dtype == torch.int8
     values = values.to(work)
-    x, m, v, top, _ = step(
+    x, m, v, v_max, _ = step(
         x,
         -values if group["maximize"] else values,
         take("exp_avg"),
         take("exp_avg_sq"),
         n,
-        top=take("max_exp_avg_sq"),
+        v_max=take("max_exp_avg_sq"),
         wake=group["wake"],
         xp=torch,
     )
     keys = {"seed": group["seed"], "index": index, "step": state["step"]}
-    news = {"": x, "exp_avg": m, "exp_avg_sq": v, "max_exp_avg_sq": top}
+    news = {"": x, "exp_avg": m, "exp_avg_sq": v, "max_exp_avg_sq": v_max}
     for stream, (key, new) in enumerate(news.items()):
         if new is None:
             continue

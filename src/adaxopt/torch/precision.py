@@ -31,7 +31,7 @@ def update(
     optimizer: Engine, group: dict[str, Any], taken: Lists, n: StepCoefficients, wake: Sequence[int]
 ) -> None:
     """One step of parameters of one device and the same dtypes. `wake` lists parameters with inactive coordinates."""
-    xs, gs, ms, vs, tops = state.real_lists(taken)
+    xs, gs, ms, vs, v_maxes = state.real_lists(taken)
     work = compute_dtype(*(some[0] for some in (xs, ms, vs) if some))
 
     def fits(tensors: list[Tensor]) -> bool:
@@ -40,8 +40,8 @@ def update(
     def up(tensors: list[Tensor]) -> list[Tensor]:
         return tensors if fits(tensors) else [t.to(work) for t in tensors]
 
-    own = [fits(some) for some in (xs, ms, vs, tops)]  # torch 2.6 cannot compile `narrow is full` of lists
-    wide = [up(some) for some in (xs, ms, vs, tops)]
+    own = [fits(some) for some in (xs, ms, vs, v_maxes)]  # torch 2.6 cannot compile `narrow is full` of lists
+    wide = [up(some) for some in (xs, ms, vs, v_maxes)]
     coded = len(vs) > 0 and codes.is_coded(vs[0])  # torch 2.6 cannot compile `bool` of a list
     entries = [state.real_state(optimizer.state[p]) for p in taken.params] if coded else []
     moments = [(at, name) for at, name in enumerate(codes.CODED, start=1) if coded and len(wide[at]) > 0]
@@ -65,15 +65,15 @@ def update(
         olds = up([_shifted(real(w), t, g) for w, t, g in zip(taken.windows, taken.steps, gs, strict=True)])
     guard = wake if group["wake"] and vs else ()
     project = optimizer._project
-    x, m, v, top = wide
-    foreach.update(x, gs, m, v, top, n, maximize=maximize, olds=olds, wake=guard, project=project)
+    x, m, v, v_max = wide
+    foreach.update(x, gs, m, v, v_max, n, maximize=maximize, olds=olds, wake=guard, project=project)
 
     def keys(i: int) -> dict[str, Any]:
         p = taken.params[i]
         drawn_from = {"seed": group["seed"], "index": optimizer._place(p), "step": taken.steps[i]}
         return {**drawn_from, "offset": shards.first_element(p)}
 
-    for stream, (narrow, full) in enumerate(zip((xs, ms, vs, tops), wide, strict=True)):
+    for stream, (narrow, full) in enumerate(zip((xs, ms, vs, v_maxes), wide, strict=True)):
         if own[stream] or (coded and stream > 0):
             continue
         drawn, nearest = stream > 0 or group["rounding"] == "stochastic", []

@@ -32,7 +32,7 @@ class Lists(NamedTuple):
     grads: list[Tensor]
     ms: list[Tensor]
     vs: list[Tensor]
-    tops: list[Tensor]
+    v_maxes: list[Tensor]
     compensations: list[Tensor]
     windows: list[Tensor]
     steps: list[Tensor]
@@ -254,9 +254,9 @@ def real_lists(taken: Lists) -> tuple[list[Tensor], ...]:
     """Parameters, gradients, m, v and maxima as local real tensors. If all are plain, the lists are returned as is."""
     params, grads = taken.params, taken.grads
     if all(map(is_plain, params)) and (torch.compiler.is_compiling() or not any(map(Tensor.is_neg, grads))):
-        return params, grads, taken.ms, taken.vs, taken.tops
+        return params, grads, taken.ms, taken.vs, taken.v_maxes
     gs = [resolved(shards.local_gradient(p, g)) for p, g in zip(params, grads, strict=True)]
-    return tuple([real(t) for t in items] for items in (params, gs, taken.ms, taken.vs, taken.tops))
+    return tuple([real(t) for t in items] for items in (params, gs, taken.ms, taken.vs, taken.v_maxes))
 
 
 def unscaled(g: Tensor, scale: Tensor) -> Tensor:

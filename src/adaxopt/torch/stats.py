@@ -62,18 +62,18 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
         time = entry["row_step"].max() if "row_step" in entry else entry["step"]  # the largest of the rows
         t = max(float(time), 1.0)
         n = method.numbers(t, group)
-        m, v, top = (_moment(entry, name) for name in codes.CODED)
+        m, v, v_max = (_moment(entry, name) for name in codes.CODED)
         if v is not None:
             gain = n.k if gain is None else min(gain, n.k)
             inactive += int((v == 0).sum())
             finite = v.isfinite()
-            if top is not None:
-                finite &= top.isfinite()
+            if v_max is not None:
+                finite &= v_max.isfinite()
             lost += v.numel() - int(finite.sum())
             samples.append(v.flatten()[::stride].double())
         if m is not None:
-            top = v if top is None else top
-            d = denominator(top.double(), n, torch) if top is not None else 1.0
+            v_max = v if v_max is None else v_max
+            d = denominator(v_max.double(), n, torch) if v_max is not None else 1.0
             update = m.double() / d * n.s
             total += float((update**2).sum())
             count += m.numel()

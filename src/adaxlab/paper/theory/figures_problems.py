@@ -81,7 +81,7 @@ def figure_3a(record: Record) -> Figure:
 
 
 def regret_curves(record: Record) -> Figure:
-    three, chance = record["alternating"], record["rare"]
+    three, rare = record["alternating"], record["rare"]
     hue = style.colour_of(SHOWN_3)
 
     def curves(data: Record, x: alt.X, y: alt.Y) -> alt.Chart:
@@ -115,27 +115,27 @@ def regret_curves(record: Record) -> Figure:
         width=320, height=280, title=style.panel_title("Problem (3): slope 3 every third step, else -1")
     )
 
-    xr = alt.X(**log_axis("t", "step", decades(10, chance["steps"]), [10, chance["steps"]]))
+    xr = alt.X(**log_axis("t", "step", decades(10, rare["steps"]), [10, rare["steps"]]))
     yr = alt.Y(
         "regret:Q",
         title="average regret",
         scale=alt.Scale(domain=[0, 0.46], nice=False),
         axis=alt.Axis(values=[0, 0.1, 0.2, 0.3, 0.4], tickCount=9),
     )
-    last = {row["optimizer"]: row["regret"][-1] for row in chance["rows"]}
+    last = {row["optimizer"]: row["regret"][-1] for row in rare["rows"]}
 
     def end(k: str, words: str, dy: int) -> alt.Chart:
-        point = {"optimizer": k, "t": chance["steps"], "regret": last[k], "words": words}
+        point = {"optimizer": k, "t": rare["steps"], "regret": last[k], "words": words}
         return text([point], xr, yr, hue, fontSize=SIZE, dx=7, dy=dy, align="left")
 
     worst = (
-        alt.Chart(rows([{"regret": 2 * chance["mean_gradient"]}]))
+        alt.Chart(rows([{"regret": 2 * rare["mean_gradient"]}]))
         .mark_rule(color=AXIS, strokeDash=[2, 3])
         .encode(y=yr)
     )
     right = alt.layer(
         worst,
-        curves(chance, xr, yr),
+        curves(rare, xr, yr),
         end("adam, b2=0.1", "Adam, b2 = 0.1", -11),
         end("adam, b2=0.99", "Adam, b2 = 0.99", 4),
         end("adam, b2=0.999", "Adam, b2 = 0.999", 5),
@@ -147,7 +147,7 @@ def regret_curves(record: Record) -> Figure:
     )
     caption = (
         f"Average regret over {three['steps']:,} steps, b1 = 0, alpha_t falling like 1/sqrt(t). On problem (3) Adam "
-        f"fails at b2 = 0.1 alone; with rare gradients (mean of {chance['seeds']} seeds) it fails at 0.99 and 0.999 "
+        f"fails at b2 = 0.1 alone; with rare gradients (mean of {rare['seeds']} seeds) it fails at 0.99 and 0.999 "
         "too. The dotted line is the regret of staying at the worst point."
     )
     return Figure(

@@ -38,18 +38,18 @@ class Rare:
 
     large: float = 1010.0
     small: float = -10.0
-    chance: float = 0.01
+    probability: float = 0.01
     domain: tuple[float, float] = (-1.0, 1.0)
     best: float = -1.0
 
     def gradients(self, steps: int, seed: int) -> Array:
-        rare = np.random.default_rng(seed).random(steps) < self.chance
+        rare = np.random.default_rng(seed).random(steps) < self.probability
         return np.where(rare, self.large, self.small)
 
     @property
     def mean(self) -> float:
         """The expected gradient, 0.2; the optimum is therefore -1."""
-        return self.chance * self.large + (1 - self.chance) * self.small
+        return self.probability * self.large + (1 - self.probability) * self.small
 
 
 @dataclass(frozen=True)

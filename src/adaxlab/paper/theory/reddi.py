@@ -69,7 +69,9 @@ def alternating(steps: int, tick: Tick) -> dict[str, Any]:
 def rare(steps: int, seeds: int, tick: Tick) -> dict[str, Any]:
     """Return the mean of x over the last tenth of the stochastic problem, one number per seed."""
     problem = Rare()
-    rms = float(np.sqrt(problem.chance * problem.large**2 + (1 - problem.chance) * problem.small**2))
+    rms = float(
+        np.sqrt(problem.probability * problem.large**2 + (1 - problem.probability) * problem.small**2)
+    )
     at = places(steps)
     t = np.arange(1, steps + 1)
     rows = []
@@ -114,11 +116,11 @@ def _by(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
-    three, chance = _by(body["alternating"]["rows"]), _by(body["rare"]["rows"])
+    three, rarely = _by(body["alternating"]["rows"]), _by(body["rare"]["rows"])
     steps, seeds = body["alternating"]["steps"], body["rare"]["seeds"]
     low = three["adam, b2=0.1"]
     usual = [three[f"adam, b2={b:g}"] for b in (0.9, 0.99, 0.999)]
-    adam, adax, ams, sgd = (chance[k] for k in ("adam, b2=0.99", "adax", "amsgrad", "sgdm"))
+    adam, adax, ams, sgd = (rarely[k] for k in ("adam, b2=0.99", "adax", "amsgrad", "sgdm"))
 
     def span(row: dict[str, Any]) -> str:
         return f"{row['x_mean']:+.2f} [{row['x_low']:+.2f}, {row['x_high']:+.2f}]"
@@ -174,7 +176,7 @@ def claims(body: dict[str, Any]) -> list[dict[str, Any]]:
             "S2.8",
             "With rare large gradients (1010 with probability 0.01, else -10) Adam goes to the wrong end.",
             paper="Reddi et al., whom the section follows: x -> +1 at b2 = .99",
-            ours=f"mean x over the last tenth {span(adam)}; at b2 = .999 {span(chance['adam, b2=0.999'])}",
+            ours=f"mean x over the last tenth {span(adam)}; at b2 = .999 {span(rarely['adam, b2=0.999'])}",
             n=seeds,
             rule="supported if the 95% t interval over seeds is above 0, contradicted if below",
             holds=side(adam, 1),

@@ -110,7 +110,7 @@ def path(
         if setting.lag:
             window.append(g)
             old = window.pop(0)
-        after, m, v, top, d = step(x, g, m, v, n, top=top, old=old, xp=xp)
+        after, m, v, top, d = step(x, g, m, v, n, v_max=top, old=old, xp=xp)
         if domain is not None:
             after = xp.clip(after, min=domain[0], max=domain[1])
         yield State(t, x, g, m, v, d, n.s, after)
@@ -191,7 +191,7 @@ class _Table:
         for j in range(self.shape[0]):
             n = StepCoefficients._make(c[j] if isinstance(c, np.ndarray) else c for c in self.columns)
             old = None if self.old is None else (zero if quiet else self.old[j])
-            x, m, v, top, d = step(zero, g[j], m, v, n, top=top, old=old, xp=np)
+            x, m, v, top, d = step(zero, g[j], m, v, n, v_max=top, old=old, xp=np)
             if out is not None:
                 out[0][j], out[1][j] = -x, d
         return m, v, top
