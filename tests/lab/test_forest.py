@@ -49,7 +49,8 @@ def test_numbers_and_verdicts_are_those_of_the_committed_claims(lines, rows):
 
 
 def test_no_claim_about_a_final_score_is_left_out(lines, rows):
-    """By the words of the rules: accuracy (plain or top-1), IoU, test loss; three seeds or more."""
+    """By the words of the rules: accuracy (plain or top-1), IoU, test loss; three seeds or more. The memory study has a
+    figure of its own."""
     final = re.compile(
         r"a - b(, top-1 after the last epoch,|, final IoU,)? is |b - a, test loss, is |supported if our plain"
     )
@@ -57,6 +58,7 @@ def test_no_claim_about_a_final_score_is_left_out(lines, rows):
         id
         for id, row in rows.items()
         if final.match(row["rule"]) and "; " not in row["rule"] and (row["n"] or 0) >= 3
+        if ".memory-" not in id
     }
     assert {line.id for line in lines} == expected
     assert len(expected) > 50

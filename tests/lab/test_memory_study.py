@@ -11,10 +11,12 @@ from adaxlab.judge import judge
 from adaxlab.paper import figures, forest, memory, memory_chart, memory_finals, memory_rule, queue
 from adaxlab.paper.memory_finals import CIFAR, FINALS, GPT, TASKS
 from adaxlab.paper.tables import memory_study as page
+from adaxlab.report.palette import Look
 from adaxlab.summary import summarise
 
 ROOT = Path(__file__).parents[2]
 SCREEN = memory.GPT_SCREEN
+LOOK = Look("#1208d8", "#4562f1")
 RATES = memory.GPT_RATES
 CHOSEN = ["asymmetric 0.3", "log-time 8", "polynomial 0.8"]
 
@@ -149,11 +151,13 @@ def test_the_claims_judge_the_final_runs(final):
         for seed in range(300, 305)
     ]  # fmt: skip
     verdicts = {row["id"]: row["verdict"] for row in judge(memory_finals.claims(GPT, final), made)}
-    assert len(verdicts) == 5 + 6
+    assert len(verdicts) == 5 + 6 + 5
     assert verdicts["gpt.memory-best.asymmetric-0.3"] == "contradicted"
     assert verdicts["gpt.memory-wide.asymmetric-0.3"] == "supported"
     for name in ("log-time-8", "fading-0.95", "polynomial-0.8"):
         assert verdicts[f"gpt.memory-wide.{name}"] == "contradicted"
+    assert verdicts["gpt.memory-same.asymmetric-0.3"] == "supported"
+    assert verdicts["gpt.memory-same.log-time-8"] == "inconclusive"
 
 
 def test_the_settings_in_the_code_are_what_the_rule_makes_of_the_records():
@@ -216,12 +220,84 @@ def test_an_option_is_wider_and_not_worse_on_both_tasks(
     monkeypatch.setattr(page, "FINALS", both)
     (tmp_path / "records" / "claims").mkdir(parents=True)
     (tmp_path / "records" / "claims" / "gpt.json").write_text(json.dumps(list(judged.values())))
-    text = page.section(tmp_path)
-    assert ("### Conclusion\n*Not complete.*" in text) == (earned is None)
-    assert ("A wider range than fading 0.95, without being worse" in text) == bool(earned)
-    assert ("on both tasks: asymmetric 0.3." in text) == bool(earned)
-    assert ("No memory of the final runs is shown to have a wider range" in text) == (earned == [])
-    assert ("On Transformer the new seeds do not show that fading 0.95" in text) == bool(closed)
+    text = page.answer(tmp_path)
+    assert text.startswith("*Not complete.*") == (earned is None)
+    assert text.startswith("**On both tasks asymmetric 0.3 trains well over a wider range") == bool(earned)
+    assert text.startswith("**Keep the memory that you have") == (earned == [])
+    assert ("- *Not decided*, on the transformer: whether fading 0.95 itself" in text) == bool(closed)
+
+
+BEST = {"log-time 8": 0.004}
+LARGE = {
+    "fading 0.999": 0.03,
+    "growing b2T=3": 0.05,
+    "asymmetric 0.3": 0.01,
+    "log-time 8": 0.02,
+    "polynomial 0.8": 0.03,
+}
+"""What the memories gain at their best lr, and lose at the larger one, on the transformer; fading 0.95 loses 0.03."""
+
+
+@pytest.fixture
+def ended(final, runs, tmp_path, monkeypatch):
+    """The records of a study that has ended; on CIFAR-10 growing memories lose nothing at the larger lr."""
+    monkeypatch.setattr(page, "FINALS", {task.screen.name: final for task in TASKS})
+    folder = tmp_path / "records" / "claims"
+    folder.mkdir(parents=True)
+    store.export(runs, tmp_path / "records" / "gpt-memory-screen.jsonl")
+    for task, level, sign in ((GPT, 1.3, 1), (CIFAR, 0.9, -1)):
+        other = {"growing b2T=3": 0.0} if task is CIFAR else {}
+
+        def result(row, seed, i, level=level, sign=sign, other=other):
+            name, _, large = row.name.partition(", lr")
+            worse = ({"fading 0.95": 0.03} | LARGE | other)[name] if large else -BEST.get(name, 0.0)
+            return level + sign * worse + 0.0001 * (seed % 3) * (1 + i % 2)
+
+        made = [
+            made_records.run(
+                study.name, row.name, result(row, seed, i), seed=seed, lr=row.lr(), higher=task is CIFAR,
+            )
+            for study in memory_finals.studies(task, final)[1:]
+            for i, row in enumerate(study.rows)
+            for seed in study.all_seeds
+        ]  # fmt: skip
+        rows = judge(memory_finals.claims(task, final), made)
+        (folder / f"{task.screen.task}.json").write_text(json.dumps(rows))
+    return tmp_path
+
+
+def test_the_answer_gives_the_numbers_of_the_final_runs(ended):
+    first, _, *lines = page.answer(ended).splitlines()
+    assert first.startswith("**Keep the memory that you have")
+    assert lines[0].startswith(
+        "- *Each memory at its best lr, the transformer*: -0.0001 to +0.0040 nats per byte"
+    )
+    assert (
+        "(+ is better; n = 5), significant for [log-time 8](claims-gpt.md#claim-gpt-memory-best-log-time-8)"
+        in lines[0]
+    )
+    assert lines[1].startswith("- *Each memory at its best lr, CIFAR-10*: +0.00 to +0.40 points")
+    assert "asymmetric 0.3 loses least (0.0100 nats per byte), growing, b2·T = 3 most (0.0501)." in lines[2]
+    assert "Significantly worse than fading 0.95 at the same rate (post hoc): [growing, b2·T = 3]" in lines[2]
+    assert "growing, b2·T = 3 loses least (-0.01 points)" in lines[3]
+    assert lines[4] == (
+        "- The memory that loses least on CIFAR-10 (growing, b2·T = 3) loses most on the transformer: which memory "
+        "tolerated a large learning rate depended on the task."
+    )
+    assert len(lines) == 5
+
+
+def test_the_figure_of_the_final_runs_has_every_memory_on_both_tasks(ended):
+    drawn = figures.draw(ended / "records", ended / "images")
+    assert [Path(f).name for f in drawn][-2:] == ["memory-finals.svg", "memory-finals-dark.svg"]
+    (first, above, seen), (second, *_) = page.finals(ended)
+    assert (first, second, above) == (GPT, CIFAR, RATES[3])
+    assert [name for name, *_ in seen["wide"]] == ["fading 0.95", *(name for name, *_ in seen["best"])]
+    chart = memory_chart.finals(
+        [(first, above, seen)], dict.fromkeys([name for name, *_ in seen["wide"]], LOOK)
+    )
+    band = [row for rows in chart.to_dict()["datasets"].values() for row in rows if "from" in row]
+    assert band[0]["from"] == -0.02
 
 
 def test_a_memory_whose_range_is_only_moved_is_no_option(judged, final):

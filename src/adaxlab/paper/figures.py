@@ -5,7 +5,7 @@
     records/theory/*.json    theory-*.svg
     records/language/*.json  late-activation.svg
     records/claims/*.json    claims-forest.svg, from the runs that these claims rest on
-    *memory-screen.jsonl     memory-study.svg
+    *memory-screen.jsonl     memory-study.svg; memory-finals.svg from the claims on the final runs
 
 Each figure has a twin for dark pages, `<name>-dark.svg`. Nothing is computed here but what the charts need, so the
 same records give the same bytes, on any machine; `--check` says which figures are not those of the records.
@@ -114,7 +114,7 @@ def _trace(study: str, records: Path, folder: Path) -> list[Path]:
 
 
 def _memories(records: Path, folder: Path) -> list[Path]:
-    """The figure of the memory study, once the screen of its first task has been run."""
+    """The figures of the memory study, once the screen of its first task has been run and its final runs are judged."""
     screens = [(task, memory_study.found(records.parent, task)) for task in TASKS]
     found = [
         (task, memory_study.trials(one), one.higher_is_better) for task, one in screens if one is not None
@@ -122,7 +122,11 @@ def _memories(records: Path, folder: Path) -> list[Path]:
     if not found or found[0][0] is not TASKS[0]:
         return []
     stem, marks = folder / memory_study.FIGURE, memory_chart.marks(found)
-    return save_chart(memory_chart.chart(found), stem, memory_chart.WORDS, known=marks)
+    out = save_chart(memory_chart.chart(found), stem, memory_chart.WORDS, known=marks)
+    if final := memory_study.finals(records.parent):
+        chart, stem = memory_chart.finals(final, marks), folder / memory_study.FINAL_FIGURE
+        out += save_chart(chart, stem, memory_chart.FINAL_WORDS, known=marks)
+    return out
 
 
 def stale(records: Path, folder: Path) -> list[str]:

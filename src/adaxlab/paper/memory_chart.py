@@ -1,15 +1,16 @@
-"""The figure of the memory study: result against learning rate, one line per memory, one panel per task."""
+"""The figures of the memory study: result against learning rate, one line per memory, one panel per task; and the
+differences of the final runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
 
 from adaxlab.paper import memory, memory_rule
 from adaxlab.paper.memory_finals import StudyTask
-from adaxlab.report.encoding import data, log_ticks
+from adaxlab.report.encoding import colour, data, log_ticks, row, shape
 from adaxlab.report.palette import Look, looks
 from adaxlab.report.rates import lr_frame
 from adaxlab.report.theme import TOKENS
@@ -107,3 +108,82 @@ def _panel(
 def _shown(x: float | None, low: float, high: float) -> float | None:
     """The result of a trial; None, which interrupts the line, if it diverged or is outside the frame."""
     return None if x is None or not low <= x <= high else float(f"{x:.6g}")
+
+
+# -- the final runs -------------------------------------------------------------------------------------------------
+
+FINALS_WIDTH, ROW, LABELS = 300, 24, 130
+Seen = Sequence[tuple[str, float, float, float]]
+"""The memories with their differences from the first one: mean, low, high."""
+
+
+def finals(
+    found: Sequence[tuple[StudyTask, float, Mapping[str, Seen]]], drawn: dict[str, Look]
+) -> alt.HConcatChart:
+    """A column per task: each memory at its best lr, and all at the lr above the range (the number beside the task).
+    The keys of the mapping are the kinds of claims, "best" and "wide"."""
+    columns = []
+    for task, above, seen in found:
+        every = [x for kind in seen.values() for _, _, low, high in kind for x in (low, high)]
+        air = 0.06 * (max(every) - min(every))
+        ends = min(*every, -task.tolerance) - air, max(*every, 0.0) + air
+        titles = {"best": "Each memory at its best lr", "wide": f"At lr {above:g}"}
+        panels = [
+            _differences(task, titles[kind], rows, ends, drawn, last=kind == "wide")
+            for kind, rows in seen.items()
+        ]
+        column = alt.VConcatChart(vconcat=panels, spacing=12)
+        column.title = alt.TitleParams(text=f"{task.title} (n = {task.seeds})", fontSize=12.5, anchor="start")
+        columns.append(column)
+    return alt.HConcatChart(hconcat=columns, spacing=26)
+
+
+FINAL_WORDS: dict[str, Any] = {
+    "text": "Compared with AdamW's memory, b2 = 0.95, at its best learning rate",
+    "subtitle": [
+        "Mean of the paired differences and its 95% interval; to the right: better.",
+        "Shaded: within the tolerance.",
+    ],
+}
+"""Title and subtitle of the figure."""
+
+
+def _differences(
+    task: StudyTask, title: str, rows: Seen, ends: tuple[float, float], drawn: dict[str, Look], last: bool
+) -> alt.LayerChart:
+    ink, order = TOKENS["light"], [name for name, *_ in rows]
+    points = [row(name, mean=mean, low=low, high=high) for name, mean, low, high in rows]
+    axis = alt.Axis(
+        grid=False,
+        labelFontSize=12,
+        labelLimit=LABELS,
+        minExtent=LABELS,
+        maxExtent=LABELS,
+        labelOverlap=False,
+    )
+    y = alt.Y("optimizer:N", sort=order, title=None, axis=axis)
+    below = alt.Axis(tickCount=5, domain=False, ticks=False) if last else None
+    scale = alt.Scale(domain=list(ends), nice=False, zero=False)
+
+    def x(field: str) -> alt.X:
+        unit = f"better by ({task.unit})" if last else None
+        return alt.X(f"{field}:Q", title=unit, scale=scale, axis=below)
+
+    hue = colour(drawn, list(drawn), legend=False)  # one scale for all panels
+    band = alt.Chart(data([{"from": -task.tolerance, "to": ends[1]}]))
+    zero = alt.Chart(data([{"zero": 0}]))
+    made = alt.LayerChart(
+        layer=[
+            band.mark_rect(color=ink["grid"], opacity=0.7).encode(x=x("from"), x2="to:Q"),
+            zero.mark_rule(strokeDash=[4, 3], strokeWidth=1.5).encode(x=x("zero")),
+            alt.Chart(data(points)).mark_rule(strokeWidth=3).encode(y=y, x=x("low"), x2="high:Q", color=hue),
+            alt.Chart(data(points))
+            .mark_point(filled=True, size=80, opacity=1)
+            .encode(y=y, x=x("mean"), color=hue, shape=shape(drawn, list(drawn))),
+        ]
+    )
+    made.width, made.height = FINALS_WIDTH, ROW * len(order)
+    made.title = alt.TitleParams(
+        text=title, fontSize=12, fontWeight="normal", color=ink["soft"], anchor="start"
+    )
+    return made

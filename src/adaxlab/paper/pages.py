@@ -278,6 +278,7 @@ SECTIONS: dict[str, Section] = {
     "adamw": adamw.section,
     "cifar": cifar,
     "cifar-speed": cifar_tables.speed,
+    "memory-answer": memory_study.answer,
     "memory-study": memory_study.section,
     "decision": decision.section,
     "headline": decision.headline,
