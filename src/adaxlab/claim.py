@@ -168,9 +168,8 @@ def words(row: Mapping[str, Any]) -> str:
     >>> words({"verdict": "supported", "provisional": True, "n": 3, "post_hoc": True})
     'supported (provisional, n = 3; post hoc)'
     """
-    decided = row["verdict"] in (VERDICTS[True], VERDICTS[False])
     marks = [f"provisional, n = {row['n']}"] if row["provisional"] else []
-    marks += ["post hoc"] if row["post_hoc"] and decided else []
+    marks += ["post hoc"] if row["post_hoc"] and row["verdict"] != NOT_RUN else []
     return row["verdict"] + (f" ({'; '.join(marks)})" if marks else "")
 
 

@@ -145,7 +145,9 @@ def pair(claim: Claim, name: str, a: Runs, b: Runs) -> Finding:
         low, high = stats.unpaired(upper, lower)
         other = outcome(claim.rule, claim.margin, low, high)
     if other != holds:
-        without = f"without pairing by seed [{low:{style}}, {high:{style}}], which would be {VERDICTS[other]}"
+        adjusted = "" if other is None else " before Holm's adjustment"
+        verdict = f"{VERDICTS[other]}{adjusted}"
+        without = f"without pairing by seed [{low:{style}}, {high:{style}}], which would be {verdict}"
     beside = measure.beside(*means) if measure.beside and claim.measure == name else ""
     text = "; ".join(filter(None, (f"{head}{shown}{measure.tail}{beside}", without)))
     found = _tested(text, seen, pairs, edges(claim.rule, claim.margin), above=claim.rule != "below")

@@ -1,6 +1,7 @@
 """The memory study from made runs: ranges, the memories and settings of the final runs, the page, the figure."""
 
 import json
+import statistics
 from pathlib import Path
 
 import made_records
@@ -10,6 +11,7 @@ from adaxlab import store
 from adaxlab.judge import judge
 from adaxlab.paper import figures, forest, memory, memory_chart, memory_finals, memory_rule, queue
 from adaxlab.paper.memory_finals import CIFAR, FINALS, GPT, TASKS
+from adaxlab.paper.tables import memory_answer
 from adaxlab.paper.tables import memory_study as page
 from adaxlab.report.palette import Look
 from adaxlab.summary import summarise
@@ -214,17 +216,22 @@ def test_an_option_is_wider_and_not_worse_on_both_tasks(
     both = {task.screen.name: final for task in TASKS}
     if id:
         judged[id] |= changed
-    closed = ["Transformer, bytes of enwik8"] if id == "gpt.memory-wide.fading-0.95" else []
-    assert memory_finals.options(judged, both) == (None if earned is None else (earned, closed))
-    assert memory_finals.options(judged, {SCREEN.name: final}) is None
-    monkeypatch.setattr(page, "FINALS", both)
+    closed = id == "gpt.memory-wide.fading-0.95"
+    decision = memory_finals.decide(judged, both)
+    assert (decision and decision.options) == earned
+    assert decision is None or decision.undecided == [GPT] * closed
+    assert not closed or decision.good[SCREEN.name] == ["asymmetric 0.3"], "apart from the control"
+    assert memory_finals.decide(judged, {SCREEN.name: final}) is None
+    for module in (page, memory_answer):
+        monkeypatch.setattr(module, "FINALS", both)
     (tmp_path / "records" / "claims").mkdir(parents=True)
     (tmp_path / "records" / "claims" / "gpt.json").write_text(json.dumps(list(judged.values())))
-    text = page.answer(tmp_path)
+    text = memory_answer.answer(tmp_path)
     assert text.startswith("*Not complete.*") == (earned is None)
     assert text.startswith("**On both tasks asymmetric 0.3 trains well over a wider range") == bool(earned)
-    assert text.startswith("**Keep the memory that you have") == (earned == [])
-    assert ("- *Not decided*, on the transformer: whether fading 0.95 itself" in text) == bool(closed)
+    assert text.startswith("**No memory met the rule on both tasks") == (earned == [])
+    assert ("- *Not decided*, on the transformer: whether fading 0.95 itself" in text) == closed
+    assert ("Without it these would be wider: on the transformer asymmetric 0.3." in text) == closed
 
 
 BEST = {"log-time 8": 0.004}
@@ -241,7 +248,8 @@ LARGE = {
 @pytest.fixture
 def ended(final, runs, tmp_path, monkeypatch):
     """The records of a study that has ended; on CIFAR-10 growing memories lose nothing at the larger lr."""
-    monkeypatch.setattr(page, "FINALS", {task.screen.name: final for task in TASKS})
+    for module in (page, memory_answer):
+        monkeypatch.setattr(module, "FINALS", {task.screen.name: final for task in TASKS})
     folder = tmp_path / "records" / "claims"
     folder.mkdir(parents=True)
     store.export(runs, tmp_path / "records" / "gpt-memory-screen.jsonl")
@@ -267,24 +275,28 @@ def ended(final, runs, tmp_path, monkeypatch):
 
 
 def test_the_answer_gives_the_numbers_of_the_final_runs(ended):
-    first, _, *lines = page.answer(ended).splitlines()
-    assert first.startswith("**Keep the memory that you have")
+    first, _, *lines = memory_answer.answer(ended).splitlines()
+    assert first.startswith("**No memory met the rule on both tasks")
     assert lines[0].startswith(
-        "- *Each memory at its best lr, the transformer*: -0.0001 to +0.0040 nats per byte"
+        "- *Each memory at its best lr, the transformer* (n = 5): means -0.0001 to +0.0040 nats per byte compared with "
+        "fading 0.95; significantly better: [log-time 8](claims-gpt.md#claim-gpt-memory-best-log-time-8) (+0.00"
     )
-    assert (
-        "(+ is better; n = 5), significant for [log-time 8](claims-gpt.md#claim-gpt-memory-best-log-time-8)"
-        in lines[0]
+    assert lines[1].startswith(
+        "- *Each memory at its best lr, CIFAR-10* (n = 8): means +0.00 to +0.40 points compared with"
     )
-    assert lines[1].startswith("- *Each memory at its best lr, CIFAR-10*: +0.00 to +0.40 points")
-    assert "asymmetric 0.3 loses least (0.0100 nats per byte), growing, b2·T = 3 most (0.0501)." in lines[2]
-    assert "Significantly worse than fading 0.95 at the same rate (post hoc): [growing, b2·T = 3]" in lines[2]
-    assert "growing, b2·T = 3 loses least (-0.01 points)" in lines[3]
+    assert "within the tolerance of 0.02 nats per byte: [asymmetric 0.3]" in lines[2]
+    assert "outside the tolerance of 0.02 nats per byte: [fading 0.95]" in lines[2]
+    assert "Post hoc, significantly worse than fading 0.95 at the same rate: [growing, b2·T = 3]" in lines[2]
+    assert "within the tolerance of 1 point: [growing, b2·T = 3]" in lines[3]
     assert lines[4] == (
-        "- The memory that loses least on CIFAR-10 (growing, b2·T = 3) loses most on the transformer: which memory "
-        "tolerated a large learning rate depended on the task."
+        "- growing, b2·T = 3 was within the tolerance at the larger rate on CIFAR-10 and outside it on the "
+        "transformer: a result about large learning rates on one task did not carry over to the other."
     )
-    assert len(lines) == 5
+    assert lines[-1] == (
+        "- *For practice*: at tuned learning rates another memory changed the mean by at most 0.0040 nats per byte on "
+        "the transformer and 0.40 points on CIFAR-10; the larger rate cost fading 0.95 0.0301 nats per byte and 2.99 "
+        "points."
+    )
 
 
 def test_the_figure_of_the_final_runs_has_every_memory_on_both_tasks(ended):
@@ -297,13 +309,14 @@ def test_the_figure_of_the_final_runs_has_every_memory_on_both_tasks(ended):
         [(first, above, seen)], dict.fromkeys([name for name, *_ in seen["wide"]], LOOK)
     )
     band = [row for rows in chart.to_dict()["datasets"].values() for row in rows if "from" in row]
-    assert band[0]["from"] == -0.02
+    assert [row["from"] for row in band] == [-0.02], "only at the larger rate"
 
 
 def test_a_memory_whose_range_is_only_moved_is_no_option(judged, final):
     moved = final._replace(covers=tuple(name for name in final.covers if name != "asymmetric 0.3"))
     both = {SCREEN.name: final, CIFAR.screen.name: moved}
-    assert memory_finals.options(judged, both) == ([], [])
+    decision = memory_finals.decide(judged, both)
+    assert (decision.options, decision.undecided) == ([], [])
 
 
 def test_a_memory_without_final_runs_on_a_task_is_no_option_and_does_not_delay_the_others(judged, final):
@@ -315,7 +328,7 @@ def test_a_memory_without_final_runs_on_a_task_is_no_option_and_does_not_delay_t
         if "fading-0.95" not in id:
             judged[id]["verdict"] = "supported"
     rest = ["fading 0.999", "growing b2T=3", "log-time 8", "polynomial 0.8"]
-    assert memory_finals.options({id: judged[id] for id in kept}, both) == (rest, [])
+    assert memory_finals.decide({id: judged[id] for id in kept}, both).options == rest
 
 
 @pytest.fixture
@@ -443,7 +456,7 @@ def test_the_page_shows_the_verdicts_on_the_final_runs(runs, final, tmp_path, mo
     row |= {"ours": "1.30 and 1.31; better by +0.010 [+0.005, +0.015]", "verdict": "supported", "n": 5}
     (folder / "claims" / "gpt.json").write_text(json.dumps(judged))
     text = page.section(tmp_path)
-    assert "Final runs on n = 5 new seeds, in nats per byte:" in text
+    assert "Final runs on n = 5 new seeds, in nats per byte. The intervals" in text
     (line,) = (
         line for line in text.splitlines() if line.startswith("| log-time 8 |") and "claims-gpt.md" in line
     )
@@ -461,3 +474,27 @@ def test_the_rule_and_the_page_have_the_same_numbers():
     assert (len(memory.GPT_RATES), len(memory.CIFAR_RATES)) == (6, 7)
     assert "six learning rates (seven on CIFAR-10)" in text
     assert set(memory.TOLERANCE) == {task.screen.name for task in TASKS}
+
+
+def test_the_limitation_on_cifar10_is_that_of_the_screen():
+    """Fading .95 is the best of all memories at 0.001, and below the median of the others at every larger rate."""
+    screen = page.trials(page.found(ROOT, CIFAR))
+    for lr in memory.CIFAR_RATES[1:]:
+        others = [
+            x for name, tried in screen.items() if name != "fading 0.95" and (x := tried[lr]) is not None
+        ]
+        ours = screen["fading 0.95"][lr]
+        assert ours > max(others) if lr == 1e-3 else ours < statistics.median(others), lr
+
+
+def test_the_noise_is_that_of_the_paired_differences(tmp_path):
+    steps = {"fading 0.95": 0.0, "equal": 0.01, "log-time 2": 0.02}
+    made = [
+        made_records.run(GPT.best, name, 1.3 + 0.001 * seed + step * (seed == 300), seed=seed, lr=1e-3)
+        for name, step in steps.items()
+        for seed in (300, 301, 302)
+    ]
+    (tmp_path / "records").mkdir()
+    store.export(made, tmp_path / "records" / f"{GPT.best}.jsonl")
+    text = page._noise(GPT, tmp_path)  # the differences are step, 0, 0: a standard deviation of step/sqrt(3)
+    assert "standard deviations of 0.0058 to 0.0115, and the seeds of fading 0.95 a range of 0.0020" in text

@@ -253,5 +253,6 @@ STUDIES = (
     ZOO,
     *cifar10_retests.STUDIES,
     *memory_finals.CIFAR_STUDIES,
+    memory_finals.CIFAR_RATES_STUDY,
 )
 CLAIMS = (*cifar10_added_claims.CLAIMS, *memory_finals.CIFAR_CLAIMS)

@@ -11,21 +11,23 @@ import altair as alt
 from adaxlab.paper import memory, memory_rule
 from adaxlab.paper.memory_finals import StudyTask
 from adaxlab.report.encoding import colour, data, log_ticks, row, shape
-from adaxlab.report.palette import Look, looks
+from adaxlab.report.palette import LOOKS, Look
 from adaxlab.report.rates import lr_frame
 from adaxlab.report.theme import TOKENS
 
 WIDTH, HEIGHT = 330, 250
 Found = Sequence[tuple[StudyTask, memory_rule.Screen, bool]]
 """Tasks with their screens, and whether a higher result is better."""
+COLOURS = ("adamw", "adam", "adaxw", "amsgradw", "padax", "nosadam")
+"""The methods whose looks the memories of the final runs have, the kept ones first."""
 
 
 def marks(found: Found) -> dict[str, Look]:
-    """How the memories of the final runs are drawn; the others are grey lines."""
+    """How the memories of the final runs are drawn, each with a colour of its own; the others are grey lines."""
     task, screen, higher = found[0]
     tolerance = memory.TOLERANCE[task.screen.name]
     names = (*memory_rule.KEPT, *memory_rule.chosen(screen, tolerance, higher))
-    return looks([memory_rule.label(name) for name in names])
+    return {memory_rule.label(name): LOOKS[look] for name, look in zip(names, COLOURS, strict=True)}
 
 
 def chart(found: Found) -> alt.HConcatChart:
@@ -129,7 +131,7 @@ def finals(
         ends = min(*every, -task.tolerance) - air, max(*every, 0.0) + air
         titles = {"best": "Each memory at its best lr", "wide": f"At lr {above:g}"}
         panels = [
-            _differences(task, titles[kind], rows, ends, drawn, last=kind == "wide")
+            _differences(task, titles[kind], rows, ends, drawn, large=kind == "wide")
             for kind, rows in seen.items()
         ]
         column = alt.VConcatChart(vconcat=panels, spacing=12)
@@ -141,15 +143,15 @@ def finals(
 FINAL_WORDS: dict[str, Any] = {
     "text": "Compared with AdamW's memory, b2 = 0.95, at its best learning rate",
     "subtitle": [
-        "Mean of the paired differences and its 95% interval; to the right: better.",
-        "Shaded: within the tolerance.",
+        "Mean of the paired differences with its plain 95% interval (not adjusted for the number of comparisons).",
+        "To the right: better. Shaded, at the larger rate: within the tolerance.",
     ],
 }
 """Title and subtitle of the figure."""
 
 
 def _differences(
-    task: StudyTask, title: str, rows: Seen, ends: tuple[float, float], drawn: dict[str, Look], last: bool
+    task: StudyTask, title: str, rows: Seen, ends: tuple[float, float], drawn: dict[str, Look], large: bool
 ) -> alt.LayerChart:
     ink, order = TOKENS["light"], [name for name, *_ in rows]
     points = [row(name, mean=mean, low=low, high=high) for name, mean, low, high in rows]
@@ -162,19 +164,20 @@ def _differences(
         labelOverlap=False,
     )
     y = alt.Y("optimizer:N", sort=order, title=None, axis=axis)
-    below = alt.Axis(tickCount=5, domain=False, ticks=False) if last else None
+    below = alt.Axis(tickCount=5, domain=False, ticks=False) if large else None
     scale = alt.Scale(domain=list(ends), nice=False, zero=False)
 
     def x(field: str) -> alt.X:
-        unit = f"better by ({task.unit})" if last else None
+        unit = f"better by ({task.unit})" if large else None
         return alt.X(f"{field}:Q", title=unit, scale=scale, axis=below)
 
     hue = colour(drawn, list(drawn), legend=False)  # one scale for all panels
-    band = alt.Chart(data([{"from": -task.tolerance, "to": ends[1]}]))
+    within = alt.Chart(data([{"from": -task.tolerance, "to": ends[1]}]))
+    band = within.mark_rect(color=ink["grid"], opacity=0.7).encode(x=x("from"), x2="to:Q")
     zero = alt.Chart(data([{"zero": 0}]))
     made = alt.LayerChart(
         layer=[
-            band.mark_rect(color=ink["grid"], opacity=0.7).encode(x=x("from"), x2="to:Q"),
+            *([band] if large else []),
             zero.mark_rule(strokeDash=[4, 3], strokeWidth=1.5).encode(x=x("zero")),
             alt.Chart(data(points)).mark_rule(strokeWidth=3).encode(y=y, x=x("low"), x2="high:Q", color=hue),
             alt.Chart(data(points))

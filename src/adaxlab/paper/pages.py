@@ -31,6 +31,7 @@ from adaxlab.paper.tables import (
     gpu_step,
     guide,
     low_bit,
+    memory_answer,
     memory_study,
     sparse_step,
 )
@@ -278,7 +279,7 @@ SECTIONS: dict[str, Section] = {
     "adamw": adamw.section,
     "cifar": cifar,
     "cifar-speed": cifar_tables.speed,
-    "memory-answer": memory_study.answer,
+    "memory-answer": memory_answer.answer,
     "memory-study": memory_study.section,
     "decision": decision.section,
     "headline": decision.headline,

@@ -110,6 +110,7 @@ JOBS = (
     Job("cifar10/adamnx", 10),
     Job("language/ptb-even", 12, more="--jobs 8"),
     Job("gpt-bf16", 9, more="--jobs 4"),
+    Job("cifar10/memory-rates", 6),
     Job("cifar10/sgdm-lr", 5),
     Job("cifar10/runtime", 2),
     Job("language/speed", 2, command="python benchmarks/language.py"),

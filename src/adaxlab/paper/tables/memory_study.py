@@ -1,5 +1,5 @@
-"""The page of the memory study, from the records: its answer, what each memory reached over the learning rates, and the
-verdicts on the final runs."""
+"""The tables of the memory study, from the records: what each memory reached over the learning rates, and the verdicts
+on the final runs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adaxlab import markdown, records
-from adaxlab.claim import NOT_RUN, VERDICTS, link, words
+from adaxlab import markdown, records, stats
+from adaxlab.claim import NOT_RUN, link, words
 from adaxlab.paper import claims, drawn, memory, memory_chart, memory_rule
-from adaxlab.paper.memory_finals import FINALS, TASKS, StudyTask, claim_id, options
+from adaxlab.paper.memory_finals import FINALS, TASKS, StudyTask, claim_id
 from adaxlab.paper.tables.exhibits import difference
-from adaxlab.report.numbers import listed
 from adaxlab.summary import Comparison, summarise
 
 FIGURE, FINAL_FIGURE = "memory-study", "memory-finals"
@@ -44,114 +43,22 @@ def section(root: Path) -> str:
     )
 
 
-def answer(root: Path) -> str:
-    """The first lines of the page: what the final runs decide."""
-    rows = _judged(root)
-    decided = options(rows, FINALS)
-    if decided is None:
-        return (
-            "*Not complete.* The final runs have not ended ([the queue](queue.md) has the commands and their cost), "
-            "and a screen with one seed decides nothing. To choose between AdamW's memory and AdaX's, see [Should I "
-            "use AdaX?](should-i-use-adax.md)"
-        )
-    earned, closed = decided
-    first = memory_rule.KEPT[0]
-    if earned:
-        text = (
-            f"**On both tasks {listed([memory_rule.label(name) for name in earned])} trains well over a wider range of "
-            f"learning rates than AdamW's memory ({first}), and is not worse at its best one.**"
-        )
-    else:
-        text = (
-            "**Keep the memory that you have, and tune the learning rate.** No memory was shown to train well over a "
-            f"wider range of learning rates than AdamW's ({first}) on both tasks, without being worse at its best one."
-        )
-    lines = [_at_best(task, rows) for task in TASKS] + [_at_large(task, rows) for task in TASKS]
-    lines += _opposite(rows)
-    if closed:
-        where = listed([_subject(task) for task in TASKS if task.title in closed])
-        lines.append(
-            f"*Not decided*, on {where}: whether {first} itself is worse by more than the tolerance at the larger "
-            "rate. The rule requires it, so no memory can count as wider there."
-        )
-    return "\n".join([text, "", *(f"- {line}" for line in lines)])
-
-
-def _judged(root: Path) -> dict[str, Mapping[str, Any]]:
+def judged(root: Path) -> dict[str, Mapping[str, Any]]:
     """The committed verdicts by the ids of their claims."""
     return {row["id"]: row for row in claims.committed(root / "records")}
 
 
-def _subject(task: StudyTask) -> str:
-    """
-    >>> [_subject(task) for task in TASKS]
-    ['the transformer', 'CIFAR-10']
-    """
-    name = task.title.partition(",")[0]
-    return name if name == name.upper() else f"the {name.lower()}"
-
-
-def _rows(task: StudyTask, kind: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """The verdicts of one kind that have an interval, by memory."""
+def with_interval(
+    task: StudyTask, kind: str, rows: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """The verdicts of one kind ("best", "wide", "same") that have an interval, by memory."""
     made = {name: rows.get(claim_id(task, kind, name)) for name in FINALS[task.screen.name].rates}
     return {name: row for name, row in made.items() if row and (row.get("estimate") or {}).get("text")}
 
 
-def _at_best(task: StudyTask, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """How far the memories are apart at their best rates, and which differences are significant."""
-    seen, first = _rows(task, "best", rows), memory_rule.KEPT[0]
-    where = f"*Each memory at its best lr, {_subject(task)}*"
-    if not seen:
-        return f"{where}: all runs of the other memories diverged."
-    means = sorted(row["estimate"]["mean"] for row in seen.values())
-    low, high = (f"{mean:+.{task.digits}f}" for mean in (means[0], means[-1]))
-    clear = [_named(name, row) for name, row in seen.items() if row["verdict"] != VERDICTS[None]]
-    which = f"significant for {listed(clear)}" if clear else "none of them significant"
-    return f"{where}: {low} to {high} {task.unit} compared with {first} (+ is better; n = {task.seeds}), {which}."
-
-
-def _losses(task: StudyTask, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """What each memory loses at the larger rate, compared with the first one at its best rate; the least first."""
-    lost = {name: -row["estimate"]["mean"] for name, row in _rows(task, "wide", rows).items()}
-    return dict(sorted(lost.items(), key=lambda item: item[1]))
-
-
-def _at_large(task: StudyTask, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """The memories that lose least and most at the larger rate, and those that differ there from the first one."""
-    above, first, lost = FINALS[task.screen.name].above, memory_rule.KEPT[0], _losses(task, rows)
-    where = f"*All memories at lr {above:g}, {_subject(task)}*"
-    if not lost:
-        return f"{where}: all runs diverged."
-    shown = [(memory_rule.label(name), f"{loss:.{task.digits}f}") for name, loss in lost.items()]
-    (least, low), (most, high) = shown[0], shown[-1]
-    ends = f"{least} loses least ({low} {task.unit}), {most} most ({high})"
-    text = f"{where}: compared with {first} at its best rate, {ends}."
-    same = _rows(task, "same", rows)
-    for verdict, word in ((VERDICTS[True], "better"), (VERDICTS[False], "worse")):
-        names = [_named(name, row) for name, row in same.items() if row["verdict"] == verdict]
-        if names:
-            text += f" Significantly {word} than {first} at the same rate (post hoc): {listed(names)}."
-    return text
-
-
-def _opposite(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A sentence about the memory that loses least on one task and most on the other, if there is one."""
-    lost = [(_subject(task), list(_losses(task, rows))) for task in TASKS]
-    return [
-        f"The memory that loses least on {here} ({memory_rule.label(mine[0])}) loses most on {there}: which memory "
-        "tolerated a large learning rate depended on the task."
-        for (here, mine), (there, theirs) in (lost, lost[::-1])
-        if len(mine) > 1 and len(theirs) > 1 and mine[0] == theirs[-1]
-    ]
-
-
-def _named(name: str, row: Mapping[str, Any]) -> str:
-    return f"{link(row['id'], memory_rule.label(name))} ({row['estimate']['text']})"
-
-
 def finals(root: Path) -> list[tuple[StudyTask, float, dict[str, memory_chart.Seen]]]:
     """What the figure of the final runs shows; empty until those of every task have been judged."""
-    rows = _judged(root)
+    rows = judged(root)
     made: list[tuple[StudyTask, float, dict[str, memory_chart.Seen]]] = []
     for task in TASKS:
         if task.screen.name not in FINALS:
@@ -159,7 +66,9 @@ def finals(root: Path) -> list[tuple[StudyTask, float, dict[str, memory_chart.Se
         kinds: dict[str, memory_chart.Seen] = {
             kind: [
                 (memory_rule.label(name), e["mean"], e["low"], e["high"])
-                for name, e in ((name, row["estimate"]) for name, row in _rows(task, kind, rows).items())
+                for name, e in (
+                    (name, row["estimate"]) for name, row in with_interval(task, kind, rows).items()
+                )
             ]
             for kind in ("best", "wide")
         }
@@ -249,12 +158,12 @@ def _finals(task: StudyTask, root: Path) -> str:
     final = FINALS.get(task.screen.name)
     if final is None:
         return ""
-    judged, rows, first = _judged(root), [], memory_rule.KEPT[0]
+    verdicts, rows, first = judged(root), [], memory_rule.KEPT[0]
     for name, lr in final.rates.items():
         covers = "" if name == first else "yes" if name in final.covers else "no"
         cells: list[object] = [memory_rule.label(name), f"{lr:g}", covers]
         for kind in ("best", "wide", "same"):
-            row = judged.get(claim_id(task, kind, name))
+            row = verdicts.get(claim_id(task, kind, name))
             shown = difference(row) if row and row["verdict"] != NOT_RUN else ""
             cells += [shown, link(row["id"], words(row)) if row else ""]
         rows.append(cells)
@@ -266,7 +175,33 @@ def _finals(task: StudyTask, root: Path) -> str:
         "verdict",
         f"at lr {final.above:g}, better than {first} at its best lr (95%)",
         f"at most {task.limit} worse",
-        f"better than {first}, both at lr {final.above:g} (95%)",
+        f"post hoc: better than {first}, both at lr {final.above:g} (95%)",
         "verdict",
     )
-    return f"\n\nFinal runs on n = {task.seeds} new seeds, in {task.unit}:\n\n" + markdown.table(head, rows)
+    text = (
+        f"Final runs on n = {task.seeds} new seeds, in {task.unit}.{_noise(task, root)} The intervals are plain 95% "
+        "intervals; the verdicts are by Holm's method, so that an interval may exclude 0 although the verdict is "
+        "inconclusive."
+    )
+    return f"\n\n{text}\n\n{markdown.table(head, rows)}"
+
+
+def _noise(task: StudyTask, root: Path) -> str:
+    """How much the paired differences vary at the best rates, and how far the seeds of the first memory are apart."""
+    scores: dict[str, dict[int, float]] = {}
+    for run in records.load(root / "records", task.best):
+        if run.done and run.done["metric"] is not None:
+            scores.setdefault(run.row, {})[run.spec["seed"]] = task.scale * run.done["metric"]
+    first = scores.pop(memory_rule.KEPT[0], {})
+    pairs = ([x - first[seed] for seed, x in each.items() if seed in first] for each in scores.values())
+    deviations = sorted(stats.sd(each) for each in pairs if len(each) > 1)
+    if not deviations:
+        return ""
+    low, high, apart = (
+        f"{x:.{task.digits}f}"
+        for x in (deviations[0], deviations[-1], max(first.values()) - min(first.values()))
+    )
+    return (
+        f" At the best rates the paired differences have standard deviations of {low} to {high}, and the seeds of "
+        f"{memory_rule.KEPT[0]} a range of {apart}."
+    )
