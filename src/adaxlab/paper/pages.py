@@ -284,6 +284,7 @@ SECTIONS: dict[str, Section] = {
     "decision": decision.section,
     "headline": decision.headline,
     "example": example.section,
+    "wrong": recorded("fairness.json", example.wrong, "*Not measured yet (`benchmarks/fairness.py`).*"),
     "exhibits": exhibits.section,
     "answers": exhibits.answers,
     **guide.SECTIONS,

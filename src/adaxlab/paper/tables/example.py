@@ -1,9 +1,11 @@
-"""README's example of `adax compare`: the answer that the recorded runs of the default command give."""
+"""README's example of `adax compare`, and how often its verdicts are wrong: from records of the default command and of
+`benchmarks/fairness.py`."""
 
 from __future__ import annotations
 
 import textwrap
 from pathlib import Path
+from typing import Any
 
 from adaxlab import compare, store
 from adaxlab.answer import answer
@@ -26,3 +28,15 @@ def section(root: Path) -> str:
         return "*Not run yet (`adax compare digits`).*"
     text = answer(summarise(STUDY, store.read_export(path))).text
     return f"```text\n$ adax compare digits\n{textwrap.fill(text, 124)}\n```"
+
+
+def wrong(record: dict[str, Any]) -> str:
+    """How many comparisons of a method with itself have a verdict."""
+    found = record["comparisons"]
+    count = sum(any(each["outcome"] in ("better", "worse") for each in one) for one in found)
+    copies = {2: "two", 3: "three"}[len(found[0])]
+    return (
+        f"In {len(found)} comparisons of AdamW with {copies} copies of itself on other seeds (a small net on "
+        f"`{record['task']}`, eight learning rates and five seeds each), {count} had a verdict. By chance at most "
+        f"{len(found) / 20:g} are to be expected."
+    )
