@@ -7,7 +7,7 @@
 `start` copies the code and the records of the checkout to ~/gpu-studies (or $GPU_STUDIES) and starts a process for each
 argument. It runs the studies of the argument one after the other, with its options of `adax reproduce`, for at most so
 many seconds. The processes survive the command, and later uploads over the checkout. They share the GPU; `start` also
-starts CUDA's MPS if the machine has it. The same command resumes what was interrupted. `tools/carry.py` carries data.
+starts CUDA's MPS if the machine has it. The same command resumes what was interrupted.
 
 `wait` returns when all processes have ended, or after so many seconds. It prints the end of their logs and writes
 OUT/records.tar.gz: the records that are not those of the copy, ended runs of incomplete studies among them.

@@ -197,7 +197,7 @@ def _compute(found: Computation, request: Request, more: Mapping[str, Any]) -> A
     ours = {"out"} if "quiet" in known else {"out", "quiet"}  # some show no progress at all
     asked = {k: v for k, v in vars(request).items() if k not in ours and v != getattr(Request, k)}
     given = {**asked, **more}
-    free = ("records", "quiet", "jobs", "device")  # these do not change the result
+    free = ("records", "quiet", "jobs", "device", "data")  # these do not change the result
     if given.get("records") and (other := [key for key in given if key not in free]):
         raise LabError(
             f"{found.name} has changed settings ({', '.join(other)}); records are written only for it as planned"

@@ -142,7 +142,7 @@ def test_late_words_are_recorded_and_drawn(tmp_path):
     new = [f"the u{i} of a" for i in range(3000)]  # a new word in every sentence
     for split, lines in (("train", new), ("valid", new[:5]), ("test", new[:5])):
         (tmp_path / f"{split}.txt").write_text("\n".join(lines))
-    path = late_words.run(record=str(tmp_path / "r.json"), steps=40, data=str(tmp_path), text="folder")
+    path = late_words.run(out=tmp_path, steps=40, data=str(tmp_path), text="folder")
     record = json.loads(path.read_text())
     assert str(tmp_path) not in path.read_text()
     rows = {row["row"]: row["points"] for row in record["rows"]}
@@ -237,7 +237,7 @@ def test_failed_rows(losses, expected):
 def test_both_states_are_recorded_and_shown(tmp_path):
     root = text_sets.benchmark(tmp_path / "set", lines=300)
     given = {"data": str(root), "text": "folder", "hidden": 8, "device": "cpu"}
-    path = zero_state.run(record=str(tmp_path / "z.json"), seeds=2, **given)
+    path = zero_state.run(out=tmp_path, seeds=2, **given)
     record = json.loads(path.read_text())
     assert str(tmp_path) not in path.read_text()
     assert record["data"] == task.load("language", {"text": "folder", "data": str(root)}).digest()
@@ -256,7 +256,10 @@ def test_both_states_are_recorded_and_shown(tmp_path):
     assert shown[2].count("| 0 |") == 3  # the seed, and no failed row from either state
     with pytest.raises(LabError, match="seeds=0"):
         zero_state.run(seeds=0)
-    lost = json.loads(zero_state.run(record=str(tmp_path / "n.json"), seeds=1, lr=1e30, **given).read_text())
+    lost = json.loads(
+        zero_state.run(records=str(tmp_path / "records"), seeds=1, lr=1e30, **given).read_text()
+    )
+    assert (tmp_path / "records" / "language" / "zero_state.json").is_file()
     assert f"| 0 | NaN | NaN | {len(lost['nets'][0]['rows']['zero'])} |" in tables.zero_state(lost)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from adaxlab import store
 from adaxlab.judge import judge
-from adaxlab.paper import figures, forest, memory, memory_chart, memory_finals, memory_rule, queue
+from adaxlab.paper import figures, forest, memory, memory_chart, memory_finals, memory_rule
 from adaxlab.paper.memory_finals import CIFAR, FINALS, GPT, TASKS
 from adaxlab.paper.tables import memory_answer
 from adaxlab.paper.tables import memory_study as page
@@ -390,10 +390,6 @@ def test_the_final_runs_that_are_missing_have_no_difference(records, final, monk
         "is at most 0.02 nats per byte worse than fading 0.95 at its best lr" in row["claim"] for row in wide
     )
     assert [row["id"] for row in wide if "control" in row["note"]] == ["gpt.memory-wide.fading-0.95"]
-    with_jobs = [job.study for job in queue._memory(GPT, 10, 4)]
-    assert with_jobs == ["gpt-memory-screen", "gpt-memory-best", "gpt-memory-wide"]
-    monkeypatch.delitem(FINALS, CIFAR.screen.name, raising=False)
-    assert [job.study for job in queue._memory(CIFAR, 10, 4)] == ["cifar10/memory-screen"]
 
 
 def test_the_forest_plot_leaves_the_memory_study_out(final, monkeypatch):

@@ -40,15 +40,11 @@ def test_the_seeds_of_a_job_are_new_to_its_rows(job):
     used = {
         run.spec["seed"]
         for name, other in catalogue.studies().items()
-        if name.partition("/")[0] == family and isinstance(other, Study)
+        if name != job.study
+        and name.partition("/")[0] == family
+        and isinstance(other, Study)
+        and other.first_seed != study.first_seed  # studies of one call share runs
         for run in records.load(RECORDS, name)
-    }
-    waiting = {each.study for each in queue.JOBS}
-    used -= {
-        run.spec["seed"]
-        for name in waiting
-        for run in records.load(RECORDS, name)
-        if name.partition("/")[0] == family
     }
     assert not used & set(range(study.first_seed, study.first_seed + study.seeds))
 
@@ -73,10 +69,10 @@ def test_the_page_lists_what_has_no_record(tmp_path):
     assert judged.count("\n| `") == len(asked)
     assert judged.count("| ours |") == sum(claim.ours for claim in asked)
     assert (
-        "| `cifar10/lr-new` | `adax reproduce cifar10/lr-new --records records` | 20 | 200 to 204 | 8 |"
+        "| `cifar10/sgdm-lr` | `adax reproduce cifar10/sgdm-lr --records records` | 15 | 200 to 204 | 4.8 |"
         in text
     )
-    assert "tuning 20000 to 20002; 200 to 204" in text
+    assert "tuning 20000 to 20002; 220 to 227" in text
 
 
 def test_an_open_claim_shows_the_n_that_is_needed_beside_the_n_that_is_planned(tmp_path):
@@ -111,18 +107,6 @@ def test_an_open_claim_shows_the_n_that_is_needed_beside_the_n_that_is_planned(t
 )
 def test_the_runs_that_would_judge_a_claim(id, plan, verdict, runs):
     assert queue.runs_for(CLAIMS[id], {"plan": plan, "verdict": verdict}) == runs
-
-
-@pytest.mark.parametrize(
-    ("study", "apart"), [("imagenet/tuned-new", 1.1), ("imagenet/tiny-new", 1.1), ("cifar10/decay-30", 1.1),
-                         ("cifar10/table2-fp32", 1.1), ("imagenet/r50-tuned", 1.1), ("gpt-eight-bit", 1.1),
-                         ("language/ptb-even", 1.2), ("voc/eight", 1.1)],
-)  # fmt: skip
-def test_the_seconds_of_a_run_are_those_of_the_queue(study, apart):
-    """Studies none of whose runs is made by another."""
-    (job,) = (job for job in queue.JOBS if job.study == study)
-    cost = queue.minutes(study, catalogue.study(study).runs())
-    assert 1 / apart <= cost / job.minutes <= apart
 
 
 def test_every_open_claim_has_a_cost_unless_it_is_superseded_or_needs_too_many_seeds():

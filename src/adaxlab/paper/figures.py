@@ -64,8 +64,8 @@ def draw(records: Path, folder: Path) -> list[Path]:
         stem = folder / "claims-forest"
         out += save_chart(forest.chart(lines), stem, forest.words(lines), known=forest.MARKS)
     out += _memories(records, folder)
-    record = gpu_step.read(records)
-    if record is not None:
+    if (speed := records / gpu_step.RECORD).is_file():
+        record = json.loads(speed.read_text())
         out += save_chart(
             doc_charts.gpu_steps(record), folder / "gpu-step", doc_charts.gpu_steps_words(record)
         )

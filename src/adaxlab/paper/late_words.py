@@ -120,12 +120,12 @@ def binned(lines: list[dict[str, float]], steps: int) -> list[dict[str, float]]:
 def run(
     name: str = "language/late-activation",
     out: str | Path = "runs",
-    record: str = "",
+    records: str = "",
     steps: int = 600,
     data: str = "",
     text: str = "ptb",
 ) -> Path:
-    """Measure every row of ROWS with one seed and write the record (default: OUT/late_activation.json)."""
+    """Measure each of ROWS with one seed and write late_activation.json to `records`/language, or else to `out`."""
     if steps <= B2_STEPS:
         raise LabError(f"steps={steps}: must be > {B2_STEPS:g}, because b2*T = {B2_STEPS:g} and b2 < 1")
     rows = []
@@ -153,7 +153,7 @@ def run(
         "environment": environment.describe(choose_device("cpu"), 1),
         "rows": rows,
     }
-    path = Path(record) if record else Path(out) / "late_activation.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = (Path(records) / "language" if records else Path(out)) / "late_activation.json"
+    files.make_folder(path.parent)
     files.write_json(path, content)
     return path

@@ -1,14 +1,12 @@
 """Planned GPU studies, in the order in which they are to be run: docs/queue.md, written by `adax claims`.
 
-Minutes are for one H200, from the records: a stack of CIFAR-10 networks takes 0.4 minutes and 0.32 for each network
-(20 in 6.8 minutes, 15 in 5.1), a third of that with 60 epochs; ImageNet's by the minutes of a run. The others share the
-GPU (`--jobs`): a run then takes 12 seconds on Penn Treebank and enwik8, 14 on the transformer (8 with two evaluations),
-21 on CamVid. Runs that an earlier study of the queue makes, and those in records/unfinished, are not counted again.
+Minutes are for one H200, from the records: those of a run where many share the GPU (stacks of CIFAR-10 networks,
+`--jobs`), or of a run of ImageNet. A run that several studies share is counted in each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,31 +14,29 @@ from typing import Any
 from adaxlab import records
 from adaxlab.claim import NOT_RUN, VERDICTS, Claim, link, words
 from adaxlab.markdown import table
-from adaxlab.paper import catalogue, memory_finals
+from adaxlab.paper import catalogue
 from adaxlab.study import Study
 
 
 @dataclass(frozen=True)
 class Job:
     study: str
-    minutes: float
     purpose: str = ""
     """The purpose of a study that judges no claim."""
     command: str = ""
     """The command, if it is not `adax reproduce`."""
     more: str = ""
     """Additional options of `adax reproduce`."""
+    given: float | None = None
+    """Its minutes, where they do not follow from its runs."""
 
-
-def _memory(task: memory_finals.StudyTask, screen: float, final: float, more: str = "") -> Iterator[Job]:
-    """The screen of a task of the memory study and, once their settings are known, its two studies of final runs: the
-    minutes of what is left of the screen, and of each of the two."""
-    on = f"[the memory study](memory-study.md), {task.title}"
-    known = task.screen.name in memory_finals.FINALS
-    later = "" if known else f"; its final runs will take about {2 * final:g} minutes"
-    yield Job(task.screen.name, screen, f"the memories and learning rates of {on}{later}", more=more)
-    for name in (task.best, task.wide) if known else ():
-        yield Job(name, final, more=more)
+    @property
+    def minutes(self) -> float:
+        """GPU minutes of all runs of the study."""
+        if self.given is not None:
+            return self.given
+        study = catalogue.study(self.study)
+        return minutes(self.study, study.runs())
 
 
 RUN_SECONDS = {
@@ -90,38 +86,22 @@ def runs_for(claim: Claim, row: Mapping[str, Any]) -> int:
 AGAIN = ("cifar10/runtime", "language/speed")
 """Studies that are run again because their record lacks what the claim needs."""
 JOBS = (
-    Job("cifar10/trace-lr", 2),
-    Job("cifar10/lr-new", 8),
-    Job("cifar10/padax-new", 6),
-    Job("cifar10/beta1-new", 4),
-    Job("cifar10/epsilon-new", 5),
-    Job("cifar10/beta2-new", 18),
-    Job("language/enwik8-new", 3, more="--jobs 5"),
-    Job("voc/grid", 6, "the settings of voc/eight", more="--jobs 5"),
-    Job("voc/eight", 6, more="--jobs 5"),
-    Job("language/ptb-gap", 14, more="--jobs 8"),
-    Job("language/ptb-sgdm", 4, more="--jobs 8"),
-    Job("language/ptb-wide", 8, more="--jobs 8"),
-    Job("gpt-eight-bit", 6, more="--jobs 4"),
-    Job("cifar10/eight-bit", 21),
-    *_memory(memory_finals.GPT, 10, 4, "--jobs 4"),
-    *_memory(memory_finals.CIFAR, 4, 5),
-    Job("cifar10/adamnx-tuning", 9, "the learning rates of cifar10/adamnx"),
-    Job("cifar10/adamnx", 10),
-    Job("language/ptb-even", 12, more="--jobs 8"),
-    Job("gpt-bf16", 9, more="--jobs 4"),
-    Job("cifar10/memory-rates", 6),
-    Job("cifar10/sgdm-lr", 5),
-    Job("cifar10/runtime", 2),
-    Job("language/speed", 2, command="python benchmarks/language.py"),
-    Job("cifar10/catch-up", 13),
-    Job("cifar10/table2-new", 17),
-    Job("imagenet/tiny-new", 43),
-    Job("cifar10/decay-30", 40),
-    Job("imagenet/tuned-new", 64),
-    Job("cifar10/table2-fp32", 34),
-    Job("imagenet/r50-tuning", 42, "the learning rates of imagenet/r50-tuned"),
-    Job("imagenet/r50-tuned", 100),
+    Job("cifar10/adamnx-tuning", "the learning rates of cifar10/adamnx"),
+    Job("cifar10/adamnx"),
+    Job("language/ptb-even", more="--jobs 8"),
+    Job("gpt-bf16", more="--jobs 4"),
+    Job("cifar10/memory-rates"),
+    Job("cifar10/sgdm-lr"),
+    Job("cifar10/runtime", given=2),
+    Job("language/speed", command="python benchmarks/language.py", given=2),
+    Job("cifar10/catch-up"),
+    Job("cifar10/table2-new"),
+    Job("imagenet/tiny-new"),
+    Job("cifar10/decay-30"),
+    Job("imagenet/tuned-new"),
+    Job("cifar10/table2-fp32"),
+    Job("imagenet/r50-tuning", "the learning rates of imagenet/r50-tuned", given=42),  # shorter runs
+    Job("imagenet/r50-tuned"),
 )
 OPEN = (VERDICTS[None], NOT_RUN)
 
@@ -155,8 +135,8 @@ These studies would judge claims that are open, provisional or post hoc. They re
 order in which they are to be run. A study may leave a claim open: [the second table](#claims-by-study) compares the
 planned with the required number of seeds.
 
-- **Cost.** Minutes are estimates for one H200, from the records, and are shared by all claims of a study. Runs that an
-  earlier study makes, and those in `records/unfinished`, are not counted again.
+- **Cost.** Minutes are estimates for one H200, from the records, and are shared by all claims of a study. A run that
+  several studies share is counted in each.
 - **Shared runs.** A run that an earlier study has made is not made again if it is in the store. On another machine,
   import it first, as with `adax runs import records/cifar10/lr-new.jsonl`.
 - **Interruptions.** `--seconds 570` stops a command after that time. The same command resumes the study, also on

@@ -116,7 +116,7 @@ def measure(
 def run(
     name: str = "language/zero-state",
     out: str | Path = "runs",
-    record: str = "",
+    records: str = "",
     data: str = "",
     text: str = "enwik8",
     hidden: int = 2048,
@@ -125,7 +125,7 @@ def run(
     device: str = "auto",
     threads: int = 1,
 ) -> Path:
-    """Measure `seeds` models and write the record (default: OUT/zero_state.json)."""
+    """Measure `seeds` models and write zero_state.json to `records`/language, or else to `out`."""
     if seeds < 1:
         raise LabError(f"seeds={seeds}: must be >= 1")
     known = dict(ENWIK8.task_options) if text == "enwik8" else {"text": text}
@@ -141,7 +141,7 @@ def run(
         "environment": environment.describe(place, threads),
         "nets": [measure(made, lr, seed, place, ENWIK8.epochs, threads) for seed in range(seeds)],
     }
-    path = Path(record) if record else Path(out) / "zero_state.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = (Path(records) / "language" if records else Path(out)) / "zero_state.json"
+    files.make_folder(path.parent)
     files.write_json(path, content)
     return path

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from adaxlab.markdown import read, table
+from adaxlab.markdown import table
 from adaxlab.paper.tables import gpu_step
 
 REFERENCE = "torch AdamW, fused"
 OURS, PLAIN = "adaxopt AdamW", "torch AdamW, default"
 RECORD = "../records/adamw_step.json"
-
-
-def section(root: Path) -> str:
-    record = read(root, "adamw_step.json")
-    return measured(record) if record else _of_adaxw(root)
 
 
 def summary(record: dict[str, Any]) -> str:
@@ -108,31 +102,3 @@ def _steps(rows: list[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(row["row"] for row in rows))
     lines = [(name, state(name), *(cell(name, model) for model in models)) for name in names]
     return table(("optimizer", "bytes of state per parameter", *heads), lines)
-
-
-def _of_adaxw(root: Path) -> str:
-    """Before AdamW is measured: AdaXW's step, which is the same kernel with another gain."""
-    text = (
-        "*AdamW beside torch, optimi, FlashOptim, torchao and bitsandbytes, with fresh gradients and in whole training "
-        "steps: not measured yet (`python benchmarks/adamw.py`).*"
-    )
-    record = gpu_step.read(root / "records")
-    if record is None:
-        return text
-    found = {(r["model"], r["row"]): r for r in record["rows"] if r["gradients"] == "fixed"}
-    rows = [
-        (
-            model,
-            ours["n"],
-            gpu_step.spread(found[model, "torch AdamW fused"]),
-            gpu_step.spread(ours),
-            f"{ours['speedup']:.2f}",
-        )
-        for (model, name), ours in found.items()
-        if name == "AdaXW fused"
-    ]
-    return (
-        f"{text} The same kernel with AdaX's gain ([speed](speed.md)), on one {record['environment']['gpu']}, torch "
-        f"{record['environment']['torch']}:\n\n"
-        + table(("", "n", "torch AdamW fused, ms (quartiles)", "AdaXW, ms (quartiles)", "speedup"), rows)
-    )

@@ -229,7 +229,7 @@ def _shown(found: list[TaskResult]) -> tuple[str, ...]:
 
 
 def _speed(root: Path) -> str:
-    record = gpu_step.read(root / "records")
+    record = markdown.read(root, gpu_step.RECORD)
     if record is None:
         return "- **Speed**: not measured yet (`make bench-gpu`)."
     old = ", made before the latest changes to the step" if record.get("since") else ""

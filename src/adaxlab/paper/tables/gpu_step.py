@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,7 @@ from typing import Any
 from adaxlab import markdown
 from adaxlab.paper.drawn import image
 
-
-def read(records: Path) -> dict[str, Any] | None:
-    """gpu_step.json, or None where nothing was measured."""
-    path = records / "gpu_step.json"
-    return json.loads(path.read_text()) if path.is_file() else None
+RECORD = "gpu_step.json"
 
 
 def since(record: Mapping[str, Any]) -> str:
@@ -45,7 +40,7 @@ def summary(record: Mapping[str, Any]) -> str:
 
 def answer(root: Path) -> str:
     """The first sentences of docs/speed.md."""
-    gpu, cpu = read(root / "records"), markdown.read(root, "cpu_step.json")
+    gpu, cpu = markdown.read(root, RECORD), markdown.read(root, "cpu_step.json")
     if gpu is None or cpu is None:
         return "*Not measured yet (`make bench-gpu`, `make bench`).*"
     default = {name: 1 / r["ratio"] for name, r in cpu["rows"].items() if r["against"] and "default" in name}
@@ -58,7 +53,7 @@ def answer(root: Path) -> str:
 
 
 def section(root: Path) -> str:
-    record = read(root / "records")
+    record = markdown.read(root, RECORD)
     if record is None:
         return "*GPU: not measured yet (`make bench-gpu`).*"
     rows = []

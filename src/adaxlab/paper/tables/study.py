@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adaxlab import markdown, records, spec, stats
+from adaxlab import markdown, records, stats
 from adaxlab.claim import OURS, link, words
 from adaxlab.measures import Of, ended, final_percent
 from adaxlab.paper import catalogue, drawn
@@ -243,8 +243,3 @@ def section(
     parts = [study.title, table(study, runs, layout), caption(study, runs, layout)]
     parts += [extra(study, runs) if extra else "", drawn.shown(study), claims(study, root)]
     return "\n\n".join(part for part in parts if part)
-
-
-def mark(study: Study) -> str:
-    """The name of the study's mark on a page."""
-    return spec.folder(study.name)
