@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from adaxopt import memories
 from adaxopt.bounds import own, plain
 from adaxopt.checks import EpsPlacement, check, settle
 from adaxopt.extras import need
@@ -157,7 +158,7 @@ class _Method(keras.optimizers.Optimizer):
             ops.convert_to_tensor(m),
             ops.convert_to_tensor(v),
             n,
-            wake=self._own["wake"],
+            wake=memories.guarded(self._own),
             xp=_xp,
         )
         self.assign(m, new_m)

@@ -15,7 +15,7 @@ A param group and a checkpoint store a memory as its `text` (a string), and its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -71,7 +71,8 @@ class Memory:
         return replace(self, least=own(gain))
 
     def freeze(self, after: float) -> Memory:
-        """A copy whose v is constant after that many steps; a v that is still 0 takes its first squared gradient."""
+        """A copy whose v is constant after that many steps. A v that is still 0 takes its first squared gradient, so
+        this implies `wake=True`."""
         return replace(self, last=own(after))
 
     @property
@@ -195,6 +196,13 @@ def read(text: str) -> tuple[type[Memory], float, float]:
     if text not in _READ:
         _READ[text] = _parsed(text)
     return _READ[text]
+
+
+def guarded(options: Mapping[str, Any]) -> bool:
+    """Whether a coordinate that has received no gradient yet takes k = 1 at its first one: with `wake`, and with a
+    memory that freezes, because k is 0 from then on."""
+    text = options.get("memory")
+    return bool(options["wake"]) or (text is not None and read(text)[2] < math.inf)
 
 
 def _parsed(text: str) -> tuple[type[Memory], float, float]:

@@ -86,6 +86,7 @@ VARIANTS = [
     ("adaxw", {"memory": Fading(0.99)}),
     ("adaxw", {"memory": Equal().floor(1e-2).freeze(500)}),
     ("adaxw", {"memory": Power(-7.0)}),
+    ("adamw", {"memory": Fading(0.99).freeze(5)}),  # implies wake
     ("adamw", {"memory": LogTime(8.0)}),
     ("padax", {"memory": Polynomial(0.8).freeze(100)}),
     ("adaxw", {"cautious": True}),

@@ -32,6 +32,7 @@ PARITY = [
     ("AdaXW", {"memory": "log_time", "beta_2": 8.0, **RATE}),  # as a config has it
     ("AdaXW", {"memory": "fading floor 0.05", "beta_2": 0.99, **RATE}),
     ("AdaXW", {"memory": "equal freeze 30", "beta_2": 0.0, **RATE}),
+    ("AdaXW", {"memory": "fading freeze 5", "beta_2": 0.99, "wake": False, **RATE}),
     ("AdaXW", {"memory": "power", "beta_2": 0.5, **RATE}),
     ("AdaXW", {"memory": "polynomial", "beta_2": 0.8, **RATE}),
     ("AdaX", {"cautious": True, "weight_decay": 0.1, **RATE}),

@@ -176,6 +176,26 @@ def test_groups_that_ask_differently_share_one_scale():
     assert_near([p.detach() for p in params], [p.detach() for p in expected])
 
 
+def test_with_a_differentiable_group_the_scaler_unscales_before_the_step():
+    params = parameters()
+    groups = [{"params": params[:2], "fused": True}, {"params": params[2:], "differentiable": True}]
+    optimizer = adaxopt.AdaXW(groups)
+    amp = seed_scale(scaler(64.0))
+    for t in range(3):
+        for g in set_gradients(params, t):
+            g.mul_(64.0)
+        with torch.no_grad():
+            amp.step(optimizer)
+        amp.update()
+    expected, _ = plain_run("adaxw", steps=3)
+    assert_near([p.detach() for p in params], [p.detach() for p in expected])
+    before = [p.detach().clone() for p in params]
+    optimizer.grad_scale = torch.tensor(64.0)  # by hand
+    with pytest.raises(ValueError, match="differentiable=True: a step does not support GradScaler's scale"):
+        optimizer.step()
+    assert_near([p.detach() for p in params], before)
+
+
 @pytest.mark.parametrize("name", ["adaxw", "adax", "padax"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_trains(name, dtype):

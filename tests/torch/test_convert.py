@@ -8,7 +8,19 @@ import torch
 
 import adaxopt
 import oracles
-from adaxopt import AdaX, AdaXW, Padax, create, load_adamw_state_dict, load_released_state_dict
+from adaxopt import (
+    AdamW,
+    AdaX,
+    AdaXW,
+    Fading,
+    Growing,
+    LogTime,
+    Padax,
+    Polynomial,
+    create,
+    load_adamw_state_dict,
+    load_released_state_dict,
+)
 from adaxopt.zoo import METHODS
 from runner import BACKENDS, Problem, drive, relative, same, saved_and_read, snapshot, split, stepped
 
@@ -195,6 +207,52 @@ def test_a_torch_checkpoint_converts(kind, theirs):
     }
     p.grad = torch.ones(4, dtype=torch.float64)
     optimizer.step()
+
+
+MEMORIES = [Growing.over(10_000), LogTime(8), Polynomial(0.8).floor(1e-3), Fading(0.9).freeze(50)]
+
+
+@pytest.mark.parametrize("memory", MEMORIES, ids=repr)
+def test_a_memory_keeps_its_number_when_another_checkpoint_is_loaded(memory):
+    """The checkpoint's b2 belongs to its own v; b1 and the rest are taken."""
+    adam = stepped(lambda params: torch.optim.AdamW(params, lr=0.3, betas=(0.8, 0.99)))
+    optimizer = stepped(lambda params: AdamW(params, memory=memory))
+    optimizer.load_state_dict(adam.state_dict())
+    (group,) = optimizer.param_groups
+    assert (group["memory"], group["betas"], group["lr"]) == (memory.text, (0.8, memory.number), 0.3)
+    released = stepped(lambda params: AdaXW(params, memory=memory))
+    file = as_released(torch.optim.AdamW)
+    load_released_state_dict(released, file)
+    (group,) = released.param_groups
+    assert (group["memory"], group["betas"][1]) == (memory.text, memory.number)
+    assert group["lr"] == file["param_groups"][0]["lr"]
+    t = float(next(iter(released.state.values()))["step"])
+    assert released.stats()[0]["gain"] == pytest.approx(float(memory.k(t)), rel=1e-12)
+
+
+def test_a_released_checkpoint_s_b2_is_not_that_of_a_run_length():
+    optimizer = stepped(lambda params: AdaXW(params, total_steps=1000))
+    file = as_released(torch.optim.AdamW)
+    load_released_state_dict(optimizer, file)
+    (group,) = optimizer.param_groups
+    assert group["betas"][1] == file["param_groups"][0]["betas"][1]
+    assert group["total_steps"] is None
+
+
+@pytest.mark.parametrize("scheduled", [True, False])
+def test_fully_decoupled_decay_is_measured_against_the_first_lr_of_a_torch_run(scheduled):
+    p = torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
+    adam = torch.optim.AdamW([p], lr=1e-3 if scheduled else 1e-5)
+    if scheduled:
+        torch.optim.lr_scheduler.LambdaLR(adam, lambda _: 0.01)
+    p.grad = torch.zeros_like(p)
+    adam.step()
+    optimizer = AdamW([p], lr=1e-3, weight_decay=0.1, decay="fully_decoupled")
+    optimizer.load_state_dict(adam.state_dict())
+    p.data.fill_(1.0)
+    optimizer.param_groups[0]["weight_decay"] = 0.1
+    optimizer.step()
+    assert 1 - p.item() == pytest.approx(0.1 * 0.01, rel=1e-9)
 
 
 def test_a_torch_checkpoint_with_amsgrad_is_refused():

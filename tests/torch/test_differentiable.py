@@ -208,6 +208,17 @@ def test_in_16_bits_it_computes_as_the_for_loop_does(name, dtype):
         torch.testing.assert_close(a.state[p][key], b.state[q][key], rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (3,)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_state_keeps_its_dtype(shape, dtype):
+    p = torch.ones(shape, dtype=dtype)
+    optimizer = adaxopt.AdaXW([p], differentiable=True)
+    for _ in range(3):
+        p.grad = torch.ones_like(p)
+        optimizer.step()
+        assert {optimizer.state[p][key].dtype for key in ("exp_avg", "exp_avg_sq")} == {torch.float32}
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_what_has_no_derivative_is_refused(name):
     p = torch.zeros(2)

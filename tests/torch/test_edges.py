@@ -334,3 +334,25 @@ def test_a_step_count_that_the_user_wrote(options):
     optimizer.state[p]["step"] = 7
     with pytest.raises(ValueError, match="step=7 in its state: must be a tensor of one element"):
         optimizer.step()
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental:UserWarning")
+@pytest.mark.parametrize("rounding", ["kahan", "24bit"])
+def test_a_half_complex_parameter_is_refused_where_it_would_need_a_compensation(rounding):
+    p = torch.nn.Parameter(torch.ones(3, dtype=torch.complex32))
+    with pytest.raises(ValueError, match=f"rounding='{rounding}': parameters of dtype torch.complex32"):
+        AdaXW([p], rounding=rounding)
+    AdaXW([p], rounding="stochastic")
+
+
+def test_a_group_that_was_saved_before_there_were_memories_has_none():
+    """Its b2 is a growth rate, and not the number of the new optimizer's memory."""
+    p = parameter(1.0)
+    old = AdaXW([p], betas=(0.9, 1e-3))
+    p.grad = torch.ones(1)
+    old.step()
+    file = old.state_dict()
+    del file["param_groups"][0]["memory"]
+    new = AdaXW([p], memory=adaxopt.LogTime(8))
+    new.load_state_dict(file)
+    assert (new.param_groups[0]["memory"], new.param_groups[0]["betas"]) == (None, (0.9, 1e-3))

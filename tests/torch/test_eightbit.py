@@ -429,3 +429,14 @@ def test_codes_that_were_read_as_numbers_are_refused():
     large.load_state_dict(cast_state_dict(file, F32))
     large.param_groups[0]["state_dtype"] = U8  # for parameters that come later
     AdaXW([torch.nn.Parameter(torch.ones(64))]).load_state_dict(large.state_dict())
+
+
+def test_m_is_0_where_a_v_is_0_in_float32():
+    """The codes are of float32 numbers: a float64 v below them is stored as 0, and m with it."""
+    p = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    optimizer = adaxopt.Adam([p], lr=1e-3, eps=1e-60, state_dtype=U8)
+    p.grad = torch.tensor([1e-25, 1e-15, 0.0], dtype=torch.float64)
+    optimizer.step()
+    entry = optimizer.state[p]
+    m, v = entry["exp_avg"] != 0, entry["exp_avg_sq"] != 0
+    assert m.tolist() == v.tolist() == [False, True, False]

@@ -125,6 +125,30 @@ def test_a_checkpoint_holds_it_as_strings_and_numbers(memory):
     assert same(snapshot(other)["params"], snapshot(optimizer)["params"])
 
 
+@pytest.mark.parametrize("late", [4, 9])
+@pytest.mark.parametrize("backend", [*BACKENDS, "differentiable", "sparse"])
+def test_a_memory_that_freezes_guards_late_coordinates(backend, late):
+    """Also without `wake`: the v of a coordinate whose first gradient comes after the freeze is its square."""
+    p = torch.zeros(2, 1, dtype=torch.float64, requires_grad=True)
+    x = p * 1.0 if backend == "differentiable" else torch.nn.Parameter(p.detach().clone())
+    options = {"differentiable": {"differentiable": True}, "sparse": {}}
+    memory = Fading(0.9).freeze(5)
+    optimizer = create(
+        "adamw", [x], lr=1.0, weight_decay=0.0, eps=1e-30, memory=memory, **(options | BACKENDS)[backend]
+    )
+    assert not optimizer.param_groups[0]["wake"]
+    for t in range(1, late + 1):
+        g = torch.tensor([[1.0], [3.0 * (t == late)]], dtype=torch.float64)
+        x.grad = g.to_sparse(1) if backend == "sparse" else g
+        if backend == "sparse":  # every row at every step, so that both count the same steps
+            x.grad = torch.sparse_coo_tensor(torch.arange(2)[None], g, (2, 1), check_invariants=True)
+        before = x.detach().clone()
+        optimizer.step()
+    assert optimizer.state[x]["exp_avg_sq"].reshape(-1).tolist() == pytest.approx([1.0, 9.0], rel=1e-12)
+    moved = (before - x.detach()).reshape(-1).tolist()
+    assert moved == pytest.approx([1.0, 0.1 / (1 - 0.9**late)], rel=1e-9)
+
+
 @pytest.mark.parametrize("kind", [AdaX, AdaXW, Padax])
 def test_a_run_length_sets_b2(kind, recwarn):
     p = torch.nn.Parameter(torch.ones(2))

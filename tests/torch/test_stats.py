@@ -167,3 +167,25 @@ def test_a_gradient_too_large_to_be_squared_is_seen(foreach):
         optimizer.step()
     assert optimizer.stats()[0]["lost"] == 0.125
     assert p[1:].isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["adaxw", "adamw", "nosadam"])
+def test_the_update_of_rows_is_that_of_their_own_step_counts(name):
+    """Rows with 1, 2, ... 6 gradients: each is as far as a dense parameter with as many."""
+    table = torch.nn.Parameter(torch.zeros(6, 2, dtype=torch.float64))
+    optimizer = create(name, [table], lr=1e-3, weight_decay=0.0)
+    single = []
+    for row in range(6):
+        alone = torch.nn.Parameter(torch.zeros(1, 2, dtype=torch.float64))
+        other = create(name, [alone], lr=1e-3, weight_decay=0.0)
+        for t in range(row + 1):
+            g = torch.full((1, 2), 2.0 ** (t + row), dtype=torch.float64)
+            alone.grad = g
+            other.step()
+            table.grad = torch.sparse_coo_tensor([[row]], g, (6, 2), check_invariants=True)
+            optimizer.step()
+        single.append(other.stats()[0])
+    (s,) = optimizer.stats()
+    rms = np.sqrt(np.mean([each["update_rms"] ** 2 for each in single]))
+    assert s["update_rms"] == pytest.approx(rms, rel=1e-9)
+    assert s["gain"] == pytest.approx(single[-1]["gain"], rel=1e-9), "that of the row with the most gradients"

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from adaxopt import memories
 from adaxopt.bounds import own
 from adaxopt.checks import check, settle
 from adaxopt.jax.rounding import stochastic
@@ -247,7 +248,7 @@ def _leaf(
         old = jax.lax.dynamic_index_in_dim(window, slot, keepdims=False).astype(g.dtype)
         window = jax.lax.dynamic_update_index_in_dim(window, g.astype(window.dtype), slot, 0)
     new, m, v, v_max, _ = step(
-        jnp.zeros((), g.dtype), g, m, v, n, v_max=v_max, old=old, wake=options["wake"], xp=jnp
+        jnp.zeros((), g.dtype), g, m, v, n, v_max=v_max, old=old, wake=memories.guarded(options), xp=jnp
     )
     stored = [
         x if x is None else _down(x, before.dtype, count, keys, stream)

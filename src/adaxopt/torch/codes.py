@@ -196,7 +196,8 @@ def store_(
     lines = []
     for name, value in lose(values).items():
         flat, order = _memory(entry[name])
-        lines.append((name, flat, entry[scale_name(name)].view(-1), _line(value, order)))
+        line = _line(value, order).float()  # a float64 v may be 0 in float32: m is then 0 too
+        lines.append((name, flat, entry[scale_name(name)].view(-1), line))
     second = next((line for name, _, _, line in lines if name == "exp_avg_sq"), None)
     count, device = lines[0][1].numel(), lines[0][1].device
     for start in range(0, count, rounding.PIECE):

@@ -28,11 +28,10 @@ def load_released_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -
         v = v_released / ((1+b2)^t - 1)
 
     lr, betas, eps and weight_decay come from the checkpoint. Options that the released code did not have keep this
-    optimizer's values. A second moment that has overflowed (after about 887,000 steps in float32) cannot be recovered,
-    and raises ValueError.
+    optimizer's values; a memory that was given keeps its number, which is stored as b2. A second moment that has
+    overflowed (after about 887,000 steps in float32) cannot be recovered, and raises ValueError.
     """
-    taken = ("lr", "betas", "eps", "weight_decay")
-    _load(optimizer, state_dict, "released", taken, growing_log_norm)
+    _load(optimizer, state_dict, "released", ("lr", "betas", "eps", "weight_decay"), growing_log_norm)
 
 
 def load_adamw_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> None:
@@ -69,7 +68,8 @@ def from_torch(optimizer: Engine, given: Mapping[str, Any]) -> dict[str, Any]:
     groups = []
     for mine, other in _paired(optimizer, given):
         kept = {k: v for k, v in mine.items() if k in optimizer.defaults and k not in TORCHS}
-        groups.append({**{k: v for k, v in other.items() if k not in left}, **kept})
+        theirs = {k: v for k, v in other.items() if k not in left}
+        groups.append({**theirs, **kept, **_numbers(mine, other)})
         if "decoupled_weight_decay" in other and other["decoupled_weight_decay"] == (mine["decay"] == "l2"):
             raise ValueError(
                 f"checkpoint with decoupled_weight_decay={other['decoupled_weight_decay']}: this optimizer has "
@@ -185,11 +185,27 @@ def _load(
     if found.kind != kind:
         raise ValueError(f"load_{kind}_state_dict: {foreign.refusal(found, optimizer)}")
     groups = [
-        {**mine, "params": other["params"], **{k: other[k] for k in taken if k in other}}
+        {
+            **mine,
+            "params": other["params"],
+            **{k: other[k] for k in taken if k in other},
+            **(_numbers(mine, other) if taken else {}),
+        }
         for mine, other in _paired(optimizer, given)
     ]
     moments = _as_asked(_normalised(given, log_norm), groups)
     checkpoint.load(optimizer, {"state": moments, "param_groups": groups})
+
+
+def _numbers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a group that takes lr and betas from a checkpoint's group: a memory of its own keeps its number, and
+    fully decoupled decay is measured against the run's first lr."""
+    b1, b2 = other["betas"]
+    return {
+        "betas": (b1, b2 if mine.get("memory") is None else mine["betas"][1]),
+        **({"total_steps": None} if "total_steps" in mine else {}),  # it has not set this b2
+        "reference_lr": other.get("initial_lr", mine["reference_lr"]),
+    }
 
 
 def _paired(optimizer: Engine, given: Mapping[str, Any]) -> zip[tuple[Any, Any]]:

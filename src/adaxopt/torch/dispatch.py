@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from adaxopt import memories
 from adaxopt.rule import StepCoefficients
 from adaxopt.torch import hyper, operators, precision, private, state, wake_guard
 from adaxopt.torch.state import Lists
@@ -67,7 +68,7 @@ def _update_on_host(optimizer: Engine, group: Group, lists: Lists) -> None:
     """Update with StepCoefficients as Python floats, one call for all parameters of the same step, device and dtype."""
     params, times = lists.params, _advance(lists.steps)
     inactive: Sequence[wake_guard.Inactive | None] = [None] * len(params)
-    if group["wake"] and lists.vs:
+    if memories.guarded(group) and lists.vs:
         inactive = wake_guard.look(optimizer._inactive, params, lists.vs, times, optimizer.method.rule)
     settings = hyper.floats(group)
     for (time, *_), members in _buckets(lists, times).items():

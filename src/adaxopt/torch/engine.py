@@ -104,8 +104,10 @@ class Engine(Optimizer):
         self._singles: dict[Tensor, dict[str, Any]] = {}
 
     def _announce_scaling(self) -> None:
-        """Accept GradScaler's scale in the step only if fused=True was requested, as torch's optimizers do."""
-        self._step_supports_amp_scaling = any(group.get("fused") for group in self.param_groups)
+        """Accept GradScaler's scale in the step only if fused=True was requested, as torch's optimizers do, and no
+        group is differentiable; else GradScaler unscales the gradients first."""
+        plain = not any(group.get("differentiable") for group in self.param_groups)
+        self._step_supports_amp_scaling = plain and any(group.get("fused") for group in self.param_groups)
 
     def _place(self, p: Tensor) -> int:
         """The parameter's index in the whole optimizer, an input of the random bits of stochastic rounding.
@@ -127,7 +129,8 @@ class Engine(Optimizer):
         self._forget_caches()
         for group in self.param_groups:
             for key, value in self.defaults.items():
-                group.setdefault(key, value)
+                # a group without a memory was saved before there were any: its b2 is not a memory's number
+                group.setdefault(key, None if key == "memory" else value)
             group["reference_lr"] = groups.fixed(group.get("reference_lr", group["lr"]))
             for p in group["params"]:
                 if self.state.get(p):
@@ -332,6 +335,11 @@ class Engine(Optimizer):
         if group["betas"][1] is None or isinstance(group.get("memory"), Memory):
             options.settle_copied(group, self.method)
         if group["differentiable"]:
+            if scaled:
+                raise ValueError(
+                    "differentiable=True: a step does not support GradScaler's scale; create the optimizer with it, or "
+                    "call scaler.unscale_(optimizer) first"
+                )
             refusals.refuse_options(self, group, group["params"])
             return None
         plan = self._plans.get(id(group))

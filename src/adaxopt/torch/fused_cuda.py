@@ -191,7 +191,7 @@ class Share(_Share):
             "AHEAD": AHEAD if coded and _prefetches(self.device) else 0,
             "SECOND": rule.memory is not None,
             "MAXIMUM": rule.maximum,
-            "WAKE": group["wake"],
+            "WAKE": memories.guarded(group),
             "CAUTIOUS": cautious,
             "ROUNDING": kernel_numbers.ROUNDINGS[rounding],
             "BLOCK": self.block,

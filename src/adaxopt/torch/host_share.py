@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from adaxopt import memories
 from adaxopt.rule import StepCoefficients
 from adaxopt.torch import hyper, private, state, wake_guard
 from adaxopt.torch.layout import LOWEST, without_memory
@@ -106,9 +107,8 @@ class HostShare(Share):
 
         private.foreach_add_(pick(self.steps), 1.0)
         raw, wake, inactive = pick(self.raw), [], []
-        if group["wake"] and not (
-            whole and self.awake is not None and self.awake == private.versions(self.watched)
-        ):
+        guard = memories.guarded(group)
+        if guard and not (whole and self.awake is not None and self.awake == private.versions(self.watched)):
             part, times = self.part, [time] * len(raw)
             inactive = wake_guard.look(part.inactive, pick(part.owners), raw, times, part.method.rule)
             wake = wake_guard.guarded(inactive)
@@ -117,5 +117,5 @@ class HostShare(Share):
         for v, found in zip(raw, inactive, strict=False):
             if found is not None:
                 found.settle(v, n.k)
-        quiet = whole and group["wake"] and n.k < wake_guard.FADES
+        quiet = whole and guard and n.k < wake_guard.FADES
         self.awake = private.versions(self.watched) if quiet and not wake and None not in inactive else None

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from adaxopt import memories
 from adaxopt.rule import StepCoefficients, step
 from adaxopt.torch.precision import compute_dtype
 from adaxopt.torch.project import Project, projected
@@ -54,11 +55,12 @@ def differentiable_step(
         n,
         v_max=pairs(state["max_exp_avg_sq"]) if "max_exp_avg_sq" in state else None,
         old=None if old is None else pairs(old).to(dtype),
-        wake=group["wake"],
+        wake=memories.guarded(group),
         xp=torch,
     )
     for key, value in (("exp_avg", m), ("exp_avg_sq", v), ("max_exp_avg_sq", v_max)):
         if value is not None:
+            value = value.to(pairs(state[key]).dtype)  # coefficients of 0-d tensors are float64
             state[key] = torch.view_as_complex(value) if p.is_complex() else value
     if project is not None:
         x = projected(project, x, d if isinstance(d, Tensor) else torch.ones_like(x))
@@ -117,7 +119,7 @@ def row_step(
         take("exp_avg_sq"),
         n,
         v_max=take("max_exp_avg_sq"),
-        wake=group["wake"],
+        wake=memories.guarded(group),
         xp=torch,
     )
     keys = {"seed": group["seed"], "index": index, "step": state["step"]}

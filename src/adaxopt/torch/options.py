@@ -175,6 +175,10 @@ def check_parameter(p: Tensor, state_dtype: torch.dtype | None = None, rounding:
         raise ValueError(
             f"state_dtype={state_dtype}: complex state needs 64 bits or more; leave it None here"
         )
+    if rounding in ("kahan", "24bit") and p.dtype == torch.complex32:
+        raise ValueError(
+            f"rounding={rounding!r}: parameters of dtype {p.dtype} are not supported; take 'nearest' or 'stochastic'"
+        )
     if rounding == "24bit" and p.dtype == torch.float16:
         raise ValueError(
             "rounding='24bit': 8 correction bits are kept for torch.bfloat16, and this parameter is torch.float16; "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from adaxopt import memories
 from adaxopt.rule import StepCoefficients
 from adaxopt.torch import codes, foreach, private, shards, state
 from adaxopt.torch.rounding import joined, split_, stochastic_
@@ -63,7 +64,7 @@ def update(
             gs = [g + group["weight_decay"] * x for g, x in zip(gs, wide[0], strict=True)]
             n = n._replace(l2=0.0)
         olds = up([_shifted(real(w), t, g) for w, t, g in zip(taken.windows, taken.steps, gs, strict=True)])
-    guard = wake if group["wake"] and vs else ()
+    guard = wake if memories.guarded(group) and vs else ()
     project = optimizer._project
     x, m, v, v_max = wide
     foreach.update(x, gs, m, v, v_max, n, maximize=maximize, olds=olds, wake=guard, project=project)

@@ -59,12 +59,14 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
     stride = max(1, elements // SAMPLE)
     gain = None
     for entry in entries:
-        time = entry["row_step"].max() if "row_step" in entry else entry["step"]  # the largest of the rows
-        t = max(float(time), 1.0)
-        n = method.numbers(t, group)
         m, v, v_max = (_moment(entry, name) for name in codes.CODED)
+        if "row_step" in entry:
+            n = method.numbers(_of_rows(entry["row_step"], m if m is not None else v), group, torch)
+        else:
+            n = method.numbers(max(float(entry["step"]), 1.0), group)
         if v is not None:
-            gain = n.k if gain is None else min(gain, n.k)
+            least = float(n.k.min()) if isinstance(n.k, Tensor) else n.k
+            gain = least if gain is None else min(gain, least)
             inactive += int((v == 0).sum())
             finite = v.isfinite()
             if v_max is not None:
@@ -90,6 +92,12 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
     if count:
         result["update_rms"] = (total / count) ** 0.5
     return result
+
+
+def _of_rows(steps: Tensor, moment: Tensor | None) -> Tensor:
+    """The step count of each row, at least 1, with the dimensions of a moment."""
+    dims = steps.dim() if moment is None else moment.dim()
+    return steps.clamp(min=1.0).reshape(steps.shape + (1,) * (dims - steps.dim()))
 
 
 def _moment(entry: dict[str, Any], name: str) -> Tensor | None:
