@@ -29,7 +29,9 @@ def test_a_method_is_not_better_than_itself(fairness, tmp_path):
         runs = [run.path.name for row in result.rows for run in row.runs]
         assert len(set(runs)) == len(runs), "no run is on two sides"
     found = [fairness.outcomes(result) for result in made]
-    assert all(len(each) == 3 and all(0 <= one["p"] <= 1 for one in each) for each in found)
+    for each in found:
+        assert [one["outcome"] is None for one in each] == [True, False, False, False]
+        assert all(len(one["results"]) == 5 and one["lr"] in one["trials"] for one in each)
     wrong = sum(any(one["outcome"] in ("better", "worse") for one in each) for each in found)
     assert wrong <= 2  # 0.3 expected
 

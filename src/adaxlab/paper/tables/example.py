@@ -34,7 +34,7 @@ def wrong(record: dict[str, Any]) -> str:
     """How many comparisons of a method with itself have a verdict."""
     found = record["comparisons"]
     count = sum(any(each["outcome"] in ("better", "worse") for each in one) for one in found)
-    copies = {2: "two", 3: "three"}[len(found[0])]
+    copies = {2: "two", 3: "three"}[len(found[0]) - 1]
     return (
         f"In {len(found)} comparisons of AdamW with {copies} copies of itself on other seeds (a small net on "
         f"`{record['task']}`, eight learning rates and five seeds each), {count} had a verdict. By chance at most "
