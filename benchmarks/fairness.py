@@ -5,7 +5,7 @@
 A small net on digits, with the default budget of `adax compare`: eight learning rates and five final seeds for each
 optimizer. Every copy has tuning and final seeds of its own, so everything that differs is chance. At 95% confidence and
 with Holm's correction, at most one comparison in 20 should have a verdict, if all copies had the same learning rate.
-Tuning may give them different ones, and a difference between these is real; the record has every copy's rate and results.
+Tuning may give them different ones, and a difference between these is real; the record has every copy's lr and results.
 """
 
 from __future__ import annotations
