@@ -141,13 +141,14 @@ def _extension(result: Comparison, judged: list[RowResult], best: RowResult) -> 
     pair = f"{best.name} and {row.name}"
     if needed - seeds > MANY:
         about = f" (about {needed - seeds:,.0f} would)" if math.isfinite(needed) and needed < 1e5 else ""
-        return [f"A few more seeds would not separate {pair}{about}."]
+        return [f"A few more seeds would not decide between {pair}{about}."]
     more = int(needed) - seeds
     cost = duration(more * sum(each.seconds for each in result.rows))
     look = "another" if result.history else "a second"
     many = f"{more} more seed{'s' * (more != 1)} (--seeds {int(needed)}), {cost}"
     return [
-        f"To separate {pair}: about {many}; {look} look at the results, for which the test is not corrected."
+        f"To decide between {pair}, run about {many}. This is {look} look at the results, for which the test is not "
+        "corrected."
     ]
 
 

@@ -60,7 +60,7 @@ class AsymmetricAdamW(torch.optim.Optimizer):
                 which = (
                     f"has no gradient for parameters {missing}"
                     if missing
-                    else "has parameters of different age"
+                    else "has parameters with different step counts"
                 )
                 raise ValueError(
                     f"group {number} {which}: its parameters share one step count; put parameters that are trained at "

@@ -35,7 +35,7 @@ def seconds(text: str) -> float:
         raise LabError(f"--budget {text}: must be a time such as 2h, 90m or 1h30m")
     total = math.fsum(float(n) * UNITS[unit] for n, unit in found)
     if not total > 0:
-        raise LabError(f"--budget {text}: must be more than nothing")
+        raise LabError(f"--budget {text}: must be > 0")
     return total
 
 

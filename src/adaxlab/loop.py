@@ -144,7 +144,7 @@ class Loop:
                 self.check()
         if at.batch != len(self.train_source):
             raise RunError(
-                f"task {self.spec['task']}: 'train' says {len(self.train_source)} batches, gave {at.batch}"
+                f"task {self.spec['task']}: 'train' has length {len(self.train_source)} but gave {at.batch} batches"
             )
         return self.flush()
 
@@ -186,7 +186,7 @@ class Loop:
         for what, number in (("loss", first), (self.task.metric, value)):
             if not math.isfinite(number):
                 raise RunError(
-                    f"task {name}: the {what} is {number} on the first batch, before any step; see to its data"
+                    f"task {name}: the {what} is {number} on the first batch, before any step; check its data"
                 )
         self.at.first, self.at.lone = first, not isinstance(result, tuple)
 

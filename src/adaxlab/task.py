@@ -163,7 +163,7 @@ def module(place: str, kind: str) -> Any:
 def offer(place: str, kind: str, fits: Callable[[Any], bool]) -> None:
     """The error for a file or module that is named without a class: it names those that fit."""
     own = _own(module(place, kind), fits)
-    what = f"say which class of it: {', '.join(f'{place}:{name}' for name in own)}"
+    what = f"name one of its classes: {', '.join(f'{place}:{name}' for name in own)}"
     raise LabError(f"{kind} {place}: {what if own else f'it has no {kind}; give one as {place}:Class'}")
 
 

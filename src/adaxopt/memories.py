@@ -30,7 +30,9 @@ PRODUCT = 3.0
 
 @dataclass(frozen=True)
 class Memory:
-    """A family of gains and its number. `least` is a lower bound on k_t; after step `last`, k_t is 0.
+    """A gain k_t: a family with the value of its parameter, `number`.
+
+    `least` is a lower bound on k_t; after step `last`, k_t is 0.
 
     >>> Growing(1e-4).floor(1e-3).freeze(50_000)
     Growing(0.0001).floor(0.001).freeze(50000)

@@ -59,8 +59,9 @@ def test_a_tie_keeps_the_baseline_and_says_what_would_settle_it():
     assert found.text == (
         "Use adamw at lr 0.003: nothing else that was tried is significantly better. adaxw (lr 0.003) is not "
         "significantly different (+0.008, 95% [-0.014, +0.030], n = 5). sgdm (lr 0.003) is worse (-0.051, 95% "
-        "[-0.060, -0.042], n = 5). Differences are in m; + is better. To separate adamw and adaxw: about 17 more "
-        "seeds (--seeds 22), 68 minutes; a second look at the results, for which the test is not corrected."
+        "[-0.060, -0.042], n = 5). Differences are in m; + is better. To decide between adamw and adaxw, run about "
+        "17 more seeds (--seeds 22), 68 minutes. This is a second look at the results, for which the test is not "
+        "corrected."
     )
     assert found.code == (
         "import adaxopt; optimizer = adaxopt.AdamW(model.parameters(), lr=0.003, betas=(0.9, 0.999))"

@@ -60,7 +60,7 @@ def test_parameters_of_a_group_are_trained_at_the_same_steps():
     third = torch.nn.Parameter(torch.zeros(2))
     third.grad = torch.ones(2)
     optimizer.param_groups[0]["params"].append(third)
-    with pytest.raises(ValueError, match="group 0 has parameters of different age"):
+    with pytest.raises(ValueError, match="group 0 has parameters with different step counts"):
         optimizer.step()
 
 

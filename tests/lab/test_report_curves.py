@@ -97,7 +97,7 @@ def test_a_seed_far_from_the_means_leaves_the_frame_and_that_is_said():
     runs[:2] = [run("adaxw", {"metric": [5.3, 9.1 if s == 0 else 5.1, 5.0]}, s) for s in range(9)]
     made = picture(runs, "metric")
     assert domain(made.chart)[1] < 9
-    assert made.caption.endswith(" Single seeds of adaxw leave the frame.")
+    assert made.caption.endswith(" Lines of single seeds of adaxw extend beyond the frame.")
 
 
 def test_loss_over_the_time_that_it_took():

@@ -69,7 +69,7 @@ def test_one_name_without_decay_is_a_name_and_not_its_letters():
 @pytest.mark.parametrize("names", ["typo.weight", ("pos_embed", "typo.weight"), ["tok"]])
 def test_a_name_without_decay_that_no_parameter_has(names):
     wrong = "tok" if "tok" in names else "typo.weight"
-    with pytest.raises(ValueError, match=f"no_decay='{wrong}': no parameter's name ends so"):
+    with pytest.raises(ValueError, match=f"no_decay='{wrong}': no parameter name ends with it"):
         param_groups(Model(), 0.05, no_decay=names)
 
 

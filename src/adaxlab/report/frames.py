@@ -53,7 +53,7 @@ class Frame:
             return said
         if self.lines:
             whose = listed(names) if len(names) <= 3 else f"{len(names)} methods"
-            return f"{said} Single seeds of {whose} leave {'it' if said else 'the frame'}."
+            return f"{said} Lines of single seeds of {whose} extend beyond {'it' if said else 'the frame'}."
         if len(names) > 3:
             return f"{said} {len(names)} wide bands are cut at {edge}."
         many = len(names) > 1

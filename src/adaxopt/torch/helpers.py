@@ -41,7 +41,7 @@ def param_groups(
     for end in more:
         if not any(name.endswith(end) for name, _ in named):
             raise ValueError(
-                f"no_decay={end!r}: no parameter's name ends so; names are those of model.named_parameters()"
+                f"no_decay={end!r}: no parameter name ends with it; names are those of model.named_parameters()"
             )
     excluded = {id(p) for name, p in named if name.endswith(more)}
     of_norms = {id(p) for m in model.modules() if isinstance(m, NORMS) for p in m.parameters(recurse=False)}
