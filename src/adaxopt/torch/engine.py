@@ -166,8 +166,9 @@ class Engine(Optimizer):
     def restart_memory(self) -> None:
         """Reset the step count, m and v of every parameter to 0, for example before fine-tuning.
 
-        The next squared gradient becomes the new v. After 500,000 steps of AdaX, v no longer changes. m is reset too:
-        with the m of an earlier spike and a v of new gradients, a step would be far larger than lr.
+        The next squared gradient becomes the new v. The v of AdaX changes less and less (with b2 = 1e-4, after 500,000
+        steps no more). m is reset too: with the m of an earlier spike and a v of new gradients, a step would be far
+        larger than lr.
         """
         for entry in (entry for p, entry in self.state.items() if isinstance(p, Tensor)):
             for key in ("step", "row_step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "window"):
