@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import adaxopt
-from adaxlab import memory_text, optimizers
+from adaxlab import memory_text, optimizers, schedule
 from adaxlab.claim import ENOUGH
 from adaxlab.messages import duration
 from adaxlab.stats import Estimate
@@ -38,19 +38,19 @@ def answer(result: Comparison) -> Answer:
     """The answer. The baseline is recommended unless another row is significantly better."""
     judged = [row for row in result.rows if row.verdict and row.verdict.outcome != "none"]
     base = next((row for row in result.rows if row.name == result.study.baseline), None)
+    if base is not None and base.n and base.diverged == base.n and not _better(judged):
+        return Answer(
+            " ".join([f"Every run of {base.name} diverged and nothing is better.", *result.history])
+        )
     if base is None or (len(result.rows) > 1 and not judged):
         return Answer(" ".join([*_no_verdict(result), *result.history]))
     if len(result.rows) == 1:
         alone = f"Only {base.name} ran, at lr {base.lr:.3g}: there is nothing to compare it with."
         return Answer(" ".join([alone, *result.history]), code=_code(result, base))
-    better = [row for row in judged if row.verdict and row.verdict.outcome == "better" and row.estimate]
+    better = _better(judged)
     best = _first(result, better) or base
-    if not best.estimate:
-        return Answer(
-            " ".join([f"Every run of {base.name} diverged and nothing is better.", *result.history])
-        )
     said = [_use(best, base, len(judged))]
-    said += [_other(row, best, base, len(judged)) for row in result.rows if row not in (best, base)]
+    said += [_other(result, row, best, base, len(judged)) for row in result.rows if row not in (best, base)]
     if any(row.verdict and row.verdict.difference for row in judged):
         said.append(f"Differences are in {result.metric_name}; + is better.")
     if best is not base:
@@ -61,19 +61,29 @@ def answer(result: Comparison) -> Answer:
 
 
 def _code(result: Comparison, row: RowResult) -> str:
-    """The line that constructs the row's optimizer, with the length of the run if b2 is set from it."""
+    """The line that constructs the row's optimizer, with its schedule, and the run's length if b2 is set from it."""
     if not row.options:
         return ""
     code = constructor(result.study.row(row.name).method, row.options)
+    said = []
+    plan = row.runs[0].spec["schedule"] if row.runs else {}
+    if plan and (text := schedule.words(plan)) != "constant":
+        said.append(f"with the schedule {text}")
     if row.b2_steps is not None and row.runs and row.runs[0].done:
-        code += f"  # b2 = {row.b2_steps:.2g}/T, T = {row.runs[0].done['steps']} steps"
-    return code
+        said.append(f"b2 = {row.b2_steps:.2g}/T, T = {row.runs[0].done['steps']} steps")
+    return f"{code}  # {'; '.join(said)}" if said else code
+
+
+def _better(judged: list[RowResult]) -> list[RowResult]:
+    return [row for row in judged if row.verdict and row.verdict.outcome == "better" and row.estimate]
 
 
 def _first(result: Comparison, rows: list[RowResult]) -> RowResult | None:
-    """The row with the best mean."""
+    """The row with the fewest diverged runs; of several, the one with the best mean."""
     sign = 1 if result.higher_is_better else -1
-    return max(rows, key=lambda row: sign * row.estimate.mean if row.estimate else -math.inf, default=None)
+    return max(
+        rows, key=lambda row: (-row.diverged, sign * row.estimate.mean if row.estimate else 0.0), default=None
+    )
 
 
 def _use(best: RowResult, base: RowResult, judged: int) -> str:
@@ -81,10 +91,12 @@ def _use(best: RowResult, base: RowResult, judged: int) -> str:
     if best is base:
         other = "nothing else that was tried" if judged > 1 else "the other"
         return f"{text}: {other} is {'' if judged > 1 else 'not '}significantly better{_lost(best)}."
-    return f"{text}: it is better than {base.name} (lr {base.lr:.3g}) by {_difference(best)}{_lost(best)}."
+    by = _difference(best)
+    than = f"{base.name} (lr {base.lr:.3g}{_lost(base)})"
+    return f"{text}: it is better than {than}{f' by {by}' if by else ''}{_lost(best)}."
 
 
-def _other(row: RowResult, best: RowResult, base: RowResult, judged: int) -> str:
+def _other(result: Comparison, row: RowResult, best: RowResult, base: RowResult, judged: int) -> str:
     """A sentence about a row that is not recommended. Rows that are better than the baseline get theirs elsewhere."""
     found = row.verdict
     if row.error:
@@ -95,13 +107,13 @@ def _other(row: RowResult, best: RowResult, base: RowResult, judged: int) -> str
         return f"{row.name} has no verdict: {found.why}."
     than = "" if best is base else f" than {base.name}" if found.outcome == "worse" else f" from {base.name}"
     if found.outcome == "worse":
-        how = f" ({_difference(row)})" if found.difference else ""
+        by = _difference(row)
+        how = f" ({by})" if by else ""
         return f"{row.name} (lr {row.lr:.3g}) is worse{than}{how}{_lost(row)}."
-    seen = found.difference
-    apart = seen is not None and not seen.low <= 0 <= seen.high and judged > 1
+    apart = judged > 1 and found.own <= 1 - result.study.rule.confidence
     only = f"; significant alone, but not after the correction for {judged} comparisons" if apart else ""
     only = f"; no test: {found.why}" if found.why else only
-    how = f" ({_difference(row)}{only})" if seen else ""
+    how = f" ({_difference(row)}{only})" if found.difference else ""
     return f"{row.name} (lr {row.lr:.3g}) is not significantly different{than}{how}{_lost(row)}."
 
 
@@ -110,11 +122,11 @@ def _lost(row: RowResult) -> str:
 
 
 def _difference(row: RowResult) -> str:
-    """`+0.13, 95% [-0.1, +0.4], n = 5`"""
+    """`+0.13, 95% [-0.1, +0.4], n = 5`; empty if no two seeds finished in both rows."""
     assert row.verdict is not None
     seen = row.verdict.difference
     if seen is None:
-        return f"n = {row.verdict.n}"
+        return ""
     mean, low, high = (signed(value, seen) for value in (seen.mean, seen.low, seen.high))
     return f"{mean}, {100 * seen.confidence:g}% [{low}, {high}], n = {row.verdict.n}"
 
@@ -134,7 +146,11 @@ def _extension(result: Comparison, judged: list[RowResult], best: RowResult) -> 
     """The number and cost of more seeds to separate a row from the baseline, for the row that needs the fewest."""
     seeds = result.study.seeds
     verdicts = [(row.verdict, row) for row in judged if row.verdict]
-    open_ = [(found.needed or math.inf, row) for found, row in verdicts if found.outcome == "inconclusive"]
+    open_ = [
+        (found.needed or math.inf, row)
+        for found, row in verdicts
+        if found.outcome == "inconclusive" and not (found.diverged or found.why)
+    ]
     if not open_ or best.name != result.study.baseline:
         return []
     needed, row = min(open_, key=lambda pair: pair[0])

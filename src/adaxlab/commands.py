@@ -136,7 +136,7 @@ class Compare:
             task_options=options.pairs(self.task_option),
             epochs=options.positive("epochs", self.epochs),
             batch_size=options.positive("batch-size", self.batch_size),
-            schedule=options.schedule(self.schedule) if self.schedule else "",
+            schedule=self.schedule or "",
             baseline=self.baseline or "",
             rule=DecisionRule(confidence=self.confidence, margin=self.margin),
             target=self.target,

@@ -72,7 +72,8 @@ def plan(study: Study, row: Row, chosen: float | None = None) -> Plan:
     elif study.tuning and not study.tuning.walks:
         row, lr = yield from _sampled(study, row, lr)
     elif study.tuning:
-        walk = search.walk(lr, study.tuning.trials)
+        given = "lr" in row.options or not study.tuning.tunes_lr
+        walk = search.walk(lr if given else search.start(lr), study.tuning.trials)
         lr = next(walk)
         for number in range(study.tuning.trials):
             records = yield study.trials(row, lr, number)

@@ -84,6 +84,7 @@ class Loop:
         self.before_step: Callable[[Any], Any] | None = getattr(task, "before_step", None)
         self.corpus: Callable[[Any, Any], Any] | None = getattr(task, "evaluate", None)
         self.at = Position()
+        self.why = ""  # why the run diverged, if not because of its loss
         self.pending: list[tuple[torch.Tensor, torch.Tensor, int]] = []
         self.epoch_rng = randomness.state(device)
         self.resumed_rng: dict[str, Any] | None = None
@@ -207,11 +208,6 @@ class Loop:
             at.value += value * rows
             at.rows += rows
             fine = fine and abs(loss) <= limit  # False for NaN as well
-            if fine and not math.isfinite(value):
-                raise RunError(
-                    f"task {self.spec['task']}: the {self.task.metric} is {value} on a training batch of epoch "
-                    f"{at.epoch + 1} though the loss is a number; return a number for every batch"
-                )
         self.pending.clear()
         return fine
 
@@ -228,19 +224,15 @@ class Loop:
         """Evaluate on the held-out split and write a line of metrics; return False if the loss there is not finite."""
         at = self.at
         self.switch(training=False)
-        with torch.no_grad():
-            loss, metric = self.mean_loss()
-            found = self.corpus_metrics() if math.isfinite(loss) else {}
+        loss, metric, found = self.measured()
         self.switch(training=True)
         if not math.isfinite(loss):
             return False
-        metric = found.get(self.task.metric, metric)
-        if metric == (-math.inf if self.task.higher_is_better else math.inf):  # a perplexity that overflows
+        if not math.isfinite(metric):  # a perplexity that overflows, the correlation of a constant prediction
+            self.why = f"the {self.task.metric} is {metric} though the loss is a number"
+            if metric != (-math.inf if self.task.higher_is_better else math.inf):
+                self.check_metric()
             return False
-        if not math.isfinite(metric):
-            raise RunError(
-                f"task {self.spec['task']}: the {self.task.metric} is {metric} though the loss is a number"
-            )
         better = max if self.task.higher_is_better else min
         at.best = metric if at.best is None else better(at.best, metric)
         at.epoch += 1
@@ -248,14 +240,14 @@ class Loop:
             "step": at.step,
             "epoch": at.epoch,
             "train_loss": at.loss / at.rows,
-            "train_metric": None if found and at.lone else at.value / at.rows,
+            "train_metric": None if found and at.lone else finite(at.value / at.rows),
             "valid_loss": loss,
             "metric": metric,
             "lr": self.base[0] * self.factor(at.step - 1),
             "seconds": round(self.seconds(), 6),
         }
         if found:
-            at.last["metrics"] = {k: v if math.isfinite(v) else None for k, v in found.items()}
+            at.last["metrics"] = {k: finite(v) for k, v in found.items()}
         if getattr(self.task, "watch", False):
             at.last["update_rms"] = self.update_rms()
         self.metrics.add(at.last)
@@ -271,6 +263,21 @@ class Loop:
             return None
         groups = [group["update_rms"] for group in stats() if "update_rms" in group]
         return math.fsum(groups) / len(groups) if groups else None
+
+    def measured(self) -> tuple[float, float, dict[str, float]]:
+        """Loss, judged metric and all metrics of the task's `evaluate` on the held-out split."""
+        with torch.no_grad():
+            loss, metric = self.mean_loss()
+            found = self.corpus_metrics() if math.isfinite(loss) else {}
+        return loss, found.get(self.task.metric, metric), found
+
+    def check_metric(self) -> None:
+        """Raise RunError if the metric is not a number for an untrained model either: that is the task's fault."""
+        trained, self.model = self.model, self.task.model().to(self.device).eval()
+        loss, metric, _ = self.measured()
+        self.model = trained
+        if math.isfinite(loss) and not math.isfinite(metric):
+            raise RunError(f"task {self.spec['task']}: {self.why}, also before any step")
 
     def mean_loss(self) -> tuple[float, float]:
         """Loss and metric on the held-out split: means over its examples."""
@@ -324,6 +331,7 @@ class Loop:
         return {
             "schema": SCHEMA,
             "status": status,
+            **({"why": self.why} if self.why else {}),
             "metric": last["metric"] if last else None,
             "best": at.best,
             **({"metrics": last["metrics"]} if last and "metrics" in last else {}),
@@ -366,6 +374,10 @@ class Loop:
                 (loss.to(device), value.to(device), rows) for loss, value, rows in saved["pending"]
             ]
             self.epoch_rng, self.resumed_rng = saved["epoch_rng"], saved["rng"]
+
+
+def finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def set_lr(group: dict[str, Any], lr: float) -> None:

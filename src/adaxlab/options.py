@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from adaxlab import schedule as schedules
 from adaxlab.errors import LabError
 
 REPEATED = ("--set", "--task-option", "--optimizers", "--tune-over")
@@ -131,25 +130,6 @@ def per_optimizer(words: Iterable[str]) -> dict[str, dict[str, Any]]:
             raise LabError(f"--set {word}: must be optimizer.option=value, such as adaxw.weight_decay=0.1")
         _put(result.setdefault(optimizer, {}), f"--set {word}", option, given)
     return result
-
-
-def schedule(text: str) -> dict[str, Any]:
-    """Parse a schedule and its options; milestones are separated by `/`.
-
-    >>> schedule("step,milestones=0.5/0.75,gamma=0.2")["milestones"]
-    [0.5, 0.75]
-    """
-    name, *rest = text.split(",")
-    given = {}
-    for word in rest:
-        key, sign, number = word.partition("=")
-        if not sign:
-            raise LabError(f"--schedule {text}: {word!r} must be option=value")
-        numbers = [value(part) for part in number.split("/")]
-        if not all(isinstance(n, (int, float)) for n in numbers):
-            raise LabError(f"--schedule {text}: {key}={number} must be a number (several: 0.5/0.75)")
-        given[key] = numbers if key == "milestones" else numbers[0]
-    return schedules.complete({"name": name, **given})
 
 
 def positive(name: str, given: int | None) -> int:

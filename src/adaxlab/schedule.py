@@ -1,7 +1,7 @@
 """Learning-rate schedules: a factor that multiplies the lr of each parameter group.
 
-A schedule is data in a run's specification: `{"name": "cosine", "warmup": 0.05}`. Values of `warmup` and `milestones`
-below 1 are fractions of the run; values from 1 on are numbers of steps.
+A schedule is data in a run's specification, `{"name": "cosine", "warmup": 0.05}`; users write "cosine,warmup=0.05".
+Values of `warmup` and `milestones` below 1 are fractions of the run; values from 1 on are numbers of steps.
 """
 
 from __future__ import annotations
@@ -25,12 +25,18 @@ NAMES = tuple(_OPTIONS)
 
 
 def complete(schedule: Mapping[str, Any] | str) -> dict[str, Any]:
-    """Return the schedule with all options, checked; a name alone stands for the defaults.
+    """Return the schedule with all options, checked; in a text, milestones are separated by `/`.
 
     >>> complete("poly")
     {'name': 'poly', 'warmup': 0, 'power': 0.9}
+    >>> complete("step,milestones=0.5/0.75,gamma=0.2")["milestones"]
+    [0.5, 0.75]
     """
-    given = {"name": schedule} if isinstance(schedule, str) else dict(schedule)
+    if not isinstance(schedule, str | Mapping):
+        raise LabError(
+            f"schedule={schedule!r}: must be a name with its options, such as 'cosine,warmup=0.05'"
+        )
+    given = _parsed(schedule) if isinstance(schedule, str) else dict(schedule)
     name: Any = given.pop("name", None)
     check_known("schedule", NAMES, name)
     defaults = {"warmup": 0, **_OPTIONS[name]}
@@ -46,6 +52,35 @@ def complete(schedule: Mapping[str, Any] | str) -> dict[str, Any]:
         if key in result:
             _check(key, result[key], result[key] > 0 or (">=" in allowed and result[key] == 0), allowed)
     return result
+
+
+def words(schedule: Mapping[str, Any] | str) -> str:
+    """The schedule as users write it, without options that have their default.
+
+    >>> words({"name": "step", "milestones": [0.3, 0.6], "warmup": 0, "gamma": 0.1})
+    'step,milestones=0.3/0.6'
+    """
+    given = complete(schedule)
+    name = given.pop("name")
+    usual = complete(name)
+    changed = [(key, value) for key, value in given.items() if value != usual[key]]
+    texts = (f"{key}={'/'.join(map(str, v)) if isinstance(v, list) else v}" for key, v in changed)
+    return ",".join([name, *texts])
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    name, *rest = text.split(",")
+    given: dict[str, Any] = {"name": name}
+    for word in rest:
+        key, sign, value = (part.strip() for part in word.partition("="))
+        if not sign:
+            raise LabError(f"schedule {text}: {word!r} must be option=value")
+        try:
+            numbers = [float(part) if set(part) & set(".eE") else int(part) for part in value.split("/")]
+        except ValueError:
+            raise LabError(f"schedule {text}: {key}={value} must be a number (several: 0.5/0.75)") from None
+        given[key] = numbers if key == "milestones" else numbers[0]
+    return given
 
 
 def _check(key: str, value: object, good: bool, allowed: str) -> None:

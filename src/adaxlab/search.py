@@ -1,13 +1,13 @@
 """Tuning with equal budgets: every optimizer may try the same number of settings.
 
-`walk` tunes only the learning rate, on a log grid that starts at the documented default and adapts to the scores.
+`walk` tunes only the learning rate, on a log grid that starts near the documented default and adapts to the scores.
 `sampled` tunes several settings with a sampler of optuna. Both are functions of the scores they receive, so a study
 that was killed is replayed from the scores of its finished runs and continues with the same trials.
 
 A fixed grid favours methods whose default happens to suit the task. The grid is therefore searched step by step: first
 a decade to either side of the best so far, until it is bracketed; then half a decade, a quarter, an eighth; a remaining
 budget widens the search again. SGDM can move from torch's 1e-3 to 0.1 with the same budget with which AdamW refines
-around its default.
+around its default. As long as every run diverges, the search goes down by decades.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Score = tuple[float, float]
 WORST: Score = (-math.inf, -math.inf)
 
 
-def walk(start: float, trials: int) -> Generator[float, Score, float]:
+def walk(first: float, trials: int) -> Generator[float, Score, float]:
     """Yield the learning rates to try, one by one; receive the score of each (higher is better); return the best.
 
     >>> search = walk(1e-3, 5)
@@ -44,14 +44,24 @@ def walk(start: float, trials: int) -> Generator[float, Score, float]:
     scores: dict[float, Score] = {}
     place = 0.0
     for _ in range(trials):
-        scores[place] = yield value(start, place)
+        scores[place] = yield value(first, place)
         place = _next(scores)
-    return value(start, _best(scores))
+    return value(first, _best(scores))
 
 
-def value(start: float, place: float) -> float:
-    """The learning rate `place` decades from the start, to three digits."""
-    return float(f"{start * 10**place:.3g}") if place else start
+def start(lr: float) -> float:
+    """Where the search begins for an optimizer with this default: at the power of ten at or below it. All optimizers
+    then try rates of one grid, so that a difference between them is not one between grids.
+
+    >>> start(5e-3), start(1e-3), start(0.02), start(1.0)
+    (0.001, 0.001, 0.01, 1.0)
+    """
+    return float(f"1e{math.floor(math.log10(lr) + 1e-9)}")
+
+
+def value(first: float, place: float) -> float:
+    """The learning rate `place` decades from the first, to three digits."""
+    return float(f"{first * 10**place:.3g}") if place else first
 
 
 def _best(scores: Mapping[float, Score]) -> float:
@@ -60,6 +70,8 @@ def _best(scores: Mapping[float, Score]) -> float:
 
 def _next(scores: Mapping[float, Score]) -> float:
     best = _best(scores)
+    if scores[best] == WORST:
+        return min(scores) - 1
     # the side whose nearest tried neighbour is better comes first; up before down when neither is known
     sides = sorted((1, -1), key=lambda side: _neighbour(scores, best, side), reverse=True)
     close = (1.0, 0.5, 0.25, 0.125)  # an eighth of a decade is a third more: finer than one seed can tell

@@ -17,6 +17,7 @@ from typing import Any
 
 from adaxlab import optimizer_options, optimizers
 from adaxlab.errors import LabError
+from adaxopt.zoo import METHODS
 
 BETAS = {"b1": 0, "b2": 1}
 NAMED = ("lr", "weight_decay", *BETAS)
@@ -113,9 +114,15 @@ def of(method: str, own: Mapping[str, Any], knobs: Iterable[Knob]) -> dict[str, 
                 found[name] = knob.given or Range(
                     *((0.5, 0.99) if last == "b1" else (0.8, 0.9999)), below_one=True
                 )
-        elif optimizer_options.accepts(method, name):
+        elif optimizer_options.accepts(method, name) or _beta(method, name) is not None:
             found[name] = knob.given or _around(last, _own(taken, name))
     return found
+
+
+def _beta(method: str, name: str) -> int | None:
+    """The place in the betas of a setting under the method's own name for it, such as SGDM's momentum."""
+    known = METHODS.get(optimizers.base(method))
+    return known.names.get(name) if known else None
 
 
 def _own(options: Mapping[str, Any], name: str) -> Any:
@@ -128,7 +135,7 @@ def _own(options: Mapping[str, Any], name: str) -> Any:
 def _around(name: str, own: Any) -> Range:
     if not own:
         return Range(1e-6, 0.1)
-    return Range(own / 100, min(own * 100, 1.0) if name == "weight_decay" else own * 100)
+    return Range(own / 100, min(own * 100, max(own, 1.0)) if name == "weight_decay" else own * 100)
 
 
 def _betas(options: Mapping[str, Any], name: str) -> list[float] | None:
@@ -146,6 +153,8 @@ def value(method: str, options: Mapping[str, Any], name: str) -> Any:
     0.99
     """
     last = name.rpartition(".")[2]
+    if (place := _beta(method, name)) is not None:
+        return options["betas"][place]
     if last not in BETAS:
         return _own(options, name)
     key = (
@@ -162,7 +171,9 @@ def point(method: str, own: Mapping[str, Any], space: Mapping[str, Range]) -> di
     found = {}
     for name, span in space.items():
         last = name.rpartition(".")[2]
-        if last in BETAS:
+        if (place := _beta(method, name)) is not None:
+            found[name] = span.clip(taken["betas"][place])
+        elif last in BETAS:
             betas = _betas(taken, name)
             grows = optimizer_options.grows(method, own) and name == "b2"
             found[name] = span.clip(3.0 if grows or betas is None else betas[BETAS[last]])
@@ -178,6 +189,10 @@ def options(method: str, own: Mapping[str, Any], chosen: Mapping[str, float]) ->
     taken, result = optimizer_options.complete(method, own), optimizer_options.settled(method, own)
     for name, value in chosen.items():
         last = name.rpartition(".")[2]
+        if (place := _beta(method, name)) is not None:
+            result["betas"] = list(result.get("betas", taken["betas"]))
+            result["betas"][place] = value
+            continue
         if last not in BETAS:
             result[name] = value
             continue

@@ -122,6 +122,7 @@ def summarise(study: Study, records: Iterable[RunRecord], history: Iterable[str]
     failed = {r.row: r for r in records if r.status == "failed"}
     values = {row: {seed: _metric(r) for seed, r in sorted(runs.items())} for row, runs in finals.items()}
     without = dict.fromkeys(values, UNTUNED) if study.terms == "untuned" else {}
+    without |= {row: lost for row, runs in tried.items() if (lost := _all_diverged(row, runs))}
     without |= {row: f"{row} failed" for row in failed}
     judged = verdicts(values, study.baseline, study.rule, higher, without) if study.baseline else {}
     target = study.target
@@ -136,6 +137,15 @@ def summarise(study: Study, records: Iterable[RunRecord], history: Iterable[str]
 def _metric(record: RunRecord) -> float | None:
     assert record.done is not None
     return record.done["metric"] if record.done["status"] == "finished" else None
+
+
+def _all_diverged(row: str, tried: Mapping[float, list[RunRecord]]) -> str:
+    """Why a row whose tuning runs all diverged has no verdict: no setting that trains was found."""
+    ends = [r.done for runs in tried.values() for r in runs if r.done]
+    if not ends or any(end["status"] == "finished" for end in ends):
+        return ""
+    why = next((f": {end['why']}" for end in ends if end.get("why")), "")
+    return f"every tuning run of {row} diverged (lr {min(tried):.3g} to {max(tried):.3g}){why}"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from adaxlab.stats import DecisionRule, Estimate
 
 EQUAL = 1e-9
 """A spread below this fraction of the mean is attributed to rounding."""
+SAME = 1e-7
+"""Results that differ by less than this fraction are the same up to rounding in float32."""
 Values = Mapping[int, float | None]
 """Seed -> final metric; None if the run diverged."""
 
@@ -30,11 +32,13 @@ class Verdict:
 
     outcome: str
     n: int
-    """The number of seeds on which both runs ended, including diverged runs."""
+    """The number of seeds on which both runs ended and at least one finished."""
     difference: Estimate | None
     """The improvement over the baseline, over the seeds on which both runs finished."""
     p: float = math.nan
     """Corrected for the number of comparisons."""
+    own: float = math.nan
+    """The p before the correction."""
     needed: int | None = None
     """The number of seeds that would decide an inconclusive comparison if mean and sd stayed the same."""
     better: bool = False
@@ -79,31 +83,36 @@ def verdicts(
         if name in without or baseline in without:
             seen[name] = replace(found, outcome="none", why=without.get(name) or without[baseline])
     judged = [name for name in others if seen[name].outcome != "none"]
-    own = [seen[name].p for name in judged]
+    own = [seen[name].own for name in judged]
     shared = rule.correction == "holm"
-    ranks = sorted(judged, key=lambda name: seen[name].p)
+    ranks = sorted(judged, key=lambda name: seen[name].own)
     for name, p in zip(judged, stats.holm(own) if shared else own, strict=True):
         seen[name] = _decided(seen[name], p, len(judged) - ranks.index(name) if shared else 1, rule)
     return seen
 
 
 def _seen(a: Values, b: Values, higher_is_better: bool, rule: DecisionRule) -> Verdict:
-    """The comparison of two rows before the correction: `p` is uncorrected, `outcome` is open or none."""
-    seeds = sorted(set(a) & set(b))
+    """The comparison of two rows before the correction; `outcome` is open or none."""
+    both = sorted(set(a) & set(b))
+    seeds = [seed for seed in both if a[seed] is not None or b[seed] is not None]  # the others decide nothing
     pairs = list(stats.paired(a, b, higher_is_better).values())
     seen = stats.t_interval(pairs, rule.confidence) if len(pairs) > 1 else None
-    lost = [(a[seed] is None, b[seed] is None) for seed in seeds]
-    found = Verdict("", len(seeds), seen, diverged=sum(x + y for x, y in lost))
+    signs = [float(b[seed] is None) - float(a[seed] is None) for seed in seeds]
+    lost = sum(run[seed] is None for run in (a, b) for seed in both)
+    found = Verdict("", len(seeds), seen, diverged=lost)
     if len(seeds) < rule.least:
-        few = f"n = {len(seeds)}: a verdict needs {rule.least} seeds or more, {ENOUGH} for one that is not provisional"
-        return replace(found, outcome="none", why=few)
-    signs = [float(theirs) - float(ours) for ours, theirs in lost]
+        nothing = f" (both diverged on {len(both) - len(seeds)} others)" if len(both) > len(seeds) else ""
+        few = f"a verdict needs {rule.least} seeds or more, {ENOUGH} for one that is not provisional"
+        return replace(found, outcome="none", why=f"n = {len(seeds)}{nothing}: {few}")
     if any(signs):
-        return replace(found, p=_p_diverged(signs), better=math.fsum(signs) > 0)
+        return replace(found, own=_p_diverged(signs), better=math.fsum(signs) > 0)
+    size = max(abs(value) for run in (a, b) for seed in seeds if (value := run[seed]) is not None)
+    if max(map(abs, pairs)) <= SAME * size:
+        return replace(found, own=1.0, why="all results are the same up to rounding")
     equal = seen is not None and 0 < EQUAL * abs(seen.mean) >= seen.sd
     why = "all differences are equal" if equal else ""
     better = seen is not None and seen.mean > 0
-    return replace(found, p=_p(pairs, rule.margin), better=better, why=why)
+    return replace(found, own=_p(pairs, rule.margin), better=better, why=why)
 
 
 def _p(values: Sequence[float], margin: float) -> float:

@@ -154,6 +154,47 @@ def test_later_changes_are_part_of_the_answer():
     assert "another look at the results, for which the test is not corrected" in found
 
 
+def test_the_line_of_code_names_the_schedule():
+    made = result(adamw=ADAMW, adaxw=LIKE)
+    for record in made.records:
+        record.spec["schedule"] = {"name": "cosine", "warmup": 0.1, "final": 0.0}
+    assert answer(made).code.endswith("  # with the schedule cosine,warmup=0.1")
+
+
+def test_more_seeds_are_not_proposed_where_runs_diverged():
+    found = answer(result(adamw=ADAMW, adaxw=(None, None, None, 0.9, 0.91))).text
+    assert "not significantly different" in found
+    assert "seeds" not in found
+
+
+def test_of_several_better_ones_one_that_never_diverged_is_used():
+    often = tuple(value + 0.06 for value in ADAMW)
+    made = result(adamw=(None,) * 5, adaxw=(None, *often[1:]), sgdm=BETTER)
+    assert {row.name: row.verdict.outcome for row in made.rows[1:]} == {"adaxw": "better", "sgdm": "better"}
+    found = answer(made)
+    assert found.use == "sgdm"
+    assert found.text.startswith(
+        "Use sgdm at lr 0.003: it is better than adamw (lr 0.003; 5 of 5 runs diverged). adaxw is better"
+    )
+
+
+def test_a_margin_is_not_a_correction():
+    made = result(adamw=ADAMW, adaxw=BETTER, sgdm=LIKE)
+    wide = replace(made.study, rule=replace(made.study.rule, margin=0.05))
+    found = answer(summary.summarise(wide, made.records)).text
+    assert "adaxw (lr 0.003) is not significantly different" in found
+    assert "significant alone" not in found
+
+
+def test_tuning_that_found_no_rate_gives_no_verdict():
+    made = result(adamw=ADAMW, sgdm=LIKE, adaxw=(None,) * 5)
+    for record in made.records:
+        if record.row == "adaxw" and record.spec["purpose"] == "tune":
+            record.done.update(status="diverged", metric=None)
+    found = answer(summary.summarise(made.study, made.records)).text
+    assert "adaxw has no verdict: every tuning run of adaxw diverged (lr 0.1 to 1)." in found
+
+
 def test_runs_that_diverged_are_counted():
     found = answer(result(adamw=ADAMW, adaxw=(None, None, 0.99, None, None))).text
     assert "adaxw (lr 0.003) is worse; 4 of 5 runs diverged." in found

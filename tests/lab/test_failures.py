@@ -235,18 +235,45 @@ def test_a_file_that_cannot_be_imported_is_one_line(text, form, capsys, request)
     assert not Path("runs").exists()
 
 
-def test_a_training_metric_that_is_nan_is_one_line(capsys):
+def test_a_training_metric_that_is_not_a_number_is_left_out(capsys):
     text = """class Mine(Tiny):
     def loss(self, model, batch):
         loss, right = super().loss(model, batch)
         self.n = getattr(self, 'n', 0) + model.training
-        return loss, float('nan') if model.training and self.n > 1 else right
+        return loss, float('inf') if model.training and self.n > 1 else right
 """
     own("my_task.py", text)
+    assert compared("my_task.py:Mine", "sgdm") == 0
+    runs = store.load_runs("runs")
+    assert {run.status for run in runs} == {"finished"}
+    assert {line["train_metric"] for run in runs for line in run.metrics} == {None}
+
+
+UNDEFINED = """class Mine(Tiny):
+    higher_is_better = {higher}
+
+    def evaluate(self, model, split):
+        spread = sum(p.abs().max() for p in model.parameters()).item()
+        return {{"accuracy": 0.5 if {fine} else float("nan")}}
+"""
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_a_metric_that_becomes_nan_is_a_run_that_diverged(capsys, higher):
+    """The correlation of a constant prediction, for example. The other learning rates continue."""
+    own("my_task.py", UNDEFINED.format(higher=higher, fine="spread < 3"))
+    assert compared("my_task.py:Mine", "sgdm", "--set", "sgdm.lr=5") == 0
+    for run in store.load_runs("runs"):
+        assert (run.status, run.done["why"]) == (
+            "diverged",
+            "the accuracy is nan though the loss is a number",
+        )
+
+
+def test_a_metric_that_is_nan_before_any_step_is_an_error(capsys):
+    own("my_task.py", UNDEFINED.format(higher=True, fine="False"))
     assert compared("my_task.py:Mine", "sgdm") == 1
-    assert "the accuracy is nan on a training batch of epoch 1 though the loss is a number" in one_line(
-        capsys
-    )
+    assert "the accuracy is nan though the loss is a number, also before any step" in one_line(capsys)
 
 
 MARKUP = ["runs[old]", "acc[/red]", "[bold]x", ":smile:", "a[/]"]

@@ -53,7 +53,7 @@ def test_the_command_on_the_page_makes_the_same_runs(tune):
         task_options=options.pairs(parsed.task_option),
         epochs=parsed.epochs,
         batch_size=parsed.batch_size,
-        schedule=options.schedule(parsed.schedule),
+        schedule=parsed.schedule,
     ).complete()
     assert finals(again) == specs[:4]
     assert (again.seeds, again.tuning) == (2, asked.tuning)

@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 
-from adaxlab import options, schedule
+from adaxlab import schedule
 from adaxlab.errors import LabError
 
 T = 40
@@ -78,14 +78,14 @@ def test_refuses(given, words):
         schedule.complete(given)
 
 
-def test_from_the_command_line():
-    assert options.schedule("step,milestones=10/30,gamma=0.5,warmup=0.1") == {
-        "name": "step",
-        "warmup": 0.1,
-        "milestones": [10, 30],
-        "gamma": 0.5,
-    }
+def test_as_text():
+    text = "step,milestones=10/30,gamma=0.5,warmup=0.1"
+    full = {"name": "step", "warmup": 0.1, "milestones": [10, 30], "gamma": 0.5}
+    assert schedule.complete(text) == full
+    assert schedule.complete(schedule.words(full)) == full
     with pytest.raises(LabError, match="must be option=value"):
-        options.schedule("cosine,warmup")
+        schedule.complete("cosine,warmup")
     with pytest.raises(LabError, match="must be a number"):
-        options.schedule("cosine,warmup=lots")
+        schedule.complete("cosine,warmup=lots")
+    with pytest.raises(LabError, match="must be a name with its options"):
+        schedule.complete(("cosine", {"warmup": 0.1}))

@@ -105,8 +105,8 @@ class TestSpace:
         assert message in str(caught.value)
 
     def test_a_setting_that_nobody_has(self):
-        with pytest.raises(LabError, match="momentum: none of sgdm, adamw, adaxw has such an option"):
-            small(over=("lr", "momentum=0.1:0.9")).complete()
+        with pytest.raises(LabError, match="nesterov: none of sgdm, adamw, adaxw has such an option"):
+            small(over=("lr", "nesterov=0.1:0.9")).complete()
         with pytest.raises(LabError, match="sgdm has none of them; add lr"):
             small(over=("b2",)).complete()
         with pytest.raises(LabError, match="unknown sampler 'sobol'; known are qmc, random, tpe"):
@@ -260,7 +260,15 @@ class TestWalk:
             assert len(set(tried)) == trials
             assert found in tried
 
-    def test_starts_at_the_default_and_brackets_by_decades(self):
+    def test_goes_down_while_every_run_diverges(self):
+        walking = search.walk(1e-3, 6)
+        tried = [next(walking)]
+        for _ in range(5):
+            lr = tried[-1]
+            tried.append(walking.send((-abs(math.log(lr / 2e-6)), 0.0) if lr < 5e-6 else search.WORST))
+        assert tried == [1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 3.16e-7]
+
+    def test_starts_at_the_first_rate_and_brackets_by_decades(self):
         assert self.search(5e-3, 3, lambda lr: -abs(math.log(lr / 5e-3)))[0] == [5e-3, 5e-2, 5e-4]
 
     def test_score_puts_diverged_last_and_breaks_ties_by_loss(self):
@@ -274,3 +282,24 @@ class TestWalk:
         )
         assert good > tie > bad > search.score([end(None, None, "diverged")]) == search.WORST
         assert search.score([end(0.1, 0.1, higher=False)]) > search.score([end(0.2, 0.1, higher=False)])
+
+
+def test_a_method_s_own_name_for_a_beta_is_tuned():
+    """`momentum` of sgdm and of torch's SGD, as `--set` takes both."""
+    made = study.Study(
+        f"{TINY}:Tiny",
+        (study.Row("sgdm"), study.Row("torch:SGD")),
+        tuning=study.Tuning(3, over=("lr", "momentum=0.5:0.95")),
+    ).complete()
+    for row in made.rows:
+        ranges = row.space(made.tuning.over)
+        assert set(ranges) == {"lr", "momentum"}
+        tuned = row.tuned({"lr": 0.1, "momentum": 0.75}).at(0.1, 10)
+        assert space.value(row.method, tuned, "momentum") == 0.75
+    assert made.rows[0].tuned({"momentum": 0.75}).options == {"betas": [0.75, 0.0]}
+    assert space.point("sgdm", {}, made.rows[0].space(made.tuning.over))["momentum"] == 0.9
+
+
+def test_a_weight_decay_above_1_is_inside_its_range():
+    (span,) = space.of("adamw", {"weight_decay": 200}, space.parse(["weight_decay"])).values()
+    assert span.low < 200 <= span.high

@@ -104,20 +104,33 @@ def test_false_verdicts_over_three_rows_are_as_rare_as_the_rule_says():
             "inconclusive",
         ),  # better where it ended, and it did not always end
         ([1.0] * 5, [None] * 5, "better"),
-        ([None] * 5, [None] * 5, "inconclusive"),
-        ([None, 1.0, 1.1, 0.9, 1.0], [None, 0.0, 0.0, 0.0, 0.0], "better"),  # both diverged: a tie
+        ([None] * 5, [None] * 5, "none"),
+        ([None, 1.0, 1.1, 0.9, 1.0], [None, 0.0, 0.0, 0.0, 0.0], "better"),
+        ([None, None, None, 0.9, 0.91], [None, None, None, 0.5, 0.505], "none"),  # two pairs are too few
     ],
 )
 def test_a_diverged_run_ranks_below_every_finished_one(ours, base, outcome):
     found = verdicts({"base": by_seed(base), "row": by_seed(ours)}, "base")["row"]
     assert found.outcome == outcome
-    assert (found.n, found.diverged) == (len(ours), ours.count(None) + base.count(None))
+    both = sum(a is None and b is None for a, b in zip(ours, base, strict=True))
+    assert (found.n, found.diverged) == (len(ours) - both, ours.count(None) + base.count(None))
 
 
 def test_the_limit_for_diverged_runs_is_that_of_the_t_test():
     for signs in ([-1, -1, -1, -1, 0], [-1, 0, 0, 0, 0], [-1, -1, 1, 0, 0, -1]):
         far = [1e9 * s + x for s, x in zip(signs, (0.1, -0.3, 0.2, 0.4, -0.1, 0.3), strict=False)]
         assert verdict._p_diverged([float(s) for s in signs]) == pytest.approx(stats.p_value(far), rel=1e-6)
+
+
+@pytest.mark.parametrize("values", [[1e-12, 2e-12, 1.5e-12], [0.0, 0.0, 0.0], [4e-8, 3e-8, 5e-8]])
+def test_differences_of_rounding_decide_nothing(values):
+    base = {"base": by_seed([0.5] * 3), "row": by_seed(0.5 + x for x in values)}
+    found = verdicts(base, "base")["row"]
+    assert (found.outcome, found.why, found.needed) == (
+        "inconclusive",
+        "all results are the same up to rounding",
+        None,
+    )
 
 
 def test_equal_differences_decide_nothing():

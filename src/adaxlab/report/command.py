@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from adaxlab import memory_text, optimizer_options
+from adaxlab import memory_text, optimizer_options, schedule
 from adaxlab.report.series import Series, StudyRuns, flat
 from adaxlab.space import BETAS, NAMED
 from adaxlab.stats import DecisionRule
@@ -130,20 +130,11 @@ def _tuning(trials: int, tuning: Tuning | None) -> list[str]:
 
 def _training(given: Mapping[str, Any]) -> list[str]:
     words = ["--epochs", str(given["epochs"]), "--batch-size", str(given["batch_size"])]
-    words += ["--schedule", _schedule(given["schedule"])] if isinstance(given["schedule"], Mapping) else []
+    words += (
+        ["--schedule", schedule.words(given["schedule"])] if isinstance(given["schedule"], Mapping) else []
+    )
     options = given["task_options"] or {}
     return [*words, "--task-option", *(f"{k}={_value(v)}" for k, v in options.items())] if options else words
-
-
-def _schedule(given: Mapping[str, Any]) -> str:
-    """
-    >>> _schedule({"gamma": 0.1, "milestones": [0.5, 0.75], "name": "step"})
-    'step,gamma=0.1,milestones=0.5/0.75'
-    """
-    rest = [
-        f"{k}={'/'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in given.items() if k != "name"
-    ]
-    return ",".join([str(given.get("name")), *rest])
 
 
 def _trial(spec: Mapping[str, Any]) -> Any:
