@@ -73,7 +73,9 @@ def settle(
         if before.budget.get("asked") == text:
             say(f"budget: as planned before the first run, {_words(before)}")
             tuning = asked.tuning and before.tuning and replace(asked.tuning, trials=before.tuning.trials)
-            return replace(asked, seeds=before.seeds, tuning=tuning, budget=before.budget)
+            more = asked.seeds > before.budget["seeds"]  # than were asked for when it was planned
+            seeds = asked.seeds if more else before.seeds
+            return replace(asked, seeds=seeds, tuning=tuning, budget=before.budget)
     times = [
         estimate.measure(replace(asked, rows=(row,), baseline=row.name), root, settings).seconds
         for row in asked.rows

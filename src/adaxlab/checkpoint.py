@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,29 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     buffer = io.BytesIO()
     torch.save({"schema": SCHEMA, **content}, buffer)
     files.write(path, buffer.getvalue())
+
+
+def numbers_of(optimizer: Any) -> dict[str, Any]:
+    """The numbers that an optimizer of another package or of the user keeps as plain attributes."""
+    if type(optimizer).__module__.partition(".")[0] in ("torch", "adaxopt", "adaxlab"):
+        return {}
+    kinds = (bool, int, float, str)
+    return {k: v for k, v in vars(optimizer).items() if isinstance(v, kinds) and not k.startswith("_")}
+
+
+def obstacle(optimizer: Any, numbers: Mapping[str, Any]) -> str:
+    """Why a checkpoint would not restore the optimizer, whose plain attributes were `numbers` when it was built; empty
+    if it would."""
+    changed = [name for name, value in numbers_of(optimizer).items() if numbers.get(name) != value]
+    if changed:
+        return f"it keeps {', '.join(changed)} outside self.state and param_groups"
+    buffer = io.BytesIO()
+    torch.save(optimizer.state_dict(), buffer)
+    try:
+        torch.load(io.BytesIO(buffer.getvalue()), weights_only=True)
+    except pickle.UnpicklingError:
+        return "its state has objects other than tensors and Python's numbers"
+    return ""
 
 
 @contextmanager

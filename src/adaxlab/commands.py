@@ -108,6 +108,11 @@ class Compare:
             raise LabError(f"{', '.join(tasks)}: name each task once")
         settings = Settings(self.device, self.threads, self.checkpoint_seconds)
         studies = [self.of(task, len(tasks) > 1) for task in tasks]
+        names = [study.name for study in studies if study.name]
+        if len(set(names)) < len(names):
+            raise LabError(
+                f"--study {self.study}: {', '.join(tasks)} would share the name {names[0]}; rename a class"
+            )
         compare.run_and_show(
             studies,
             self.out,
@@ -222,10 +227,11 @@ class RunsShow:
     def run(self) -> None:
         records = store.load_runs(self.path, complain)
         found = [r for r in records if r.name.startswith(self.run_name)]
-        if len(found) != 1:
-            what = f"names {len(found)} runs" if found else "names no run"
+        names = {r.name for r in found}
+        if len(names) != 1:
+            what = f"names {len(names)} runs" if names else "names no run"
             raise LabError(f"run {self.run_name!r}: {what} in {self.path}; `adax runs list` shows them")
-        r = found[0]
+        r = min(found, key=lambda run: run.done is None)  # several studies or rows may use one run
         print(json.dumps({"path": str(r.path), "status": r.status, "spec": r.spec, "env": r.env}, indent=1))
         print(json.dumps({"metrics": r.metrics[-3:], "done": r.done}, indent=1))
         if r.error:

@@ -45,10 +45,16 @@ class Estimate:
 
 def made(study: Study, root: Path | str) -> int:
     """The number of runs in the study's folder that have ended, at most the number of runs of the study. Runs of other
-    versions of the task's file are not counted: the study does not use them."""
+    versions of the task's file or an optimizer's are not counted: the study does not use them."""
     folder, source = Path(root) / spec.folder(study.name), task.source_digest(study.task)
-    specs = (done.with_name("spec.json") for done in folder.glob("*/done.json"))
-    ended = sum(files.read_json(path).get("task_source") == source for path in specs if path.exists())
+    versions = {row.method: optimizers.source_digest(row.method) for row in study.rows}
+    paths = (done.with_name("spec.json") for done in folder.glob("*/done.json"))
+    specs = [files.read_json(path) for path in paths if path.exists()]
+    ended = sum(
+        given.get("task_source") == source
+        and given.get("optimizer_source") == versions.get(given.get("optimizer"))
+        for given in specs
+    )
     return min(study.runs(), ended)
 
 

@@ -26,6 +26,9 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str,
     removed = [name for name in old if name not in new]
     events += [{"changed": "added", "rows": added}] if added else []
     events += [{"changed": "removed", "rows": removed}] if removed else []
+    sources, known = now.get("sources", {}), before.get("sources", {})
+    edited = [name for name in new if name in known and known[name] != sources.get(name)]
+    events += [{"changed": "edited", "rows": edited}] if edited else []
     return events
 
 
@@ -45,5 +48,5 @@ def _what(event: Mapping[str, Any]) -> str:
         return f"{'Extended' if after > before else 'Cut'} from {before} to {after} seeds"
     if kind == "baseline":
         return f"The baseline was changed from {event['before']} to {event['after']}"
-    names = event["rows"]
-    return f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} {'added' if kind == 'added' else 'left out'}"
+    names, what = event["rows"], {"added": "added", "removed": "left out", "edited": "edited"}[kind]
+    return f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} {what}"

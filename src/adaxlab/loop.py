@@ -7,6 +7,7 @@ of the step.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import time
@@ -19,6 +20,7 @@ import torch
 from adaxlab import batches, checkpoint, optimizers, randomness, schedule, signals
 from adaxlab import task as tasks
 from adaxlab.errors import Interrupted, LabError, RunError
+from adaxlab.messages import say
 from adaxlab.settings import Settings
 from adaxlab.spec import SCHEMA
 from adaxlab.splits import sources
@@ -78,6 +80,8 @@ class Loop:
             raise RunError(str(error)) from error
         for group in self.optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
+        self.numbers = checkpoint.numbers_of(self.optimizer)
+        self.obstacle: str | None = None
         self.base = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.total = spec["epochs"] * len(self.train_source)
         self.factor = schedule.factor(spec["schedule"], self.total)
@@ -349,8 +353,23 @@ class Loop:
             "model_sha256": fingerprint(self.model),
         }
 
+    def resumable(self) -> bool:
+        """Whether a checkpoint restores the optimizer, checked after some steps. If not, the run has none, and starts
+        again after an interruption."""
+        if self.obstacle is None:
+            self.obstacle = checkpoint.obstacle(self.optimizer, self.numbers)
+            if self.obstacle:
+                _once(
+                    f"{self.spec['row']}: its runs have no checkpoints, because {self.obstacle}; one that is "
+                    "interrupted starts again"
+                )
+        return not self.obstacle
+
     def save(self) -> None:
         """Flush the metrics to disk, then replace the checkpoint atomically."""
+        self.last_checkpoint = time.perf_counter()
+        if self.at.step and not self.resumable():
+            return
         self.metrics.sync()
         content = {
             "at": {**asdict(self.at), "seconds": self.seconds()},
@@ -361,7 +380,6 @@ class Loop:
             "epoch_rng": self.epoch_rng,
         }
         checkpoint.write(self.folder.checkpoint, content)
-        self.last_checkpoint = time.perf_counter()
 
     def load(self) -> None:
         """Restore the checkpoint. One that cannot be read is reported and not deleted."""
@@ -374,6 +392,11 @@ class Loop:
                 (loss.to(device), value.to(device), rows) for loss, value, rows in saved["pending"]
             ]
             self.epoch_rng, self.resumed_rng = saved["epoch_rng"], saved["rng"]
+
+
+@functools.lru_cache(64)
+def _once(text: str) -> None:
+    say(text)
 
 
 def finite(value: float) -> float | None:

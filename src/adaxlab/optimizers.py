@@ -231,6 +231,10 @@ def build(
             f"optimizer {name}: its step() needs a closure, which would evaluate the model several times a step; "
             "choose one that steps without"
         )
+    if any("lr" not in group for group in made.param_groups):
+        raise LabError(
+            f"optimizer {name}: its param_groups have no lr, which tuning and schedules set; add it"
+        )
     return made
 
 

@@ -4,12 +4,14 @@
     env.json       versions, hardware, commit, time               done.json      how it ended
     checkpoint.pt  while it runs                                  error.txt      why it failed: the reason in a
     .lock          held by the process that writes                               line, then the traceback
+    row-*.json     the labels of another row of the study that uses this run
 
 A folder that is damaged or not a run is reported by its path and not changed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -136,10 +138,11 @@ class RunFolder:
     def put(self, env: dict[str, Any], metrics: Iterable[dict[str, Any]], done: dict[str, Any]) -> bool:
         """Write a run that ended elsewhere; return False if this store already has it."""
         with self.lock():
-            if self.finished():
-                return False
-            self.fill(env, metrics, done)
-            return True
+            new = not self.finished()
+            if new:
+                self.fill(env, metrics, done)
+            self.record()
+            return new
 
     def fill(self, env: dict[str, Any], metrics: Iterable[dict[str, Any]], done: dict[str, Any]) -> None:
         """Write all files of a run that ended (inside `with folder.lock()`)."""
@@ -160,8 +163,14 @@ class RunFolder:
         return False
 
     def record(self) -> RunRecord:
-        """The run as data, with the labels of this study."""
-        return replace(read_run(self.path), spec=self.spec)
+        """The run as data, with the labels of this study's row. If another row has made it, the folder keeps them, so
+        that the store has the run for both."""
+        run = read_run(self.path)
+        if run.row != self.spec["row"] and run.spec["study"] == self.spec["study"]:
+            place = self.path / f"row-{hashlib.sha256(self.spec['row'].encode()).hexdigest()[:8]}.json"
+            if not place.exists():
+                files.write_json(place, {"row": self.spec["row"], "trial": self.spec["trial"]})
+        return replace(run, spec=self.spec)
 
 
 def read_spec(path: Path) -> dict[str, Any]:
@@ -202,6 +211,15 @@ def read_run(path: Path) -> RunRecord:
     if fault := form.metrics_fault(metrics) or form.whole_fault(metrics, done):
         raise _damaged(path / "metrics.jsonl", fault)
     return RunRecord(spec, env, metrics, done, path, "" if done else _reason(path / ERROR))
+
+
+def read_rows(path: Path) -> list[RunRecord]:
+    """The run in a folder, once for each row of the study that uses it."""
+    run = read_run(path)
+    labels = [files.read_json(file) for file in sorted(path.glob("row-*.json"))]
+    if not all(isinstance(each, dict) and isinstance(each.get("row"), str) for each in labels):
+        raise _damaged(path / "row-*.json", "has no row")
+    return [run, *(replace(run, spec={**run.spec, **each}) for each in labels)]
 
 
 def _reason(path: Path) -> str:
@@ -249,7 +267,7 @@ def _load(path: Path, on_problem: Callable[[StoreError], None]) -> list[RunRecor
     if not path.is_dir():
         return _once(read_export(path))
     if (path / "spec.json").exists():
-        return [read_run(path)]
+        return read_rows(path)
     records: list[RunRecord] = []
     for file in sorted(path.glob("*.jsonl")):
         if _is_export(file) and not file.with_suffix("").is_dir():  # a study's own runs are in its folder
@@ -257,7 +275,7 @@ def _load(path: Path, on_problem: Callable[[StoreError], None]) -> list[RunRecor
     records = _once(records)
     for place in run_folders(path):
         try:
-            records.append(read_run(place))
+            records += read_rows(place)
         except StoreError as problem:
             on_problem(problem)
     return records
@@ -265,9 +283,9 @@ def _load(path: Path, on_problem: Callable[[StoreError], None]) -> list[RunRecor
 
 def _once(records: Iterable[RunRecord]) -> list[RunRecord]:
     """Each run once, the one that has ended if there is one: the exported files of a folder may overlap."""
-    found: dict[tuple[str, str], RunRecord] = {}
+    found: dict[tuple[str, str, str], RunRecord] = {}
     for run in records:
-        key = run.spec["study"], run.name
+        key = run.spec["study"], run.name, run.row
         if key not in found or (run.done and not found[key].done):
             found[key] = run
     return list(found.values())
@@ -310,7 +328,7 @@ def export(records: Iterable[RunRecord], path: Path | str) -> Path:
 def exported(records: Iterable[RunRecord]) -> str:
     """Records as JSON lines (a header, then one run per line), sorted, so that equal runs give equal bytes. Metrics are
     stored as columns; paths on this machine are omitted."""
-    chosen = sorted(records, key=lambda r: (r.spec["study"], r.name))
+    chosen = sorted(records, key=lambda r: (r.spec["study"], r.name, r.row))
     lines = [json.dumps({"kind": EXPORT, "schema": SCHEMA, "runs": len(chosen)})]
     lines += [
         json.dumps(

@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from adaxlab import files, history, spec
+from adaxlab import files, history, optimizers, spec
 from adaxlab.errors import LabError, StoreError
 from adaxlab.study import GROWS, WORDS, Study
 
@@ -35,13 +35,13 @@ def read(path: Path) -> tuple[Study, tuple[str, ...]]:
 def write(study: Study, root: Path | str) -> None:
     """Write the file, before any run. Raises if a study of that name with other settings exists."""
     path = place(root, study)
-    content = {"schema": spec.SCHEMA, **study.data()}
+    content = {"schema": spec.SCHEMA, **study.data(), **_sources(study)}
     if path.exists():
         before = files.read_json(path)
         if not isinstance(before, dict) or before.get("schema") != spec.SCHEMA or not _has_rows(before):
             raise _other_version(path)
         for key, value in content.items():
-            if key not in (*GROWS, *WORDS, "baseline") and before.get(key) != value:
+            if key not in (*GROWS, *WORDS, "baseline", "sources") and before.get(key) != value:
                 raise LabError(
                     f"study {study.name}: {_change(key, before.get(key), value)}; choose another --study"
                 )
@@ -61,6 +61,13 @@ def write(study: Study, root: Path | str) -> None:
         content |= {"history": events} if events else {}
     files.make_folder(path.parent)
     files.write_json(path, content)
+
+
+def _sources(study: Study) -> dict[str, dict[str, str]]:
+    """The digests of the files of the user's optimizers, by row."""
+    found = {row.name: optimizers.source_digest(row.method) for row in study.rows}
+    known = {name: digest for name, digest in found.items() if digest}
+    return {"sources": known} if known else {}
 
 
 def _change(key: str, before: Any, now: Any) -> str:

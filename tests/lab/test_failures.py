@@ -207,6 +207,38 @@ def test_runs_of_an_edited_task_do_not_count_as_made():
     assert made == [0, 2, 0, 2]
 
 
+def test_an_optimizer_that_is_edited_after_a_look_is_part_of_the_answer():
+    text = (
+        "from torch.optim import SGD\n\nclass Own(SGD):\n"
+        "    def __init__(self, params, lr=0.1):\n        super().__init__(params, lr)\n"
+    )
+    given = study.Study(
+        f"{TINY}:Tiny", (study.Row("sgdm"), study.Row("my_task.py:Own")), "one", seeds=1, epochs=1
+    )
+    made, seen = [], []
+    for more in ("", "\n"):
+        Path("my_task.py").write_text(text + more)
+        sys.modules.pop(next((name for name in sys.modules if "task_my_task" in name), ""), None)
+        made.append(estimate.made(given.complete(), "runs"))
+        seen.append(compare.compare(given, "runs").history)
+    assert made == [0, 1], "the edited optimizer's run is made again"
+    assert seen == [(), ("my_task.py:Own was edited after a look at the results.",)]
+
+
+def test_an_optimizer_without_lr_in_its_groups_is_one_line(capsys):
+    own("my_task.py", "class Own(PlainSGD):\n    def __init__(self, params, lr=0.1):\n"
+        "        torch.optim.Optimizer.__init__(self, params, {'rate': lr})\n")  # fmt: skip
+    assert compared(f"{TINY}:Tiny", "my_task.py:Own") == 2
+    assert "its param_groups have no lr" in one_line(capsys)
+
+
+def test_tasks_of_one_name_need_two_studies(capsys):
+    own("my_task.py", "class Tiny(Tiny): pass\n")
+    words = ["compare", f"{TINY}:Tiny", "my_task.py:Tiny", "--study", "one", "--tune", "0", "--out", "runs"]
+    assert cli.main(words) == 2
+    assert "would share the name one-Tiny" in one_line(capsys)
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_what_a_task_prints_is_not_among_the_results(jobs, capsys):
     own("my_task.py", "class Mine(Tiny):\n    def model(self): print('noise'); return super().model()\n")

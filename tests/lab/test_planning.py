@@ -60,6 +60,12 @@ class TestBudget:
         )  # slower by now: not asked again
         assert (again, len(seen)) == (first, 2)
         assert "as planned before the first run, 2 trials and 3 seeds" in capsys.readouterr().err
+        more = budget.settle(small(name="", seeds=7), "20s", tmp_path, Settings(), 1)
+        assert (more.seeds, more.tuning.trials, more.name) == (
+            7,
+            2,
+            first.name,
+        )  # an extension, as the answer proposes
         stored = json.loads(next(tmp_path.rglob("study.json")).read_text())
         assert (stored["budget"]["trials"], stored["budget"]["seeds"], stored["tuning"]["trials"]) == (
             8,

@@ -249,3 +249,23 @@ class TestWrites:
     def test_nan_is_refused(self, tmp_path):
         with pytest.raises(ValueError, match="JSON compliant"):
             files.write_json(tmp_path / "a.json", float("nan"))
+
+
+def test_rows_that_share_a_run(tmp_path):
+    """adaxw and adaxw@slow may choose the same lr: the run is made once, and belongs to both."""
+    root, names = tmp_path / "runs", ["adaxw", "adaxw@slow"]
+    made = [process.run(spec_of(row=name, purpose="tune", trial=i), root) for i, name in enumerate(names)]
+    assert made[0].path == made[1].path
+    assert len(list(root.glob("s/*/done.json"))) == 1
+
+    def labels(place):
+        return [(run.row, run.spec["trial"]) for run in store.load_runs(place)]
+
+    both = list(zip(names, (0, 1), strict=True))
+    assert labels(root) == labels(made[0].path) == both
+    file = store.export(store.load_runs(root), tmp_path / "out.jsonl")
+    assert labels(file) == both
+    other = tmp_path / "other"
+    assert store.bring(file, other) == 1
+    assert labels(other) == both
+    assert store.bring(file, other) == 0

@@ -155,6 +155,51 @@ def test_stopped_anywhere_it_ends_with_the_same_bits(name, at, between, tmp_path
     assert content(resumed) == content(whole)
 
 
+COUNTS = """import numpy as np
+import torch
+
+
+class Counts(torch.optim.SGD):
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, lr)
+        self.t = 0
+
+    def step(self, closure=None):
+        {}
+        for group in self.param_groups:
+            group["lr"] *= 0.9**t
+        return super().step(closure)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("self.t += 1; t = self.t", "it keeps t outside self.state and param_groups"),
+        (
+            "s = self.state[self.param_groups[0]['params'][0]]; t = s['t'] = s.get('t', np.float64(0)) + 1",
+            "its state has objects other than tensors and Python's numbers",
+        ),
+    ],
+)
+def test_an_optimizer_that_a_checkpoint_would_not_restore_has_none(line, why, tmp_path, capsys):
+    """A run that is interrupted then starts again, and ends with the same bits."""
+    file = tmp_path / f"counts{len(line)}.py"
+    file.write_text(COUNTS.format(line))
+    given = spec_of(optimizer=f"{file}:Counts")
+    whole = process.run(given, tmp_path / "whole")
+    stop = Stop()
+
+    def ask(step, total, metric):
+        stop.signum = signal.SIGINT if step >= 8 else 0
+
+    with pytest.raises(Interrupted):
+        process.run(given, tmp_path / "parts", Settings(checkpoint_seconds=0), ask, stop)
+    assert not RunFolder(tmp_path / "parts", given).checkpoint.exists()
+    assert capsys.readouterr().err.count(f"have no checkpoints, because {why}; one that is interrupted") == 1
+    assert content(process.run(given, tmp_path / "parts")) == content(whole)
+
+
 def test_metrics_written_after_the_checkpoint_are_cut_off(tmp_path):
     whole = process.run(spec_of(), tmp_path / "whole")
     stop = Stop()
