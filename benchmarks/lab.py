@@ -1,6 +1,6 @@
 """What the lab itself costs: the share of a `digits` run that is not forward, backward or step. Bound: 15%.
 
-    python benchmarks/lab.py [--runs 5] [--record records/bench/lab.json]
+    python benchmarks/lab.py [--runs 5]
 
 Times `train.run` as a whole: reading the data, building model and optimizer, the loop, evaluation's bookkeeping, every
 file and fsync. Forward, backward and step (and evaluation's forward) are what is left out. The first run of the
@@ -10,17 +10,15 @@ process, which imports and warms up, is not counted. Exits with 1 when the bound
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
-from adaxlab import environment, spec
+from adaxlab import spec
 from adaxlab.execute import process
-from adaxlab.settings import Settings, choose_device
+from adaxlab.settings import Settings
 
 BOUND = 0.15
 OPTIMIZERS = ("sgdm", "adamw", "adaxw")
@@ -50,7 +48,6 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--record", default="")
     given = parser.parse_args()
     rows: list[dict[str, Any]] = []
     print(f"{'digits, 20 epochs':20} {'s/run':>8} {'outside, ms/step':>17} {'share outside':>14}  n")
@@ -64,11 +61,6 @@ def main() -> int:
             print(f"{optimizer:20} {row['seconds']:8.2f} {per_step:17.3f} {row['share']:14.1%}  {len(runs)}")
     worst = max(row["share"] for row in rows)
     print(f"worst median {worst:.1%}, bound {BOUND:.0%}: {'held' if worst < BOUND else 'NOT HELD'}")
-    if given.record:
-        what = environment.describe(choose_device("cpu"), 1)
-        Path(given.record).parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"bound": BOUND, "environment": what, "rows": rows}, indent=1)
-        Path(given.record).write_text(text + "\n")
     return 0 if worst < BOUND else 1
 
 

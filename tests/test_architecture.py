@@ -13,9 +13,6 @@ from adaxopt.zoo import METHODS
 
 SOURCE = Path(__file__).parents[1] / "src" / "adaxopt"
 MATHEMATICS = ("bounds", "memory", "memories", "rule", "zoo")
-LAYERS = {"torch": 3, "jax": 3, "keras": 3} | dict.fromkeys(MATHEMATICS, 1)
-SHARED = 2
-"""Any other file of the package: what several frameworks share, above the mathematics and below all of them."""
 FRAMEWORKS = ("torch", "numpy", "jax", "keras", "triton")
 
 
@@ -38,19 +35,6 @@ def test_the_mathematics_imports_the_standard_library_only(name):
         top = module.split(".")[0]
         inner = module.split(".")[1] if top == "adaxopt" and "." in module else None
         assert top in sys.stdlib_module_names or (top == "adaxopt" and inner in (None, *MATHEMATICS)), module
-
-
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
-def test_imports_point_one_way(path):
-    parts = path.relative_to(SOURCE).with_suffix("").parts
-    layer = 9 if parts[0] == "__init__" else LAYERS.get(parts[0], SHARED)
-    for module in imports(path):
-        names = module.split(".")
-        assert names[0] != "adaxlab", f"{path.name} imports {module}: the library does not know the lab"
-        if names[0] != "adaxopt" or len(names) < 2 or names[1] not in LAYERS:
-            continue
-        below = LAYERS[names[1]]
-        assert below < layer or names[1] == parts[0] or layer == below == 1, f"{path.name} imports {module}"
 
 
 def fresh(code: str) -> str:

@@ -280,14 +280,8 @@ class Report:
     """the HTML report to write"""
 
     def run(self) -> None:
-        path = Path(self.path)
         files.check_place(Path(self.out))
-        if path.name == "cifar10" and not (path / "study.json").exists() and any(path.glob("*.jsonl")):
-            from adaxlab.paper import cifar10_report
-
-            show_place(f"report: {cifar10_report.write(path.parent, Path(self.out))}", self.out)
-        else:
-            compare.write_report(store.load_runs(self.path, complain), self.out)
+        compare.write_report(store.load_runs(self.path, complain), self.out)
 
 
 @dataclass

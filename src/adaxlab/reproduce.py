@@ -21,7 +21,7 @@ from adaxlab import (
     distributed,
     driver,
     environment,
-    kinds,
+    option_types,
     options,
     progress,
     records,
@@ -204,7 +204,7 @@ def _compute(found: Computation, request: Request, more: Mapping[str, Any]) -> A
         )
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         check_known(f"setting of study {found.name}", known or ["(none)"], *given)
-    kinds.check(function, {key: value for key, value in given.items() if key in known}, "--set")
+    option_types.check(function, {key: value for key, value in given.items() if key in known}, "--set")
     return function(found.name, Path(request.out), **given)
 
 

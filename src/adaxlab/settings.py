@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from adaxlab import kinds
+from adaxlab import option_types
 from adaxlab.errors import LabError, check_known
 
 
@@ -35,7 +35,7 @@ class ExecutionConfig:
         """
         known = [f.name for f in fields(cls)]
         check_known("execution option", known, *given)
-        kinds.check(cls.__init__, given, "--execution")
+        option_types.check(cls.__init__, given, "--execution")
         return cls(**given)
 
 

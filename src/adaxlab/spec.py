@@ -16,7 +16,7 @@ from adaxlab import optimizer_options, optimizers
 from adaxlab import schedule as schedules
 from adaxlab import task as tasks
 from adaxlab.errors import LabError
-from adaxlab.form import PURPOSES
+from adaxlab.run_faults import PURPOSES
 
 SCHEMA = 2
 LABELS = ("study", "row", "trial")

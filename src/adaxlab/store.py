@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab import files, form
+from adaxlab import files, run_faults
 from adaxlab.errors import LabError, StoreError
 from adaxlab.spec import SCHEMA, digest, folder, identity, without_places
 
@@ -183,7 +183,7 @@ def read_spec(path: Path) -> dict[str, Any]:
             f"{path}: run folder of schema {version!r}, this version reads {SCHEMA}; left untouched, "
             "use the adaxopt that wrote it or another --out"
         )
-    if fault := form.spec_fault(spec):
+    if fault := run_faults.spec_fault(spec):
         raise _damaged(path / "spec.json", fault)
     if digest(spec) != path.name:
         raise StoreError(f"{path}: spec.json was changed (its hash is {digest(spec)}); left untouched")
@@ -205,10 +205,10 @@ def read_run(path: Path) -> RunRecord:
         raise _damaged(path / "env.json", "is not an object")
     ended = (path / "done.json").exists()
     done = files.read_json(path / "done.json") if ended else None
-    if ended and (fault := form.done_fault(done)):
+    if ended and (fault := run_faults.done_fault(done)):
         raise _damaged(path / "done.json", fault)
     metrics = _read_metrics(path / "metrics.jsonl", whole=ended)
-    if fault := form.metrics_fault(metrics) or form.whole_fault(metrics, done):
+    if fault := run_faults.metrics_fault(metrics) or run_faults.whole_fault(metrics, done):
         raise _damaged(path / "metrics.jsonl", fault)
     return RunRecord(spec, env, metrics, done, path, "" if done else _reason(path / ERROR))
 
@@ -387,12 +387,12 @@ def _sound(run: RunRecord) -> bool:
     """Whether a run that was read is valid: its hash is correct, and every part has the right type."""
     return (
         run.spec["schema"] == SCHEMA
-        and not form.spec_fault(run.spec)
+        and not run_faults.spec_fault(run.spec)
         and run.name == run.path.name
         and isinstance(run.env, dict)
-        and not form.metrics_fault(run.metrics)
-        and (run.done is None or not form.done_fault(run.done))
-        and not form.whole_fault(run.metrics, run.done)
+        and not run_faults.metrics_fault(run.metrics)
+        and (run.done is None or not run_faults.done_fault(run.done))
+        and not run_faults.whole_fault(run.metrics, run.done)
     )
 
 

@@ -93,6 +93,16 @@ class Comparison:
         return next(row for row in self.rows if row.name == name)
 
 
+def best_rate(trials: Mapping[float, float | None], higher: bool) -> float | None:
+    """The lr with the best result; None if every run diverged.
+
+    >>> best_rate({1e-3: 2.0, 1e-2: 1.5, 1e-1: None}, higher=False)
+    0.01
+    """
+    ended = {lr: value for lr, value in trials.items() if value is not None}
+    return (max if higher else min)(ended, key=lambda lr: ended[lr]) if ended else None
+
+
 def largest_lr(trials: Mapping[float, float | None], broken: float) -> float | None:
     """The largest lr whose run is not broken: it ended at most `broken` above the best of the row.
 

@@ -53,7 +53,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from adaxlab import kinds
+from adaxlab import option_types
 from adaxlab.errors import LabError, RunError, check_known, unknown
 from adaxlab.failures import guarded
 
@@ -93,7 +93,7 @@ def load(name: str, options: Mapping[str, Any] | None = None) -> Task:
     """
     cls, given = find(name), dict(options or {})
     if name in BUILT_IN:
-        kinds.check(cls.__init__, given, f"task {name}:")
+        option_types.check(cls.__init__, given, f"task {name}:")
     with guarded(f"task {name}"):
         parameters = inspect.signature(cls)
         try:

@@ -250,7 +250,7 @@ def test_resnet20_learns_from_files_of_the_real_layout(tmp_path):
     assert curve[-1]["metric"] >= 0.8
 
 
-def test_trace_is_the_second_moments_and_the_weights_size():
+def test_trace_is_the_second_moments():
     train, test = images(20)
     some = [Run("adamw", "torch:AdamW", {"lr": 1e-3, "weight_decay": 0.1}, 0), Run("adaxw", *ADAXW, 0)]
     stack = Stack(some, train, test, StackRecipe(epochs=2, batch=10), trace=[True, True])
@@ -264,7 +264,4 @@ def test_trace_is_the_second_moments_and_the_weights_size():
         trace = stack.traces.of(i)
         assert trace["iteration"] == [1, 2, 3, 4]
         assert trace["value"][-1] == pytest.approx(v.sqrt().sum().item() / 269_722, rel=1e-5)
-        assert trace["mean_v"][-1] == pytest.approx(v.sum().item() / 269_722, rel=1e-5)
-        norm = stack.network.parameters[i].double().square().sum().sqrt().item()
-        assert trace["weights"][-1] == pytest.approx(norm, rel=1e-5)
         assert all(len(values) == 4 for values in trace.values())

@@ -320,11 +320,6 @@ def test_no_records_is_one_line(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_unknown_baseline_names_the_known(tmp_path):
-    with pytest.raises(LabError, match=r"baseline='adm': .*sgdm, adamw, amsgradw, adaxw"):
-        write_report(study(), tmp_path / "r.html", baseline="adm")
-
-
 def test_a_page_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(LabError, match="cannot write"):

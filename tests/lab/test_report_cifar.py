@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("altair", reason="the report needs altair: pip install 'adaxopt[lab]'")
 
-from report_records import cifar_run, own_figure, record
+from report_records import cifar_run, record
 
 from adaxlab.paper import doc_charts, figures
 from adaxlab.paper.cifar10_report import load, shown
-from adaxlab.report import charts, command, embed, series, tables
+from adaxlab.report import charts, embed, series, tables
 from adaxlab.report.judged import judged
 from adaxlab.report.page import render
 
@@ -43,7 +43,6 @@ def test_lines_become_runs_of_the_methods_that_they_are():
     rows = {r.label: r for r in tables.summary(one, judged(one, "adaxw"))}
     assert rows["adaxw"].paper == "92.32 ± 0.04"
     assert rows["amsgradw"].mean == pytest.approx(statistics.mean([91.5, 91.6, 91.7]))
-    assert command.commands(one) == ["adax reproduce cifar10/table2"]
     made = {p.name: p for p in charts.figures(one)}
     assert "time" not in made, "runs of a stack share their seconds"
     theirs = [r for r in rows_of(made["seeds"].chart, "low") if r["optimizer"] == "adaxw" and "n" not in r]
@@ -129,7 +128,7 @@ def test_tuning_runs_are_scored_as_such():
 
 def test_the_committed_records_make_a_page():
     runs = load(RECORDS.parent)
-    text = render(runs, figures=[("Mine", "", own_figure())])
+    text = render(runs)
     for name in {r.spec["study"] for r in runs}:
         assert f"<h2>{name}</h2>" in text
     assert len(text) < 40_000 * len(runs)

@@ -20,7 +20,7 @@ NAMES = {
 }
 
 
-def test_run_writes_record_and_page_and_shows_claims(tmp_path, capsys):
+def test_run_writes_the_record_and_shows_claims(tmp_path, capsys):
     words = ["--seeds", "2", "--set", "quick=true", "steps=2000"]
     assert command.main(["reproduce", "reddi", "--out", str(tmp_path), *words]) == 0
     record = json.loads((tmp_path / "reddi" / "reddi.json").read_text())
@@ -28,7 +28,6 @@ def test_run_writes_record_and_page_and_shows_claims(tmp_path, capsys):
     shown = capsys.readouterr().out
     for row in record["claims"]:
         assert shown.count(f"  {row['id']}") == 1
-    assert "S2.6" in (tmp_path / "reddi" / "report.html").read_text()
 
 
 def test_run_into_the_records(tmp_path):
@@ -45,7 +44,7 @@ def test_a_shortened_study_is_not_written_to_the_records(tmp_path, capsys):
 
 
 def test_quiet(tmp_path, capsys):
-    words = ["--out", str(tmp_path), "--quiet", "--seeds", "2", "--set", "steps=500", "page=false"]
+    words = ["--out", str(tmp_path), "--quiet", "--seeds", "2", "--set", "steps=500"]
     assert command.main(["reproduce", "reddi", *words]) == 0
     assert capsys.readouterr().err == ""
 

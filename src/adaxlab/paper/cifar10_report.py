@@ -9,33 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adaxlab.claim import words
-from adaxlab.errors import LabError
 from adaxlab.measures import failed, percent
 from adaxlab.paper import catalogue
 from adaxlab.paper import cifar10_runs as runs
-from adaxlab.paper.cifar10_added_claims import CLAIMS
-from adaxlab.paper.claims import judge_files
-from adaxlab.report import write_report
 from adaxlab.report.names import TORCH
 from adaxlab.store import RunRecord
-
-LEAD = (
-    "The paper's CIFAR-10 experiments, reproduced. SGDM, AdamW and AMSGrad(W) are PyTorch's implementations; AdaX-W is "
-    "this library's. Accuracy is that of the last epoch. Rules were written before the runs, except where the note of "
-    "a claim says otherwise."
-)
-
-
-def write(records: Path, out: Path) -> Path:
-    """One self-contained HTML page from the committed records alone: every study that has some, and the claims."""
-    found = load(records)
-    if not found:
-        raise LabError(f"{records / 'cifar10'}: no CIFAR-10 records; give the repository's records/ folder")
-    missing = runs.not_run(records)
-    lead = LEAD + (f" Not run yet: {', '.join(missing)}." if missing else "")
-    rows = [{**row, "text": row["claim"], "verdict": words(row)} for row in judge_files(CLAIMS, records)]
-    return write_report(found, out, title="CIFAR-10", claims=rows, lead=lead)
 
 
 def load(root: Path) -> list[RunRecord]:
@@ -78,5 +56,4 @@ def shown(run: RunRecord) -> RunRecord:
         "higher_is_better": True,
         "paper": list(row.paper) if row and row.paper else None,
     }
-    env = {**run.env, "command": f"adax reproduce {spec['study']}"}
-    return replace(run, spec=made, env=env, metrics=metrics, done=done)
+    return replace(run, spec=made, metrics=metrics, done=done)

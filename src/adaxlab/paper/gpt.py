@@ -30,6 +30,12 @@ RATES = (3e-4, 6e-4, 1.2e-3, 2.4e-3, 4.8e-3, 9.6e-3)
 SGD_RATES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 MUON = "adaxlab.muon:MuonAdamW"
 LR_DECAY = 1e-4
+OURS: dict[str, Any] = {
+    "task": "gpt",
+    "where": "ours",
+    "batch_size": 32,
+    "schedule": {"name": "cosine", "warmup": 0.1, "final": 0.1},
+}
 
 
 def _row(name: str, options: dict[str, Any], b2_steps: float | None = None) -> Row:
@@ -41,7 +47,6 @@ PLAIN = DecisionRule(correction="none")
 
 GPT = Study(
     name="gpt",
-    task="gpt",
     rows=(
         _row("adamw", {"betas": [0.9, 0.95]}),
         _row("adamw@b2=.999", {"betas": [0.9, 0.999]}),
@@ -55,12 +60,10 @@ GPT = Study(
     seeds=3,
     rule=PLAIN,
     epochs=20,
-    batch_size=32,
     tuning=Tuning(len(RATES), epochs=6),
     task_options={"batch": 32, "eval_bytes": 2**19, "compile": True},
-    schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
     target=1.25,
-    where="ours",
+    **OURS,
     asks="a transformer, with AdamW and Muon",
     title="Bytes of enwik8, 21 million parameters, 2,000 steps",
     note="adaxw@clipped, at b2*T = 1, clips each coordinate's update to [-1, 1]*lr.",
@@ -68,58 +71,6 @@ GPT = Study(
 )
 
 NOISE_LR = 6e-4
-NOISE = Study(
-    name="gpt-noise",
-    task="gpt",
-    rows=tuple(
-        Row(
-            name,
-            "adaxw" if name == "adaxw" else "adamw",
-            {"lr": lr, **({} if name == "adaxw" else {"betas": [0.9, 0.95]})},
-            task_options=options,
-            b2_steps=3.0 if name == "adaxw" else None,
-            lr_decay=LR_DECAY,
-        )
-        for name, lr, options in (
-            ("adamw", NOISE_LR, {}),
-            ("adaxw", NOISE_LR, {}),
-            ("same weights", NOISE_LR, {"init_seed": 0}),
-            ("same windows", NOISE_LR, {"order_seed": 0}),
-            ("same both", NOISE_LR, {"init_seed": 0, "order_seed": 0}),
-            ("half the lr", NOISE_LR / 2, {}),
-            ("twice the lr", NOISE_LR * 2, {}),
-            ("twice the batch", NOISE_LR, {"batch": 64}),
-            ("twice the steps", NOISE_LR, {"steps": 200}),
-        )
-    ),
-    baseline="adamw",
-    seeds=4,
-    first_seed=200,
-    epochs=8,
-    batch_size=32,
-    task_options={"batch": 32, "eval_bytes": 2**22, "compile": True},
-    schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
-    where="ours",
-    asks="sources of noise between seeds",
-    title="Bytes of enwik8: how much seeds differ, and why",
-    note="800 steps (1,600 in one row). Rows share or vary initial weights, windows, lr, batch size and length; "
-    "`tools/seed_noise.py` shows the standard deviation of each, and of the difference between AdamW and AdaX-W.",
-)
-
-QUIET_SIZES: dict[str, dict[str, Any]] = {
-    "smeared": {"smear": True},
-    "smeared, batch 64": {"smear": True, "batch": 64},
-    "context 128": {"context": 128, "batch": 128},
-    "small, smeared": {
-        "smear": True,
-        "layers": 6,
-        "width": 256,
-        "heads": 4,
-        "inner": 512,
-        "batch": 64,
-        "steps": 200,
-    },
-}
 
 
 def _plain(name: str, method: str, task_options: dict[str, Any] | None = None, **options: Any) -> Row:
@@ -133,6 +84,40 @@ def _plain(name: str, method: str, task_options: dict[str, Any] | None = None, *
         b2_steps=3.0 if method == "adaxw" else None,
         lr_decay=LR_DECAY,
     )
+
+
+NOISE = Study(
+    name="gpt-noise",
+    rows=(
+        _plain("adamw", "adamw"),
+        _plain("adaxw", "adaxw"),
+        _plain("same weights", "adamw", {"init_seed": 0}),
+        _plain("same windows", "adamw", {"order_seed": 0}),
+        _plain("same both", "adamw", {"init_seed": 0, "order_seed": 0}),
+        _plain("half the lr", "adamw", lr=NOISE_LR / 2),
+        _plain("twice the lr", "adamw", lr=NOISE_LR * 2),
+        _plain("twice the batch", "adamw", {"batch": 64}),
+        _plain("twice the steps", "adamw", {"steps": 200}),
+    ),
+    baseline="adamw",
+    seeds=4,
+    first_seed=200,
+    epochs=8,
+    task_options={"batch": 32, "eval_bytes": 2**22, "compile": True},
+    **OURS,
+    asks="sources of noise between seeds",
+    title="Bytes of enwik8: how much seeds differ, and why",
+    note="800 steps (1,600 in one row). Rows share or vary initial weights, windows, lr, batch size and length; "
+    "`tools/seed_noise.py` shows the standard deviation of each, and of the difference between AdamW and AdaX-W.",
+)
+
+SMALL = {"smear": True, "layers": 6, "width": 256, "heads": 4, "inner": 512, "steps": 200}
+QUIET_SIZES: dict[str, dict[str, Any]] = {
+    "smeared": {"smear": True},
+    "smeared, batch 64": {"smear": True, "batch": 64},
+    "context 128": {"context": 128, "batch": 128},
+    "small, smeared": {**SMALL, "batch": 64},
+}
 
 
 def _settings(sizes: dict[str, dict[str, Any]]) -> tuple[Row, ...]:
@@ -152,25 +137,20 @@ CRITERION = (
 )
 QUIET = Study(
     name="gpt-quiet",
-    task="gpt",
     rows=_settings(QUIET_SIZES),
     baseline="adamw smeared",
     seeds=5,
     first_seed=210,
     epochs=8,
-    batch_size=32,
     task_options={"batch": 32, "eval_bytes": 2**22, "compile": True},
-    schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
-    where="ours",
+    **OURS,
     asks="which transformer has little noise",
     title="Bytes of enwik8: settings with little noise between seeds",
     note=f"Written after `gpt-noise`, before its own runs. {CRITERION}",
 )
 
-SMALL = {"smear": True, "layers": 6, "width": 256, "heads": 4, "inner": 512, "steps": 200}
 SHORT = Study(
     name="gpt-short",
-    task="gpt",
     rows=_settings(
         {
             "4M, context 64": {**SMALL, "context": 64, "batch": 512},
@@ -182,10 +162,8 @@ SHORT = Study(
     seeds=5,
     first_seed=220,
     epochs=8,
-    batch_size=32,
     task_options={"eval_bytes": 2**22, "compile": True},
-    schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
-    where="ours",
+    **OURS,
     asks="do short contexts have little noise",
     title="Bytes of enwik8, short contexts: settings with little noise between seeds",
     note="Written after `gpt-quiet`, before its own runs. There, the seeds of the smeared network with 4 million "
@@ -201,7 +179,6 @@ ROUNDED: dict[str, dict[str, Any]] = {
 BOTH = ("adamw", "adaxw")
 EIGHT_BIT = Study(
     name="gpt-eight-bit",
-    task="gpt",
     rows=tuple(
         _plain(f"{method}, {name}", method, **state) for method in BOTH for name, state in STATE.items()
     ),
@@ -209,10 +186,8 @@ EIGHT_BIT = Study(
     seeds=6,
     first_seed=230,
     epochs=memory.GPT_EPOCHS,
-    batch_size=32,
     task_options=memory.TRANSFORMER,
-    schedule={"name": "cosine", "warmup": 0.1, "final": 0.1},
-    where="ours",
+    **OURS,
     asks="8-bit state against float32",
     title="Bytes of enwik8: does 8-bit state change the result of AdamW and AdaX-W?",
     note="The setting of the memory study, at the lr of `gpt-short`. n = 6: at its paired standard deviation of 0.0014 "

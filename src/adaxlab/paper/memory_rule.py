@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from adaxlab.summary import best_rate
+
 Trials = Mapping[float, float | None]
 Screen = Mapping[str, Trials]
 
@@ -35,14 +37,6 @@ def label(memory: str) -> str:
     'growing, b2·T = 3, floor 10/T'
     """
     return memory.replace(" b2T=", ", b2·T = ")
-
-
-def best(trials: Trials, higher: bool) -> float | None:
-    """The lr with the best result; None where every run diverged."""
-    ended = {lr: value for lr, value in trials.items() if value is not None}
-    if not ended:
-        return None
-    return (max if higher else min)(ended, key=lambda lr: ended[lr])
 
 
 def in_range(trials: Trials, level: float, tolerance: float, higher: bool) -> list[float]:
@@ -73,7 +67,7 @@ def shown(rates: list[float], grid: list[float]) -> str:
 def level(screen: Screen, higher: bool) -> float | None:
     """The best result of the memory that all are measured by."""
     trials = screen[KEPT[0]]
-    lr = best(trials, higher)
+    lr = best_rate(trials, higher)
     return None if lr is None else trials[lr]
 
 
@@ -86,7 +80,7 @@ def chosen(screen: Screen, tolerance: float, higher: bool) -> list[str]:
 
     def order(name: str) -> tuple[int, float]:
         trials = screen[name]
-        lr = best(trials, higher)
+        lr = best_rate(trials, higher)
         value = trials[lr] if lr is not None else None
         result = float("-inf") if value is None else value if higher else -value
         return len(in_range(trials, reached, tolerance, higher)), result
@@ -103,7 +97,7 @@ def unfinished(screen: Screen, tolerance: float, higher: bool) -> str:
     reached, trials = level(screen, higher), screen[KEPT[0]]
     if reached is None:
         return f"{KEPT[0]} diverged at every lr: there is nothing to compare with"
-    if best(trials, higher) == min(trials):
+    if best_rate(trials, higher) == min(trials):
         return f"{KEPT[0]} is best at the smallest lr, {min(trials):g}: screen smaller ones"
     if max(in_range(trials, reached, tolerance, higher)) == max(trials):
         return f"the range of {KEPT[0]} reaches the largest lr, {max(trials):g}: screen larger ones"
@@ -124,6 +118,6 @@ def final(screen: Screen, memories: tuple[str, ...], tolerance: float, higher: b
     assert reached is not None
     within = set(in_range(trials, reached, tolerance, higher))
     names = (*KEPT, *memories)
-    rates = {name: lr for name in names if (lr := best(screen[name], higher)) is not None}
+    rates = {name: lr for name in names if (lr := best_rate(screen[name], higher)) is not None}
     covers = (n for n in names[1:] if within <= set(in_range(screen[n], reached, tolerance, higher)))
     return Final(rates, min(lr for lr in trials if lr > max(within)), tuple(covers))

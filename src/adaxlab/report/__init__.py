@@ -8,7 +8,7 @@ Imports are deferred until a function is called: a training run requires neither
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +19,11 @@ def write_report(
     records: Iterable[Any],
     out: Path | str,
     title: str = "Optimizer comparison",
-    claims: Sequence[Mapping[str, Any]] | None = None,
-    figures: Sequence[tuple[str, str, Any]] | None = None,
-    baseline: str | None = None,
-    lead: str = "",
-    rule: Any = None,
 ) -> Path:
-    """Write a self-contained HTML report of `records` atomically, and return its path.
-
-    `claims` are rows with id, text, paper, ours, n and verdict. `figures` are (title, caption, Altair chart or
-    Vega-Lite dict); the page's optimizer switches apply to figures whose rows have a field `optimizer`. `baseline` is
-    the optimizer that the others are compared with (default: the best one), and `rule` (`stats.DecisionRule`) decides
-    the verdicts. `lead` is a sentence under the title.
-    """
+    """Write a self-contained HTML report of `records` atomically, and return its path."""
     from adaxlab import files
     from adaxlab.report.page import render
 
-    text = render(list(records), title, claims or (), figures or (), baseline, lead, rule)
+    text = render(list(records), title)
     files.put(Path(out), text.encode(errors="surrogateescape"))
     return Path(out)

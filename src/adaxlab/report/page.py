@@ -9,10 +9,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from adaxlab import stats
 from adaxlab.errors import LabError
 from adaxlab.report import html, sections
-from adaxlab.report.embed import as_dict, labels_in, prepare, variable
+from adaxlab.report.embed import as_dict, prepare, variable
 from adaxlab.report.html import esc
 from adaxlab.report.palette import LOOKS, Look, looks
 from adaxlab.report.sections import Section
@@ -42,24 +41,15 @@ _EXTRA = {
 def render(
     records: Sequence[Any],
     title: str = "Optimizer comparison",
-    claims: Sequence[Mapping[str, Any]] = (),
-    figures: Sequence[tuple[str, str, Any]] = (),
-    baseline: str | None = None,
-    lead: str = "",
-    rule: stats.DecisionRule | None = None,
 ) -> str:
     """The page as text: a pure function of its arguments."""
-    if not records and not claims and not figures:
+    if not records:
         raise LabError(
             "no runs to report; create some with `adax compare digits`, or give the folder that contains them"
         )
     every = studies(records)
-    specs = [(name, caption, as_dict(chart)) for name, caption, chart in figures]
     labels = dict.fromkeys(label for study in every for label in study.names)
-    labels |= dict.fromkeys(label for _, _, spec in specs for label in labels_in(spec))
-    if baseline is not None and baseline not in labels:
-        raise LabError(f"baseline={baseline!r}: not among the optimizers of these runs: {', '.join(labels)}")
-    known = {**looks(labels), **(every[0].looks if every else {})}
+    known = {**looks(labels), **every[0].looks}
     count = 0
 
     def draw(name: str, caption: str, chart: Any) -> str:
@@ -67,24 +57,21 @@ def render(
         count += 1
         return html.figure(count, name, caption, prepare(as_dict(chart), known))
 
-    made = sorted((Section.of(study, baseline, rule) for study in every), key=lambda section: section.failed)
+    made = sorted((Section.of(study) for study in every), key=lambda section: section.failed)
     body = sections.contents(made) if len(made) > 1 else ""
-    body += sections.claims_section(claims) if claims else ""
     for section in made:
         body += sections.study_section(section, known, draw, len(made) == 1)
-    body += sections.figures_section(specs, draw) if specs else ""
-    return _document(title, lead, _meta(records, len(every)), known, body, _download(records))
+    return _document(title, _meta(records, len(every)), known, body, _download(records))
 
 
-def _document(title: str, lead: str, meta: str, known: Mapping[str, Look], body: str, data: str) -> str:
-    lead_html = f'<p class="lead">{esc(lead)}</p>' if lead else ""
+def _document(title: str, meta: str, known: Mapping[str, Look], body: str, data: str) -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}"><meta name="color-scheme" content="light dark">
 <title>{esc(title)}</title><link rel="icon" href="data:,">
 <style>{_colours(known)}{_asset("page.css")}</style></head>
 <body><a class="skip" href="#main">Skip to the results</a>
-<header><div class="wrap"><div><h1>{esc(title)}</h1>{lead_html}<p class="meta">{meta}</p></div>
+<header><div class="wrap"><div><h1>{esc(title)}</h1><p class="meta">{meta}</p></div>
 <button type="button" id="theme">Theme</button></div></header>
 {_switches(known)}<main id="main">{body}{data}</main>
 <footer><div class="wrap">Made by adaxopt from run records. The file is self-contained and works offline.</div></footer>
@@ -96,8 +83,6 @@ def _document(title: str, lead: str, meta: str, known: Mapping[str, Look], body:
 
 
 def _switches(known: Mapping[str, Look]) -> str:
-    if not known:
-        return ""
     chips = "".join(
         f'<button type="button" class="chip" data-index="{i}" aria-pressed="true" '
         f'title="Click to show or hide; Shift-click to show only this one">{html.swatch(look)}{esc(label)}</button>'
@@ -110,8 +95,6 @@ def _switches(known: Mapping[str, Look]) -> str:
 
 
 def _meta(records: Sequence[Any], count: int) -> str:
-    if not records:
-        return ""
     seeds = {r.spec.get("seed") for r in records if r.spec.get("purpose") != "tune"}
     parts = [f"{len(records)} run{'s' * (len(records) != 1)}", f"{count} stud{'ies' if count != 1 else 'y'}"]
     parts += [f"{len(seeds)} seed{'s' * (len(seeds) != 1)}"] if seeds else []
@@ -154,9 +137,7 @@ def _library() -> str:
 
 def _download(records: Sequence[RunRecord]) -> str:
     """The compressed runs and buttons to save them as JSON lines (the format of `adax runs export`) or as two CSV
-    tables, which the page creates on request. Empty if there are no runs."""
-    if not records:
-        return ""
+    tables, which the page creates on request."""
     packed = base64.b64encode(gzip.compress(exported(records).encode(), mtime=0)).decode()
     buttons = "".join(
         f'<button type="button" data-download="{kind}">{words}</button>'

@@ -13,12 +13,12 @@ from adaxlab.claim import ENOUGH
 from adaxlab.messages import clock
 from adaxlab.report import html, tables
 from adaxlab.report.charts import figures
-from adaxlab.report.command import commands, differing
+from adaxlab.report.command import command
 from adaxlab.report.html import esc
 from adaxlab.report.judged import Judged, judged, stored
-from adaxlab.report.numbers import listed, percent
+from adaxlab.report.numbers import percent
 from adaxlab.report.palette import Look
-from adaxlab.report.series import StudyRuns, show
+from adaxlab.report.series import StudyRuns
 
 Draw = Callable[[str, str, Any], str]
 
@@ -53,8 +53,8 @@ class Section:
     rows: list[tables.SummaryRow]
 
     @classmethod
-    def of(cls, study: StudyRuns, baseline: str | None, rule: stats.DecisionRule | None) -> Section:
-        found = judged(study, baseline if baseline in study.labels else None, rule)
+    def of(cls, study: StudyRuns) -> Section:
+        found = judged(study)
         return cls(study, found, tables.summary(study, found))
 
     @property
@@ -169,17 +169,10 @@ def _how(study: StudyRuns, rows: Sequence[tables.SummaryRow], single: bool) -> s
 
 
 def _again(study: StudyRuns) -> list[str]:
-    """The commands that repeat the study, with a note if `adax compare` cannot repeat it exactly."""
+    """The command that repeats the study, if it is that of `adax compare`."""
     planned = stored(study)
-    text = f"<pre>{esc(chr(10).join(commands(study, planned.study if planned else None)))}</pre>"
-    other = [key.replace("_", " ") for key in differing(study)]
-    if not other:
-        return ["<h4>Run it again</h4>", text]
-    words = (
-        f"The runs of this study differ in {listed(other)}, which one adax compare command cannot express. "
-        "The command below is similar but does not repeat the study."
-    )
-    return ["<h4>Run a similar study</h4>", f'<p class="note">{esc(words)}</p>', text]
+    text = command(planned.study, {r.row for r in study.records}) if planned else ""
+    return ["<h4>Run it again</h4>", f"<pre>{esc(text)}</pre>"] if text else []
 
 
 def _runs(study: StudyRuns) -> str:
@@ -202,38 +195,3 @@ def _cell(key: str, value: str) -> str:
     if key == "status" and value != "finished":
         return html.badge(value, value)
     return f"<code>{esc(value)}</code>" if key == "run" else esc(value)
-
-
-def claims_section(claims: Sequence[Mapping[str, Any]]) -> str:
-    """The table of claims: the paper's statement, the result here, the number of runs, and the verdict."""
-    rows = []
-    for c in claims:
-        verdict = str(c.get("verdict", "inconclusive"))
-        note = f' <span class="meta">({esc(c["note"])})</span>' if c.get("note") else ""
-        cells = [
-            esc(c.get("id", "")),
-            esc(c.get("text", "")) + note,
-            _value(c.get("paper")),
-            _value(c.get("ours")),
-        ]
-        rows.append([*cells, _value(c.get("n")), html.badge(verdict.split(" (")[0].split(":")[0], verdict)])
-    kinds: dict[str, int] = {}
-    for c in claims:
-        kind = str(c.get("verdict", "inconclusive")).split(" (")[0].split(":")[0]
-        kinds[kind] = kinds.get(kind, 0) + 1
-    counts = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
-    table = html.table(["id", "claim", "paper", "here", "n", "verdict"], rows, "claims cards")
-    head = f'<h2>Claims</h2><p class="lead">{esc(counts)}.</p>'
-    return f'<section id="claims"><div class="wrap">{head}{table}</div></section>'
-
-
-def _value(value: Any) -> str:
-    return "" if value is None else esc(show(value))
-
-
-def figures_section(figures: Sequence[tuple[str, str, Any]], draw: Draw) -> str:
-    """Additional figures, two per row."""
-    cards = "".join(draw(title, caption, chart) for title, caption, chart in figures)
-    one = " one" if len(figures) == 1 else ""
-    grid = f'<div class="grid{one}">{cards}</div>'
-    return f'<section id="figures"><div class="wrap"><h2>Figures</h2>{grid}</div></section>'

@@ -17,9 +17,9 @@ from functools import cached_property
 from typing import Any
 
 from adaxlab import optimizer_options, task
-from adaxlab.form import number
 from adaxlab.report.names import parts, titles
 from adaxlab.report.palette import Look, looks
+from adaxlab.run_faults import number
 from adaxopt.zoo import METHODS
 
 MAX_POINTS = 200

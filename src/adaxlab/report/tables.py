@@ -186,7 +186,7 @@ def environment(study: StudyRuns) -> list[tuple[str, str]]:
     """Versions, hardware and commit, as recorded. Values that differ are listed, times as a range."""
     seen: dict[str, dict[str, None]] = {}
     for record in study.records:
-        for key, value in _leaves({k: v for k, v in (record.env or {}).items() if k != "command"}):
+        for key, value in _leaves(record.env or {}):
             seen.setdefault(key, {})[show(value)] = None
     short: dict[str, int] = {}
     for key in seen:

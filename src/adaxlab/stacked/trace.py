@@ -1,8 +1,4 @@
-"""The paper's Figure 3b: the size of the second moment, and of the weights, during training.
-
-    value      mean of sqrt(v-hat) over the parameters of a network, according to the figure's caption
-    mean_v     mean of v-hat, according to the paper's text
-    weights    norm of the parameters: before a normalisation, the gradient is inversely proportional to the weights
+"""The paper's Figure 3b: the mean of sqrt(v-hat) over the parameters of a network, during training.
 
 Values are computed on the device at every step and kept at iterations that are evenly spaced on a log scale, 40 per
 decade. torch's second moments are bias-corrected here (v / (1 - b2^t)); adaxopt's are stored normalised.
@@ -19,11 +15,10 @@ from torch import Tensor
 from adaxlab.models import make
 
 PER_DECADE = 40
-NOTED = ("value", "mean_v", "weights")
 
 
 class Trace:
-    """A buffer [steps, runs, 3] of the values of one epoch, and the kept points of all epochs.
+    """A buffer [steps, runs] of the values of one epoch, and the kept points of all epochs.
 
     `wanted` says which runs of the stack are traced; the optimizers of other runs need no second moment.
     """
@@ -31,8 +26,8 @@ class Trace:
     def __init__(self, steps: int, wanted: Sequence[bool], recipe: Any, device: torch.device) -> None:
         self.steps = steps
         self.wanted = list(wanted)
-        self.kept: list[list[tuple[float, ...]]] = [[] for _ in self.wanted]
-        self._values = torch.zeros(steps, len(self.wanted), len(NOTED), device=device)
+        self.kept: list[list[tuple[int, float]]] = [[] for _ in self.wanted]
+        self._values = torch.zeros(steps, len(self.wanted), device=device)
         self._place = torch.zeros(1, dtype=torch.int64, device=device)
         self._parameters = sum(p.numel() for p in make(recipe.model, 0).parameters())
         total = steps * recipe.epochs
@@ -48,10 +43,8 @@ class Trace:
     def note(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         """Write the values of this step. Padding in a flat row is zero, so sums may include it."""
         for first, last, optimizer in self._traced(optimizers):
-            (p,) = optimizer.param_groups[0]["params"]
-            v = _second_moment(optimizer)
-            row = [v.sqrt().sum(1) / self._parameters, v.sum(1) / self._parameters, p.detach().norm(dim=1)]
-            self._values[:, first:last].index_copy_(0, self._place, torch.stack(row, 1)[None].float())
+            row = _second_moment(optimizer).sqrt().sum(1) / self._parameters
+            self._values[:, first:last].index_copy_(0, self._place, row[None].float())
         self._place.add_(1)
 
     def finish(self, epoch: int, optimizers: Sequence[torch.optim.Optimizer]) -> None:
@@ -64,8 +57,7 @@ class Trace:
                 for step in range(self.steps):
                     t = epoch * self.steps + step + 1
                     if t in self._iterations:
-                        root, mean, weights = values[step, run].tolist()
-                        self.kept[run].append((t, root / (1 - b2**t) ** 0.5, mean / (1 - b2**t), weights))
+                        self.kept[run].append((t, values[step, run].item() / (1 - b2**t) ** 0.5))
 
     def _traced(
         self, optimizers: Sequence[torch.optim.Optimizer]
@@ -85,9 +77,8 @@ class Trace:
 
     def of(self, run: int) -> dict[str, list[float]]:
         """Return the trace of one run in the format of its record."""
-        iterations, *noted = zip(*self.kept[run], strict=True)
-        short = ([float(f"{v:.6g}") for v in values] for values in noted)
-        return {"iteration": list(iterations), **dict(zip(NOTED, short, strict=True))}
+        iterations, values = zip(*self.kept[run], strict=True)
+        return {"iteration": list(iterations), "value": [float(f"{v:.6g}") for v in values]}
 
 
 def _second_moment(optimizer: torch.optim.Optimizer) -> Tensor:

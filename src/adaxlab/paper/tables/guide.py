@@ -24,7 +24,7 @@ from adaxlab.paper.tables.cifar10 import title
 from adaxlab.paper.tables.study import Layout, best
 from adaxlab.paper.voc import ADAMW, ADAXW
 from adaxlab.records import load
-from adaxlab.summary import summarise
+from adaxlab.summary import best_rate, summarise
 
 NOT_RUN = "*Not run yet (`adax reproduce` lists the studies).*"
 TEXTS = {"ptb-wide": "Penn Treebank", "enwik8": "words of enwik8"}
@@ -107,11 +107,8 @@ def enclosed(scores: Trials, higher: bool) -> tuple[float | None, bool]:
     >>> enclosed({1e-3: 2.0, 1e-2: 1.5, 1e-1: None}, higher=False)
     (0.01, False)
     """
-    ended = {lr: score for lr, score in scores.items() if score is not None}
-    if not ended:
-        return None, False
-    found = (max if higher else min)(ended, key=lambda lr: ended[lr])
-    return found, found in (min(scores), max(scores))
+    found = best_rate(scores, higher)
+    return found, found is not None and found in (min(scores), max(scores))
 
 
 def best_lr(root: Path) -> str:

@@ -12,7 +12,7 @@ from adaxlab.claim import NOT_RUN, link, words
 from adaxlab.paper import claims, drawn, memory, memory_chart, memory_rule
 from adaxlab.paper.memory_finals import FINALS, TASKS, StudyTask, claim_id
 from adaxlab.paper.tables.exhibits import difference
-from adaxlab.summary import Comparison, summarise
+from adaxlab.summary import Comparison, best_rate, summarise
 
 FIGURE, FINAL_FIGURE = "memory-study", "memory-finals"
 
@@ -97,7 +97,7 @@ def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
     chosen = _chosen(root)
     rows = []
     for name, tried in every.items():
-        lr = memory_rule.best(tried, higher)
+        lr = best_rate(tried, higher)
         value = tried[lr] if lr is not None else None
         edge = {min(tried): " (smallest)", max(tried): " (largest)"}.get(lr, "") if lr is not None else ""
         rows.append(

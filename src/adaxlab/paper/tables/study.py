@@ -20,7 +20,7 @@ from adaxlab.records import made_at, not_complete
 from adaxlab.report import names
 from adaxlab.store import RunRecord
 from adaxlab.study import Row, Study
-from adaxlab.summary import RowResult, summarise
+from adaxlab.summary import RowResult, best_rate, summarise
 from adaxopt.zoo import METHODS
 
 Runs = Sequence[RunRecord]
@@ -154,9 +154,8 @@ def tried(runs: Runs, row: Row, layout: Layout) -> dict[float, float | None]:
 
 def best(runs: Runs, row: Row, layout: Layout) -> float | None:
     """The learning rate with the best score, in the direction that the runs record."""
-    ended = {lr: value for lr, value in tried(runs, row, layout).items() if value is not None}
     higher = all(run.done["higher_is_better"] for run in runs if run.done)
-    return (max if higher else min)(ended, key=lambda lr: ended[lr]) if ended else None
+    return best_rate(tried(runs, row, layout), higher)
 
 
 def _trial(lr: float, value: float | None, layout: Layout, bold: bool) -> str:

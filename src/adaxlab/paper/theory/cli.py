@@ -6,7 +6,6 @@
 writes into `runs/synthetic/`
 
     synthetic.json            the record: settings, numbers, versions, claims
-    report.html               claims and figures as one page that works offline
 
 `adax reproduce` then prints the verdicts. With `--records records` the record goes to records/theory, from which
 `python -m adaxlab.paper.figures` draws docs/images and `adax claims` writes docs/claims*.md.
@@ -68,7 +67,6 @@ def run(
     out: Path,
     *,
     quick: bool = False,
-    page: bool = True,
     records: str = "",
     quiet: bool = False,
     **options: Any,
@@ -80,14 +78,6 @@ def run(
     files.make_folder(folder)
     path = folder / f"{name}.json"
     files.write_json(path, record)
-    if page and not records:
-        from adaxlab.paper.theory.figures import for_record
-        from adaxlab.report import write_report
-
-        rows = [{**row, "text": row["claim"]} for row in record["claims"]]
-        shown = [(f.title, f.caption, f.chart) for f in for_record(record)]
-        lead = f"{record['what']}."
-        write_report([], folder / "report.html", TITLES[name], claims=rows, figures=shown, lead=lead)
     return path
 
 
