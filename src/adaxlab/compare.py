@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,8 +61,9 @@ def _row(name: str, options: Mapping[str, Any]) -> Row:
     return Row(name, options=options, b2_steps=B2_STEPS if follows else None)
 
 
-def check(study: Study) -> None:
-    """Construct every optimizer with the task's model, so that invalid options are reported before the first run."""
+def check(study: Study, batch_size: int = 0) -> None:
+    """Construct every optimizer with the task's model, so that invalid options are reported before the first run.
+    `batch_size` is that of the command, if it was given."""
     if study.executor != "process":
         return
     made: dict[str, Any] = {}
@@ -71,7 +73,17 @@ def check(study: Study) -> None:
         if key not in made:
             task = tasks.load(study.task, options)
             with guarded(f"task {study.task}", RunError), torch.random.fork_rng(devices=[]):
-                splits.check(task.data(), study.task)  # model() may depend on what data() has computed
+                data = task.data()
+                splits.check(data, study.task)  # model() may depend on what data() has computed
+                if batch_size and splits.own_batches(data):
+                    raise LabError(
+                        f"--batch-size {batch_size}: 'train' of {study.task} gives batches; set their size in the task"
+                        + (
+                            f" (--task-option batch={batch_size})"
+                            if "batch" in inspect.signature(tasks.find(study.task)).parameters
+                            else ""
+                        )
+                    )
                 torch.manual_seed(study.first_seed)
                 made[key] = task, tasks.check_model(task.model(), study.task)
         task, model = made[key]
@@ -139,7 +151,7 @@ def run_and_show(
         choose_device(settings.device)
     with redirect_stdout(sys.stderr):
         for study in studies:
-            check(study.complete())
+            check(study.complete(), study.batch_size)
     if budget:
         if on:
             raise LabError("--budget: not available with --on ray; set --tune and --seeds instead")

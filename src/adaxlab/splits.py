@@ -42,5 +42,10 @@ def check(data: Any, name: str) -> None:
         batches.kind(given, _where(name, split))
 
 
+def own_batches(data: Mapping[str, Any]) -> bool:
+    """Whether 'train' gives batches, so that the size of a batch is the task's."""
+    return batches.kind(data["train"], "train") == "batches"
+
+
 def _where(name: str, split: str) -> str:
     return f"task {name}: data()[{split!r}]"

@@ -232,6 +232,17 @@ def test_an_optimizer_without_lr_in_its_groups_is_one_line(capsys):
     assert "its param_groups have no lr" in one_line(capsys)
 
 
+@pytest.mark.parametrize(("init", "more"), [("", ""), ("batch=8", " (--task-option batch=4)")])
+def test_a_batch_size_that_would_have_no_effect_is_one_line(init, more, capsys):
+    own("my_task.py", f"class Mine(Tiny):\n    def __init__(self, {init}): super().__init__()\n"
+        "    def data(self):\n        d = super().data()\n"
+        "        return {**d, 'train': [tuple(t[:8] for t in d['train'])]}\n")  # fmt: skip
+    assert compared("my_task.py:Mine", "sgdm") == 0
+    assert compared("my_task.py:Mine", "sgdm", more=["--batch-size", "4"]) == 2
+    words = "--batch-size 4: 'train' of my_task.py:Mine gives batches; set their size in the task"
+    assert one_line(capsys).strip().endswith(words + more)
+
+
 def test_tasks_of_one_name_need_two_studies(capsys):
     own("my_task.py", "class Tiny(Tiny): pass\n")
     words = ["compare", f"{TINY}:Tiny", "my_task.py:Tiny", "--study", "one", "--tune", "0", "--out", "runs"]
