@@ -90,6 +90,10 @@ def no_reference(optimizer, b):
     optimizer.param_groups[1].update(decay="fully_decoupled", reference_lr=0.0)
 
 
+def no_memory(optimizer, b):
+    optimizer.param_groups[1]["memory"] = "foo"
+
+
 @pytest.mark.parametrize(
     ("options", "spoil", "says"),
     [
@@ -99,6 +103,7 @@ def no_reference(optimizer, b):
         ({}, broken, "no exp_avg in its state"),
         ({}, memory, r"memory=LogTime\(8\) in a group"),
         ({"differentiable": True}, memory, r"memory=LogTime\(8\) in a group"),
+        ({}, no_memory, "memory='foo': must be one of"),
         ({}, no_reference, "reference_lr=0.0"),
         ({"foreach": True}, no_reference, "reference_lr=0.0"),
     ],

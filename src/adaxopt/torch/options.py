@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from adaxopt import checks
+from adaxopt import checks, memories
 from adaxopt.bounds import own
 from adaxopt.bounds import plain as plain_number
 from adaxopt.memories import Memory
@@ -92,11 +92,12 @@ def settle_copied(group: dict[str, Any], method: Method) -> None:
 
 
 def check_memory(options: Mapping[str, Any]) -> None:
-    """Raise TypeError if a Memory object was written into a param group."""
-    if not isinstance(options.get("memory"), (str, type(None))):
-        raise TypeError(
-            f"memory={options['memory']!r} in a group: give it to the constructor or add_param_group"
-        )
+    """Raise if a Memory object, or a text that is not a memory's, was written into a param group."""
+    memory = options.get("memory")
+    if not isinstance(memory, (str, type(None))):
+        raise TypeError(f"memory={memory!r} in a group: give it to the constructor or add_param_group")
+    if memory is not None:
+        memories.read(memory)
 
 
 def check_reference(options: Mapping[str, Any]) -> None:
