@@ -239,6 +239,11 @@ REFUSED = [
     ("another memory", lambda: create_stepped("adam"), r"method 'adam'.*AdaXW \('adaxw'\)"),
     ("no memory", lambda: create_stepped("sgdm"), r"method 'sgdm'.*AdaXW \('adaxw'\)"),
     ("more groups", lambda: stepped(AdaXW, groups=2).state_dict(), r"2 parameter groups.*has 1"),
+    (
+        "fewer groups",
+        lambda: {**stepped(AdaXW).state_dict(), "param_groups": []},
+        r"0 parameter groups.*has 1; build it with the same groups",
+    ),
     ("fewer parameters", lambda: stepped(AdaXW, shapes=((2, 3),)).state_dict(), r"has 1 parameters.*2"),
     (
         "other shapes",

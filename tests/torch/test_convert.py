@@ -21,6 +21,7 @@ from adaxopt import (
     load_adamw_state_dict,
     load_released_state_dict,
 )
+from adaxopt.torch import codes
 from adaxopt.zoo import METHODS
 from runner import BACKENDS, Problem, drive, relative, same, saved_and_read, snapshot, split, stepped
 
@@ -165,8 +166,10 @@ def test_converters_refuse_what_is_not_theirs(load):
     before = snapshot(optimizer)
     with pytest.raises(ValueError, match="adaxopt itself"):
         load(optimizer, optimizer.state_dict())
-    with pytest.raises(ValueError, match="parameter groups"):
+    with pytest.raises(ValueError, match="2 parameter groups"):
         load(optimizer, written(groups=2))
+    with pytest.raises(ValueError, match=r"1 parameter group: .* has 2; build it with the same groups as"):
+        load(stepped(AdaXW, groups=2), written())
     with pytest.raises(ValueError, match="parameters"):
         load(optimizer, written(shapes=((2, 3),)))
     with pytest.raises(ValueError, match="shape"):
@@ -283,6 +286,73 @@ def test_a_low_precision_checkpoint_is_widened():
     entry = optimizer.state[params[0]]
     assert entry["exp_avg"].dtype == entry["exp_avg_sq"].dtype == torch.float32
     torch.testing.assert_close(entry["exp_avg_sq"], torch.full((3,), 0.25), rtol=1e-2, atol=0)
+
+
+OWN = [
+    {},
+    {"dtype": torch.bfloat16},
+    {"dtype": torch.bfloat16, "rounding": "24bit"},
+    {"dtype": torch.bfloat16, "rounding": "kahan", "state_dtype": torch.bfloat16},
+    {"state_dtype": torch.uint8},
+    {"sparse": True},
+    {"memory": LogTime(8)},
+]
+
+
+@pytest.mark.parametrize("options", OWN, ids=str)
+@pytest.mark.parametrize("theirs", [adaxopt.Adam, AdamW])
+@pytest.mark.parametrize("kind", [AdaX, AdaXW, Padax])
+def test_a_checkpoint_of_this_package_s_adam_converts(kind, theirs, options):
+    """v is normalised already. Step counts of rows and correction bits of weights are copied."""
+    options = dict(options)
+    sparse, dtype = options.pop("sparse", False), options.pop("dtype", torch.float32)
+    p = torch.nn.Parameter(torch.ones(4, 8, dtype=dtype))
+    adam = theirs([p], lr=0.3, **options)
+    for t in range(5):
+        p.grad = torch.randn(4, 8).to(dtype)
+        p.grad = (
+            torch.sparse_coo_tensor([[t % 3]], p.grad[:1], (4, 8), check_invariants=True)
+            if sparse
+            else p.grad
+        )
+        adam.step()
+    file = adam.state_dict()
+    optimizer = kind([p], lr=0.01, rounding=options.get("rounding", "nearest"))
+    group = {k: v for k, v in optimizer.param_groups[0].items() if k != "params"}
+    with pytest.raises(ValueError, match=r"convert it with adaxopt\.load_adamw_state_dict"):
+        optimizer.load_state_dict(file)
+    load_adamw_state_dict(optimizer, file)
+    entry, old = optimizer.state[p], adam.state[p]
+    for key in ("exp_avg", "exp_avg_sq"):
+        assert entry[key].dtype == torch.float32
+        assert torch.equal(entry[key], codes.expanded(old, key).float())
+    rest = {"step", "row_step", "compensation"} & set(old)
+    assert set(entry) == {"exp_avg", "exp_avg_sq", *rest}
+    assert all(torch.equal(entry[key], old[key]) for key in rest)
+    assert {k: v for k, v in optimizer.param_groups[0].items() if k != "params"} == group
+    optimizer.step()
+
+
+def test_it_is_the_same_as_by_way_of_torch_s_format():
+    adam = stepped(AdamW)
+    ours, by_torch = stepped(AdaXW), stepped(AdaXW)
+    load_adamw_state_dict(ours, adam.state_dict())
+    load_adamw_state_dict(by_torch, adam.to_torch_state_dict())
+    for a, b in zip(ours.state.values(), by_torch.state.values(), strict=True):
+        assert set(a) == set(b)
+        assert all(torch.allclose(a[key], b[key], rtol=1e-6, atol=0) for key in a)
+
+
+def test_checkpoints_of_amsgrad_and_of_other_formats_are_refused():
+    optimizer = stepped(AdaXW)
+    before = snapshot(optimizer)
+    with pytest.raises(ValueError, match="adaxopt itself"):
+        load_adamw_state_dict(optimizer, stepped(AdamW, amsgrad=True).state_dict())
+    newer = stepped(AdamW).state_dict()
+    newer["param_groups"][0]["format"] = 99
+    with pytest.raises(ValueError, match="format 99"):
+        load_adamw_state_dict(optimizer, newer)
+    assert same(snapshot(optimizer), before)
 
 
 # -- restart -----------------------------------------------------------------------------------------------------

@@ -100,7 +100,11 @@ def check_form(state_dict: Mapping[str, Any]) -> None:
 
 def check_count(groups: list[Any], saved: list[Any]) -> None:
     if len(groups) != len(saved):
-        raise ValueError(f"checkpoint with {len(saved)} parameter groups: this optimizer has {len(groups)}")
+        s = "" if len(saved) == 1 else "s"
+        raise ValueError(
+            f"checkpoint with {len(saved)} parameter group{s}: this optimizer has {len(groups)}; build it with the "
+            "same groups as the optimizer that wrote the checkpoint"
+        )
 
 
 def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
@@ -125,22 +129,26 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
 
 def _check_method(optimizer: Engine, other: Mapping[str, Any]) -> None:
     """Raise ValueError for a group of another method or of another format version."""
-    name, method, version = type(optimizer).__name__, optimizer.method, other["format"]
+    name, method = type(optimizer).__name__, optimizer.method
+    check_format(other["format"])
+    if other.get("method") != method.name:
+        amsgrad = foreign.with_amsgrad(optimizer, (other.get("method"),))
+        do = "load it into the class that wrote it"
+        if amsgrad is not None:
+            do = f"build {name} with amsgrad={amsgrad}"
+        elif other.get("method") in foreign.ADAMS and foreign.converts(method):
+            do = "convert it with adaxopt.load_adamw_state_dict"
+        raise ValueError(
+            f"checkpoint of method {other.get('method')!r}: this optimizer is {name} ({method.name!r}), whose "
+            f"options and state mean something else; {do}, or load the model's parameters alone"
+        )
+
+
+def check_format(version: Any) -> None:
     known = (options.FORMAT, options.FORMAT_ROWS)
     if version not in known or not isinstance(version, int):
         raise ValueError(
             f"checkpoint of format {version!r}: this adaxopt reads formats {known[0]} and {known[1]}"
-        )
-    if other.get("method") != method.name:
-        amsgrad = foreign.with_amsgrad(optimizer, (other.get("method"),))
-        do = (
-            "load it into the class that wrote it"
-            if amsgrad is None
-            else f"build {name} with amsgrad={amsgrad}"
-        )
-        raise ValueError(
-            f"checkpoint of method {other.get('method')!r}: this optimizer is {name} ({method.name!r}), whose "
-            f"options and state mean something else; {do}, or load the model's parameters alone"
         )
 
 

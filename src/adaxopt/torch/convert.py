@@ -35,9 +35,9 @@ def load_released_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -
 
 
 def load_adamw_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> None:
-    """Load a checkpoint of torch.optim.Adam or AdamW into AdaX, AdaXW or Padax.
+    """Load a checkpoint of Adam or AdamW, torch's or this package's, into AdaX, AdaXW or Padax.
 
-        v = v_adam / (1 - b2^t)
+        v = v_adam / (1 - b2^t)      torch's; this package's v is already divided
 
     Only m, v and t are loaded. Adam's lr and betas have other meanings here, so this optimizer keeps its own
     hyper-parameters. After many steps v hardly changes (see `stats()`); `restart_memory()` resets it.
@@ -180,10 +180,15 @@ def _load(
         raise TypeError(f"load_{kind}_state_dict({type(optimizer).__name__}): must be AdaX, AdaXW or Padax")
     checkpoint.check_form(given)
     if any("format" in group for group in given["param_groups"]):
-        raise ValueError("this is a checkpoint of adaxopt itself: load it with optimizer.load_state_dict")
-    found = foreign.recognised(given)
-    if found.kind != kind:
-        raise ValueError(f"load_{kind}_state_dict: {foreign.refusal(found, optimizer)}")
+        if kind != "adamw" or any(
+            group.get("method") not in foreign.ADAMS for group in given["param_groups"]
+        ):
+            raise ValueError("this is a checkpoint of adaxopt itself: load it with optimizer.load_state_dict")
+        given, log_norm = _decoded(given), lambda t, b2: 0.0
+    else:
+        found = foreign.recognised(given)
+        if found.kind != kind:
+            raise ValueError(f"load_{kind}_state_dict: {foreign.refusal(found, optimizer)}")
     groups = [
         {
             **mine,
@@ -195,6 +200,19 @@ def _load(
     ]
     moments = _as_asked(_normalised(given, log_norm), groups)
     checkpoint.load(optimizer, {"state": moments, "param_groups": groups})
+
+
+def _decoded(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A checkpoint of adaxopt's Adam or AdamW with its 8-bit moments as float32."""
+    for group in given["param_groups"]:
+        checkpoint.check_format(group.get("format"))
+    entries = {
+        name: {**entry, **{k: state.expanded(entry, k) for k in codes.CODED if codes.is_coded(entry.get(k))}}
+        if isinstance(entry, Mapping)
+        else entry
+        for name, entry in given["state"].items()
+    }
+    return {"state": entries, "param_groups": given["param_groups"]}
 
 
 def _numbers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,7 +274,8 @@ def _normalised(given: Mapping[str, Any], log_norm: Any) -> dict[Any, dict[str, 
                 f"checkpoint's parameter {name!r} has a second moment that is not finite at step {t:.0f}: the code "
                 "that wrote it had overflowed. Load only the model's parameters and start with a new optimizer"
             )
-        entries[name] = {"step": step, "exp_avg": _wide(entry["exp_avg"])}
+        own = {key: entry[key] for key in ("row_step", "compensation") if key in entry}
+        entries[name] = {**own, "step": step, "exp_avg": _wide(entry["exp_avg"])}
         shift = log_norm(t, b2_of[name]) if t > 0 else 0.0
         double = raw.to(torch.complex128 if raw.is_complex() else torch.float64)
         # two factors, because exp(shift) may overflow even if the quotient does not

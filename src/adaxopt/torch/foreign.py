@@ -26,6 +26,8 @@ MARKS = {
 """Keys that occur only in the param groups of the named optimizer."""
 
 
+ADAMS = ("adam", "adamw")
+"""The methods whose checkpoints `load_adamw_state_dict` converts."""
 AMSGRAD = "torch.optim.Adam or AdamW with amsgrad=True"
 UNKNOWN = "an optimizer of Adam's form"
 OLD = {"params", "lr", "betas", "eps", "weight_decay", "amsgrad"}
@@ -103,7 +105,7 @@ def _written_by(found: Found) -> tuple[str, ...]:
     """The methods of which a checkpoint of torch may be."""
     if found.name == AMSGRAD:
         return ("amsgrad", "amsgradw")
-    return ("adam", "adamw") if found.kind == "adamw" and found.name.startswith("torch") else ()
+    return ADAMS if found.kind == "adamw" and found.name.startswith("torch") else ()
 
 
 def with_amsgrad(optimizer: Engine, methods: Collection[Any]) -> bool | None:
