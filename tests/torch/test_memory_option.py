@@ -245,6 +245,25 @@ def test_stats_report_b2_times_the_steps():
     assert other.stats()[0]["gain"] == 8 / 9
 
 
+def test_another_run_length_than_the_checkpoint_s_warns():
+    """A run of `STEPS` that is extended to twice as many, as docs/hyperparameters.md says."""
+    params = split(PROBLEM.start)
+    first = AdaXW(params, total_steps=STEPS)
+    drive(first, params, PROBLEM, STEPS)
+    longer = AdaXW(params, total_steps=2 * STEPS)
+    with pytest.warns(UserWarning, match=f"total_steps={2 * STEPS}: not used.*total_steps={STEPS}") as caught:
+        longer.load_state_dict(first.state_dict())
+    assert caught[0].filename == __file__
+    (group,) = longer.param_groups
+    assert group["betas"] == (0.9, 3 / STEPS)
+    exec(str(caught[0].message).rpartition("loading: ")[2], {"optimizer": longer})
+    assert longer.stats()[0]["b2_steps"] == pytest.approx(1.5)
+    assert longer.stats()[0]["gain"] == pytest.approx(Growing.over(2 * STEPS).k(STEPS))
+    AdaXW(params, total_steps=2 * STEPS).load_state_dict(longer.state_dict())  # b2 is as asked: no warning
+    longer.restart_memory()
+    assert group["betas"] == (0.9, 3 / (2 * STEPS))
+
+
 @pytest.mark.parametrize("given", ["1000", lambda t: 1000])
 def test_a_run_length_that_is_no_number_is_named(given):
     with pytest.raises(TypeError, match=r"total_steps=.*: must be a number, the steps of the whole run"):

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from adaxopt.bounds import plain
+from adaxopt.memories import Growing
 from adaxopt.torch import codes, convert, foreign, options, private, shards, state
-from adaxopt.torch.groups import refuse_fixed
+from adaxopt.torch.groups import outside, refuse_fixed
 from adaxopt.torch.layout import FLOATS, same_layout
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
         new["params"], new["format"] = old["params"], options.FORMAT
         if "param_names" in old and "param_names" not in new:
             new["param_names"] = old["param_names"]
+    _warn_of_other_b2(groups, saved)
     optimizer.__setstate__({"state": new_state, "param_groups": saved})
     for post_hook in private.loading_hooks(optimizer, "post"):
         post_hook(optimizer)
@@ -125,6 +128,21 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
                 refuse_fixed(optimizer, merged)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"checkpoint's group {i}: {error}") from error
+
+
+def _warn_of_other_b2(groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
+    """Warn where `total_steps` was given to the constructor and the checkpoint, whose b2 is used, has another b2."""
+    for i, (group, other) in enumerate(zip(groups, saved, strict=True)):
+        total, before, b2 = group.get("total_steps"), group["betas"][1], other["betas"][1]
+        if total is None or other.get("memory") is not None or not (plain(b2) and plain(before)):
+            continue
+        if b2 not in (before, Growing.over(total).number):
+            warnings.warn(
+                f"total_steps={total}: not used, because b2={b2:g} comes from the checkpoint's group {i} "
+                f"(total_steps={other.get('total_steps')}). To continue with b2 = 3/{total}, set it after loading: "
+                f"for g in optimizer.param_groups: g['betas'] = (g['betas'][0], 3 / {total})",
+                stacklevel=outside(),
+            )
 
 
 def _check_method(optimizer: Engine, other: Mapping[str, Any]) -> None:
