@@ -10,6 +10,7 @@ The update rule and its coefficients are those of `adaxopt.rule`, computed with 
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from adaxopt.checks import EpsPlacement, check, settle
 from adaxopt.extras import need
 from adaxopt.memories import Memory
 from adaxopt.rule import step
+from adaxopt.suggestions import refuse_unknown
 from adaxopt.zoo import METHODS, Decay, Method
 
 need("adaxopt.keras", "adaxopt[keras]", keras="3.12")
@@ -29,6 +31,22 @@ import keras  # noqa: E402
 from keras import ops  # noqa: E402
 
 __all__ = ["AdaX", "AdaXW", "Padax"]
+
+
+ADVICE = {
+    **dict.fromkeys(("lr", "rate", "stepsize"), "did you mean 'learning_rate'?"),
+    **dict.fromkeys(("wd", "l2"), "did you mean 'weight_decay'?"),
+    "betas": "write beta_1=... and beta_2=...",
+    "statedtype": "m and v are float32, and float64 for float64 variables; leave it out",
+}
+"""Advice for torch's names. Keys are in lower case, without underscores."""
+BASE = {
+    name
+    for kind in keras.optimizers.Optimizer.__mro__
+    for name in inspect.signature(kind.__init__).parameters
+    if name not in ("self", "args", "kwargs")
+}
+"""The arguments of Keras's base class."""
 
 
 class _xp:
@@ -75,6 +93,7 @@ class _Method(keras.optimizers.Optimizer):
 
     def __init__(self, given: dict[str, Any]) -> None:
         base = given.pop("base")
+        refuse_unknown(type(self).__name__, base, BASE, given, advice=ADVICE)
         given = {key: own(value) for key, value in given.items()}
         lr, reference, wd = (given.pop(k) for k in ("learning_rate", "reference_lr", "weight_decay"))
         lr = float(lr) if plain(lr) else lr

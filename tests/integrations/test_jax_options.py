@@ -28,7 +28,8 @@ def test_signatures_have_the_defaults_of_the_zoo_and_of_the_torch_classes():
     ("name", "options", "error", "message"),
     [
         ("adamx", {}, ValueError, "unknown method; known are sgdm"),
-        ("adaxw", {"lr": 0.1}, TypeError, "unexpected keyword argument 'lr'"),
+        ("adaxw", {"lr": 0.1}, TypeError, "unknown argument 'lr': did you mean 'learning_rate'"),
+        ("adaxw", {"window": 3}, TypeError, "adaxw: unknown argument 'window'.* allowed are b1, b2, betas"),
         ("adaxw", {"momentum": 0.1}, TypeError, "unknown argument 'momentum'"),
         ("adaxw", {"learning_rate": -1.0}, ValueError, "learning_rate=-1.0: must be >= 0"),
         ("adaxw", {"b1": 1.0}, ValueError, r"b1=1.0: must be in \[0, 1\)"),
@@ -72,6 +73,26 @@ def test_what_is_not_allowed_is_said(name, options, error, message):
 
     with pytest.raises(error, match=message):
         create(name, **options)
+
+
+@pytest.mark.parametrize("name", ["adax", "adaxw", "padax"])
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("lr", r"did you mean 'learning_rate'\? Allowed are b1, b2, "),
+        ("betas", r"write b1=\.\.\. and b2=\.\.\.; allowed are"),
+        ("state_dtype", "write mu_dtype=.* and nu_dtype="),
+        ("beta_2", "did you mean 'b2'"),
+        ("wieght_decay", "did you mean 'weight_decay'"),
+        ("wd", "did you mean 'weight_decay'"),
+        ("epsilon", "did you mean 'eps'"),
+    ],
+)
+def test_an_unknown_name_gives_a_suggestion(name, option, message):
+    from adaxopt import jax as ours
+
+    with pytest.raises(TypeError, match=f"{name}: unknown argument '{option}': {message}"):
+        getattr(ours, name)(**{option: 0.1})
 
 
 @pytest.mark.parametrize("option", ["b2", "lr", "weight_decay", "decay", "momentum"])

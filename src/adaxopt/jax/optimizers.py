@@ -13,6 +13,7 @@ from adaxopt.bounds import number, own
 from adaxopt.checks import EpsPlacement, check, settle
 from adaxopt.jax.transform import checkable, direction, narrowed, widened
 from adaxopt.memories import Memory
+from adaxopt.suggestions import refuse_unknown, suggests
 from adaxopt.zoo import Decay, Method, method
 
 Schedule = float | Any
@@ -20,6 +21,14 @@ Schedule = float | Any
 Scalar = float | Any
 """A number, or an array under `optax.inject_hyperparams`; not a schedule."""
 Mask = Any | Callable[[Any], Any] | None
+
+ADVICE = {
+    **dict.fromkeys(("lr", "rate", "stepsize"), "did you mean 'learning_rate'?"),
+    **dict.fromkeys(("wd", "l2"), "did you mean 'weight_decay'?"),
+    "betas": "write b1=... and b2=...",
+    "statedtype": "write mu_dtype=... and nu_dtype=...",
+}
+"""Advice for torch's names. Keys are in lower case, without underscores."""
 
 _SHARED = """
     Args:
@@ -47,6 +56,7 @@ _SHARED = """
 """
 
 
+@suggests(ADVICE)
 def scale_by_adax(
     b1: Scalar = 0.9,
     b2: Scalar | None = None,
@@ -83,10 +93,11 @@ def scale_by_adax(
         "clip_update": clip_update,
         "cautious": cautious,
     }
-    check(checkable(options), row.rule)
+    check(checkable(options), row.rule, stacklevel=4)
     return narrowed(direction(row, options, mu_dtype, nu_dtype, seed))
 
 
+@suggests(ADVICE)
 def adax(
     learning_rate: Schedule = 1.5e-3,
     b1: Scalar = 0.9,
@@ -110,6 +121,7 @@ def adax(
     return _from_arguments("adax", locals())
 
 
+@suggests(ADVICE)
 def adaxw(
     learning_rate: Schedule = 5e-3,
     b1: Scalar = 0.9,
@@ -133,6 +145,7 @@ def adaxw(
     return _from_arguments("adaxw", locals())
 
 
+@suggests(ADVICE)
 def padax(
     learning_rate: Schedule = 0.1,
     b1: Scalar = 0.9,
@@ -189,6 +202,7 @@ padax.__doc__ = f"""AdaX with a partial power of the second moment (Li et al. 20
 {_SHARED}"""
 
 
+@suggests(ADVICE)
 def create(
     name: str,
     learning_rate: Schedule | None = None,
@@ -228,7 +242,7 @@ def create(
     given = {key: value for key, value in locals().items() if value is not None and key != "name"}
     row = method(name)
     lr = given.pop("learning_rate", row.defaults["lr"])
-    return _chain(row, lr, given.pop("mask", None), given, stacklevel=4)
+    return _chain(row, lr, given.pop("mask", None), given, stacklevel=5)
 
 
 _OWN = ("b1", "b2", "learning_rate", "mask", "mu_dtype", "nu_dtype", "reference_lr", "seed")
@@ -236,7 +250,7 @@ _OWN = ("b1", "b2", "learning_rate", "mask", "mu_dtype", "nu_dtype", "reference_
 
 def _from_arguments(name: str, arguments: dict[str, Any]) -> optax.GradientTransformationExtraArgs:
     return _chain(
-        method(name), arguments.pop("learning_rate"), arguments.pop("mask"), arguments, stacklevel=5
+        method(name), arguments.pop("learning_rate"), arguments.pop("mask"), arguments, stacklevel=6
     )
 
 
@@ -248,10 +262,7 @@ def _chain(
     seed = given.pop("seed", 0)
     reference = given.pop("reference_lr", None)
     betas = _betas(row, given)
-    unknown = sorted(set(given) - (set(row.defaults) - {"lr"}))
-    if unknown:
-        allowed = ", ".join(sorted({*row.defaults, *row.names, *_OWN} - {"lr"}))
-        raise TypeError(f"{row.name}: unknown argument {unknown[0]!r}; allowed are {allowed}")
+    refuse_unknown(row.name, given, set(row.defaults) - {"lr"}, {*row.names, *_OWN}, advice=ADVICE)
     settled = settle(row, betas, given.get("memory"), given.get("total_steps"), name="b2")
     options = {**row.defaults, **given, **settled, "lr": 0.0 if callable(lr) else lr}
     check(checkable(options), row.rule, lr="learning_rate", stacklevel=stacklevel)

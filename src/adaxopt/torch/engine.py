@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from adaxopt.memories import Memory
+from adaxopt.suggestions import refuse_unknown
 from adaxopt.torch import (
     checkpoint,
     dispatch,
@@ -63,7 +64,7 @@ class Engine(Optimizer):
 
     def __new__(cls, *args: Any, **given: Any) -> Any:
         """Raise TypeError for an unknown argument, with a suggestion; Python's own error only names the argument."""
-        groups.refuse_unknown(cls.__name__, given, groups.arguments(cls) or given)
+        refuse_unknown(cls.__name__, given, groups.arguments(cls) or given, advice=groups.ADVICE)
         return super().__new__(cls)
 
     def __init__(self, params: ParamsT, given: dict[str, Any], project: Project | None = None) -> None:

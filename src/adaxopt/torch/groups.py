@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from adaxopt import checks
+from adaxopt.suggestions import refuse_unknown, suggestion
 from adaxopt.torch import hyper, options
 from adaxopt.zoo import Method
 
@@ -51,7 +51,7 @@ ANNOTATIONS = re.compile(
 def construct(optimizer: Engine, params: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults of an optimizer with these arguments. Raises for the first invalid argument."""
     name, known = type(optimizer).__name__, {**options.ENGINE_DEFAULTS, **optimizer.method.defaults}
-    refuse_unknown(name, given, known, (*optimizer.method.names, "project"))
+    refuse_unknown(name, given, known, (*optimizer.method.names, "project"), advice=ADVICE)
     given = options.plain(given)
     if isinstance(params, nn.Module):
         raise TypeError(
@@ -76,18 +76,6 @@ def settled(method: Method, given: Mapping[str, Any], defaults: Mapping[str, Any
         betas = (betas[0], defaults["betas"][1])
         memory, total = defaults.get("memory"), defaults.get("total_steps")
     return checks.settle(method, betas, memory, total)
-
-
-def refuse_unknown(name: str, given: Iterable[str], known: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Raise TypeError for an unknown name. `others`, already removed from `given`, are also listed as allowed."""
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        known = [*known, *others]
-        advice = _advice(unknown[0], known)
-        end = " Allowed" if advice.endswith("?") else "; allowed"
-        raise TypeError(
-            f"{name}: unknown argument {unknown[0]!r}{advice}{end} are {', '.join(sorted(known))}"
-        )
 
 
 def copied(group: dict[str, Any]) -> dict[str, Any]:
@@ -168,21 +156,8 @@ def _warn_of_unknown(optimizer: Engine, group: Mapping[str, Any]) -> None:
         name = type(optimizer).__name__
         optimizer._warn_once(
             f"parameter group with {key!r}: not an option of {name}, so it is ignored"
-            f"{_advice(str(key), known) or ': options are ' + ', '.join(sorted(known))}"
+            f"{suggestion(str(key), known, ADVICE) or ': options are ' + ', '.join(sorted(known))}"
         )
-
-
-def _advice(name: str, known: Iterable[str]) -> str:
-    spelled = {_bare(option): option for option in known}
-    bare = _bare(name)
-    if bare in ADVICE and bare not in spelled:
-        return f": {ADVICE[bare]}"
-    near = difflib.get_close_matches(bare, spelled, n=1, cutoff=0.55)
-    return f": did you mean {spelled[near[0]]!r}?" if near else ""
-
-
-def _bare(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def watch_betas(optimizer: Engine, group: dict[str, Any]) -> None:

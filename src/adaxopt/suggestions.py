@@ -1,0 +1,70 @@
+"""Errors for unknown argument names, with a suggestion."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def refuse_unknown(
+    name: str,
+    given: Iterable[str],
+    known: Iterable[str],
+    others: Iterable[str] = (),
+    *,
+    advice: Mapping[str, str],
+) -> None:
+    """Raise TypeError for an unknown name. `others`, already removed from `given`, are also listed as allowed.
+
+    >>> refuse_unknown("adaxw", ["lr"], ["learning_rate"], advice={"lr": "did you mean 'learning_rate'?"})
+    Traceback (most recent call last):
+    TypeError: adaxw: unknown argument 'lr': did you mean 'learning_rate'? Allowed are learning_rate
+    """
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        known = [*known, *others]
+        do = suggestion(unknown[0], known, advice)
+        end = " Allowed" if do.endswith("?") else "; allowed"
+        raise TypeError(f"{name}: unknown argument {unknown[0]!r}{do}{end} are {', '.join(sorted(known))}")
+
+
+def suggestion(name: str, known: Iterable[str], advice: Mapping[str, str]) -> str:
+    """The advice for a name, else the known name that is closest to it. Keys of `advice` are in lower case, without
+    underscores.
+
+    >>> suggestion("weight_dcay", ["lr", "weight_decay"], {})
+    ": did you mean 'weight_decay'?"
+    """
+    spelled = {_bare(option): option for option in known}
+    bare = _bare(name)
+    if bare in advice and bare not in spelled:
+        return f": {advice[bare]}"
+    near = difflib.get_close_matches(bare, spelled, n=1, cutoff=0.55)
+    return f": did you mean {spelled[near[0]]!r}?" if near else ""
+
+
+def suggests(advice: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator: calls with an unknown argument name raise as `refuse_unknown` does."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        known = list(inspect.signature(function).parameters)
+
+        @functools.wraps(function)
+        def checked(*args: P.args, **given: P.kwargs) -> R:
+            refuse_unknown(function.__name__, given, known, advice=advice)
+            return function(*args, **given)
+
+        return checked
+
+    return decorate
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
