@@ -124,6 +124,25 @@ def test_the_hugging_face_trainer_resumes_to_the_same_parameters(tmp_path):
         ends.append(list(back.model.parameters()))
     same(*ends)
 
+    # AdaXW from the Trainer's own AdamW: a converted file, as the page says
+    path = tmp_path / "c" / "checkpoint-5" / "optimizer.pt"
+    old = torch.load(path)
+    moved = trainer(tmp_path / "e", 10)
+    new = moved.create_optimizer()
+    adaxopt.load_adamw_state_dict(new, old)
+    for group, before in zip(new.param_groups, old["param_groups"], strict=True):
+        group["lr"] = before["lr"]
+    torch.save(new.state_dict(), path)
+    moved.train(resume_from_checkpoint=str(path.parent))
+    assert type(moved.optimizer.optimizer) is adaxopt.AdaXW
+    assert moved.optimizer.optimizer.stats()[0]["step"] == 10
+    rates = [
+        [row["learning_rate"] for row in one.state.log_history if "learning_rate" in row]
+        for one in (moved, torchs)
+    ]
+    assert rates[0] == rates[1]
+    assert len(rates[0]) == 10
+
 
 @pytest.mark.needs("accelerate")
 @feature("Accelerate", "prepare, scheduler, save_state and load_state")
