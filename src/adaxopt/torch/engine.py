@@ -159,7 +159,7 @@ class Engine(Optimizer):
 
         A checkpoint of another method raises ValueError, because its options and its second moment have other meanings.
         `AdamW` and `Adam` also read checkpoints of the torch optimizer of the same name. For AdaX, AdaXW and Padax,
-        `load_adamw_state_dict` converts checkpoints of torch's AdamW, and `load_released_state_dict` those of the
+        `load_adamw_state_dict` converts checkpoints of AdamW, and `load_released_state_dict` those of the
         released AdaX code.
         """
         checkpoint.load(self, state_dict)
