@@ -353,6 +353,12 @@ def test_checkpoints_of_amsgrad_and_of_other_formats_are_refused():
     newer["param_groups"][0]["format"] = 99
     with pytest.raises(ValueError, match="format 99"):
         load_adamw_state_dict(optimizer, newer)
+    coded = stepped(AdamW, state_dtype=torch.uint8).state_dict()
+    del coded["state"][1]["exp_avg_scale"]
+    with pytest.raises(
+        ValueError, match=r"parameter 1 has 'exp_avg' in torch.int8 and 'exp_avg_scale' as None"
+    ):
+        load_adamw_state_dict(optimizer, coded)
     assert same(snapshot(optimizer), before)
 
 

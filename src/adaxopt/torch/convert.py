@@ -206,12 +206,13 @@ def _decoded(given: Mapping[str, Any]) -> dict[str, Any]:
     """A checkpoint of adaxopt's Adam or AdamW with its 8-bit moments as float32."""
     for group in given["param_groups"]:
         checkpoint.check_format(group.get("format"))
-    entries = {
-        name: {**entry, **{k: state.expanded(entry, k) for k in codes.CODED if codes.is_coded(entry.get(k))}}
-        if isinstance(entry, Mapping)
-        else entry
-        for name, entry in given["state"].items()
-    }
+    entries = dict(given["state"])
+    for name, entry in given["state"].items():
+        if isinstance(entry, Mapping):
+            wrong = state.wrong_codes(entry)
+            if wrong is not None:
+                raise ValueError(f"checkpoint's parameter {name!r} has {wrong}")
+            entries[name] = {k: state.expanded(entry, k) if k in codes.CODED else entry[k] for k in entry}
     return {"state": entries, "param_groups": given["param_groups"]}
 
 
