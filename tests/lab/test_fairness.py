@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from adaxlab.paper.tables import example
 from adaxlab.study import Tuning
 
 HERE = Path(__file__).parents[2] / "benchmarks" / "fairness.py"
@@ -39,3 +40,12 @@ def test_a_method_is_not_better_than_itself(fairness, tmp_path):
 def test_tuning_is_part_of_what_is_repeated(fairness, tmp_path):
     [one] = fairness.against_itself(f"{TINY}:Tiny", 1, tmp_path, trials=2, epochs=1)
     assert one.study.tuning == Tuning(2, first_seed=10_003_000)
+
+
+def test_the_share_of_verdicts_has_its_interval():
+    """Wilson's, by hand: 2 of 40 is 5%, from 1.4% to 16.5%."""
+    copy = {"outcome": "inconclusive"}
+    one, two = [{"outcome": None}, copy, copy], [{"outcome": None}, copy, {"outcome": "worse"}]
+    text = example.wrong({"task": "digits", "comparisons": 38 * [one] + 2 * [two]})
+    assert "In 40 comparisons of AdamW with two copies" in text
+    assert "2 had a verdict: 5%, with a 95% interval from 1% to 17%" in text
