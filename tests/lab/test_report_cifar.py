@@ -13,8 +13,9 @@ pytest.importorskip("altair", reason="the report needs altair: pip install 'adax
 
 from report_records import cifar_run, record
 
+from adaxlab import store
 from adaxlab.paper import doc_charts, figures
-from adaxlab.paper.cifar10_report import load, shown
+from adaxlab.paper.cifar10_charts import load, shown
 from adaxlab.report import charts, embed, series, tables
 from adaxlab.report.judged import judged
 from adaxlab.report.page import render
@@ -132,6 +133,18 @@ def test_the_committed_records_make_a_page():
     for name in {r.spec["study"] for r in runs}:
         assert f"<h2>{name}</h2>" in text
     assert len(text) < 40_000 * len(runs)
+
+
+@pytest.mark.parametrize("name", ["memory-screen", "memory-best"])
+def test_rows_of_one_optimizer_have_their_names(name):
+    """They were tuned, or differ in several settings: a memory has its own lr and b2."""
+    runs = store.read_export(RECORDS / f"{name}.jsonl")
+    [one] = series.studies(runs)
+    rows = {row: [r for r in runs if r.row == row] for row in {r.row for r in runs}}
+    assert set(one.labels) == set(rows)
+    assert all(len(rows[each.label]) == len(each.final) + len(each.tune) for each in one.series)
+    growing = [label for label in one.labels if re.fullmatch(r"growing b2T=\d+", label)]
+    assert growing == sorted(growing, key=lambda label: int(label.rpartition("=")[2]))
 
 
 def test_no_sweep_where_variants_differ_in_two_things():

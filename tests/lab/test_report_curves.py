@@ -14,7 +14,7 @@ pytest.importorskip("vl_convert", reason="the report needs vl-convert-python: pi
 from report_records import cifar_run, record, study
 
 from adaxlab.paper import figures
-from adaxlab.paper.cifar10_report import shown
+from adaxlab.paper.cifar10_charts import shown
 from adaxlab.report import charts, curves, names, palette, series, tables
 from adaxlab.report.page import render
 from adaxlab.report.static import save_charts

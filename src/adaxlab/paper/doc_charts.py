@@ -9,7 +9,7 @@ from typing import Any
 
 import altair as alt
 
-from adaxlab.paper.cifar10_report import method
+from adaxlab.paper.cifar10_charts import method
 from adaxlab.report.encoding import Chart, colour, dash, data, layered, log_ticks, row
 from adaxlab.report.numbers import interval
 from adaxlab.report.palette import LOOKS, looks

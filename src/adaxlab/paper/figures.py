@@ -25,7 +25,7 @@ from typing import Any
 from adaxlab import stats
 from adaxlab.errors import LabError
 from adaxlab.measures import percent
-from adaxlab.paper import catalogue, cifar10_report, cifar10_runs, doc_charts, drawn, forest, memory_chart
+from adaxlab.paper import catalogue, cifar10_charts, cifar10_runs, doc_charts, drawn, forest, memory_chart
 from adaxlab.paper.memory_finals import TASKS
 from adaxlab.paper.tables import gpu_step, memory_study
 from adaxlab.paper.theory.figures import for_record, save
@@ -54,7 +54,7 @@ def draw(records: Path, folder: Path) -> list[Path]:
             runs = [in_percent(run) for run in read_export(file)]
             out += save_charts(runs, folder, THEMES, *_judged(runs), only=wanted)
     if (records / "cifar10").is_dir():
-        runs = cifar10_report.load(records)
+        runs = cifar10_charts.load(records)
         out += save_charts(runs, folder, THEMES, OWN, only=wanted) if runs else []
         for study in studies:
             if "second-moment" in study.figures:

@@ -207,23 +207,21 @@ def _current(records: Sequence[Any]) -> list[Any]:
 
 
 def _study(name: str, records: Sequence[Any]) -> StudyRuns:
-    by_optimizer: dict[str, list[Any]] = defaultdict(list)
+    rows: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for record in records:
-        by_optimizer[str(record.spec.get("optimizer", "?"))].append(record)
+        optimizer = str(record.spec.get("optimizer", "?"))
+        rows[optimizer, str(record.spec.get("row") or optimizer)].append(record)
+    by_optimizer: dict[str, list[Series]] = defaultdict(list)
+    for (optimizer, row), runs in rows.items():
+        by_optimizer[optimizer] += _of_row(row, optimizer, runs)
     out: list[Series] = []
     for optimizer in sorted(by_optimizer, key=_place):
-        runs = by_optimizer[optimizer]
-        tune = tuple(r for r in runs if r.spec.get("purpose") == "tune")
-        groups: dict[str, list[Any]] = defaultdict(list)
-        for run in runs:
-            if run.spec.get("purpose") != "tune":
-                groups[_key(run.spec)].append(run)
-        labels = _variant_labels(optimizer, [g[0].spec for g in groups.values()])
-        out += [
-            Series(label, optimizer, tuple(g), tune) for label, g in zip(labels, groups.values(), strict=True)
-        ]
-        if not groups:
-            out.append(Series(optimizer, optimizer, (), tune))
+        each = by_optimizer[optimizer]
+        if _by_rows(each):
+            out += sorted(each, key=lambda one: _natural(one.label))
+        else:
+            labels = _variant_labels(optimizer, each)
+            out += [replace(one, label=label) for one, label in zip(each, labels, strict=True)]
     done = [r.done for r in records if r.done]
     return StudyRuns(
         name,
@@ -232,6 +230,16 @@ def _study(name: str, records: Sequence[Any]) -> StudyRuns:
         str(next((d["metric_name"] for d in done if d.get("metric_name")), "metric")),
         bool(next((d["higher_is_better"] for d in done if "higher_is_better" in d), True)),
     )
+
+
+def _of_row(row: str, optimizer: str, runs: Sequence[Any]) -> list[Series]:
+    """The series of a row: one, or one per setting of its final runs."""
+    tune = tuple(r for r in runs if r.spec.get("purpose") == "tune")
+    groups: dict[str, list[Any]] = defaultdict(list)
+    for run in runs:
+        if run.spec.get("purpose") != "tune":
+            groups[_key(run.spec)].append(run)
+    return [Series(row, optimizer, tuple(final), tune) for final in groups.values() or [[]]]
 
 
 def _place(optimizer: str) -> tuple[int, list[Any]]:
@@ -243,7 +251,12 @@ def _place(optimizer: str) -> tuple[int, list[Any]]:
     method, rest = parts(optimizer)
     if method not in METHODS:
         return len(METHODS), []
-    return list(METHODS).index(method), [int(w) if w.isdecimal() else w for w in re.split(r"(\d+)", rest)]
+    return list(METHODS).index(method), _natural(rest)
+
+
+def _natural(text: str) -> list[Any]:
+    """A sort key by which numbers sort numerically."""
+    return [int(w) if w.isdecimal() else w for w in re.split(r"(\d+)", text)]
 
 
 def flat(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -292,11 +305,24 @@ def _key(spec: Mapping[str, Any]) -> str:
     return json.dumps([spec.get(k) for k in _SETTINGS], sort_keys=True, default=str)
 
 
-def _variant_labels(optimizer: str, specs: Sequence[Mapping[str, Any]]) -> list[str]:
+def _settings_of(each: Sequence[Series]) -> list[dict[str, Any]]:
+    return [flat(one.final[0].spec) if one.final else {} for one in each]
+
+
+def _by_rows(each: Sequence[Series]) -> bool:
+    """Whether the series of an optimizer have the names of their rows: if they were tuned, or differ in several
+    settings."""
+    rows = {one.label for one in each}
+    if len(rows) < max(2, len(each)):
+        return False
+    return any(one.tune for one in each) or len(_differing(_settings_of(each))) != 1
+
+
+def _variant_labels(optimizer: str, each: Sequence[Series]) -> list[str]:
     """The optimizer's name, with the settings that distinguish its variants if there are several."""
-    if len(specs) < 2:
-        return [optimizer] * len(specs)
-    settings = [flat(s) for s in specs]
+    if len(each) < 2:
+        return [optimizer] * len(each)
+    settings = _settings_of(each)
     names = _differing(settings)
     short = {n: {"weight_decay": "wd", "batch_size": "batch"}.get(n, n) for n in names}
     return [", ".join([optimizer, *(f"{short[n]}={show(s.get(n))}" for n in names)]) for s in settings]

@@ -1,6 +1,5 @@
-"""The CIFAR-10 page, `adax report records/cifar10 --out cifar10.html`, and the runs as charts and pages show them:
-accuracies in percent, methods by their names in the zoo. Runs of a stack share their seconds, so no time is given.
-"""
+"""The runs of CIFAR-10 as charts show them: accuracies in percent, methods by their names in the zoo. Runs of a stack
+share their seconds, so no time is given."""
 
 from __future__ import annotations
 
