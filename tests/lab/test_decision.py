@@ -43,8 +43,8 @@ def test_the_caveats_of_a_comparison_stand_beside_its_verdict():
     for text in (decision.section(ROOT), decision.headline(ROOT)):
         lines = [line for line in text.splitlines() if "Penn Treebank" in line]
         assert len(lines) == 2
-        assert all("grids of lr not equally fine" in line for line in lines)
-    assert "| better (provisional, only if paired by seed) | 3 |" in decision.headline(ROOT)
+        assert all("lr grids of different spacing" in line for line in lines)
+    assert "| better (provisional, inconclusive without pairing by seed) | 3 |" in decision.headline(ROOT)
 
 
 def test_a_later_claim_replaces_the_first_once_it_has_been_judged():
@@ -84,8 +84,9 @@ def test_the_headline_counts_verdicts_and_the_table_shows_each(provisional, text
         decision.TaskResult(f"data {i}", "AdamW", verdict, i in provisional, 3, ("a caveat",) * (i == 1))
         for i, verdict in enumerate(verdicts)
     ]
-    assert f"In 4 comparisons, with equally many settings tried for each, AdaX was {text}" in decision._tuned(
-        found
+    assert (
+        f"AdaX was compared 4 times with AdamW or Adam, with equally many settings tried for each. It was {text}"
+        in decision._tuned(found)
     )
     shown = "\n".join(decision._shown(found))
     marks = "provisional, a caveat" if 1 in provisional else "a caveat"

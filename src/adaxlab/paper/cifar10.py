@@ -187,7 +187,7 @@ BETA1 = make(
     "AdaX-W's b1",
     tuple(adaxw(f"adaxw b1 {b1:g}", betas=(b1, 1e-4)) for b1 in (0.0, 0.5, 0.9, 0.99)),
     "Which b1 is best for AdaX-W?",
-    "The paper's values appear only in a missing figure; these are ours.",
+    "The paper shows its values only in a figure that is missing; the values here are ours.",
     figures=("sweep",),
 )
 

@@ -137,7 +137,7 @@ def studies(task: StudyTask, final: Final | None) -> tuple[Study, ...]:
         name=task.wide,
         rows=(
             at(first, final.rates[first]),
-            *(at(memory, final.above, _large(memory, final)) for memory in final.rates),
+            *(at(memory, final.above, large(memory, final)) for memory in final.rates),
         ),
         asks="six memories at a larger lr",
         title=f"{subject}: does another memory train well at a learning rate too large for AdamW with b2 = 0.95?",
@@ -164,7 +164,7 @@ def claims(task: StudyTask, final: Final | None) -> tuple[Claim, ...]:
         Claim(
             claim_id(task, "wide", memory),
             f"{memory} at lr {final.above:g} is at most {task.limit} worse than {first} at its best lr",
-            where, task.wide, "not_worse", task.measure, _large(memory, final), first,
+            where, task.wide, "not_worse", task.measure, large(memory, final), first,
             margin=task.tolerance, ours=True,
             note="the control: unless it is contradicted, no memory counts as wider" if memory == first else "",
         )
@@ -173,7 +173,7 @@ def claims(task: StudyTask, final: Final | None) -> tuple[Claim, ...]:
     same = (
         Claim(
             claim_id(task, "same", memory), f"{memory} is better than {first}, both at lr {final.above:g}",
-            where, task.wide, "better", task.measure, _large(memory, final), _large(first, final),
+            where, task.wide, "better", task.measure, large(memory, final), large(first, final),
             ours=True, post_hoc=True, note="added after the final runs; it is no part of the rule",
         )
         for memory in final.rates if memory != first
@@ -222,6 +222,11 @@ def decide(judged: Mapping[str, Mapping[str, Any]], finals: Mapping[str, Final])
     return Decision([] if undecided else earned, met, undecided)
 
 
+def met(decision: Decision) -> bool:
+    """Whether a memory meets the whole rule on some task."""
+    return any(decision.good[task.screen.name] for task in TASKS if task not in decision.undecided)
+
+
 def worse(row: Mapping[str, Any]) -> bool:
     """Whether a memory counts as worse at its best: by the plain interval, or because a run diverged."""
     return row["verdict"] == VERDICTS[False] or (row.get("estimate") or {"high": 0})["high"] < 0
@@ -237,7 +242,7 @@ def claim_id(task: StudyTask, kind: str, memory: str) -> str:
     return f"{family}.memory-{kind}.{name}"
 
 
-def _large(memory: str, final: Final) -> str:
+def large(memory: str, final: Final) -> str:
     """The row of a memory at the lr above the range."""
     return f"{memory}, lr {final.above:g}"
 

@@ -35,11 +35,11 @@ def measured(record: dict[str, Any]) -> str:
         "most of its time. Other GPUs were not measured; `python benchmarks/adamw.py` measures yours.\n\n"
         f"Milliseconds of `optimizer.step()` on one {gpu} for float32 parameters ({' and '.join(days)}), "
         "medians of n alternating rounds, and in brackets the speed as a multiple of torch's fused AdamW: above 1 is "
-        f"faster, below 1 slower ({versions}). Each library is at its fastest setting; rows with low-bit state are "
-        "marked, because they compute something else. Gradients are new tensors at every step, as after `zero_grad()`."
+        f"faster, below 1 slower ({versions}). Each library runs at its fastest setting. Rows with low-bit state "
+        "are marked, because their updates differ. Gradients are new tensors at every step, as after `zero_grad()`."
     )
     missing = record["not_importable"]
-    text += " An empty cell was not measured."
+    text += " Empty cells were not measured."
     text += f" Not installed: {', '.join(missing)}.\n\n" if missing else "\n\n"
     text += _steps(_fresh(record))
     text += _bound(_fresh(record))

@@ -220,7 +220,7 @@ def speed(root: Path) -> str:
         f"largest part of a step of 25 networks is the {largest.replace('_', ' ')}, {100 * share:.0f}%. The kernels "
         "for `precision=tf32` and `precision=fp32` (three TF32 products instead of one) use tile sizes that fit the "
         "GPU and were not tuned for speed.\n\n"
-        "These measurements are older than the kernels that load each row of an image once: with them a step of "
-        f"{newer['models']} networks takes {newer['after_us'] / 1000:.2f} ms instead of "
+        "These measurements were made before the kernels were changed to load each row of an image once. With the new "
+        f"kernels a step of {newer['models']} networks takes {newer['after_us'] / 1000:.2f} ms instead of "
         f"{newer['before_us'] / 1000:.2f} (medians of n = {newer['n']} alternating rounds in one run)."
     )

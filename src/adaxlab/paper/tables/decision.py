@@ -50,7 +50,7 @@ def current(task: TaskClaim, judged: Mapping[str, Mapping[str, Any]]) -> TaskCla
 
 NEAR, FAR = "LSTM, b2·T = 3", "LSTM, the paper's b2·T of 35"
 BILLION = "One Billion Word"
-UNEVEN = "grids of lr not equally fine"
+UNEVEN = "lr grids of different spacing"
 WORDS = {"unit": "nats per word", "baseline": "Adam"}
 TASKS = (
     TaskClaim("image classification, ResNet-20", "CIFAR-10", "", "cifar10.fresh-over-adamw"),
@@ -145,8 +145,8 @@ def _judged(seen: Estimate) -> tuple[str, bool]:
 
 
 WHEN_NOT = (
-    "- **When not to use AdaX**: when gradients grow or change character late in training, when you cannot clip them, "
-    "or when the length of the run is unknown ([Should I use AdaX?](docs/should-i-use-adax.md))."
+    "- **When not to use AdaX**: when the scale or the distribution of gradients changes late in training, when you "
+    "cannot clip gradients, or when the length of the run is unknown ([Should I use AdaX?](docs/should-i-use-adax.md))."
 )
 OUTCOMES = {
     "supported": "better",
@@ -184,7 +184,7 @@ def _comparisons(root: Path) -> list[TaskResult]:
         row = judged.get(task.claim, {"verdict": NOT_RUN})
         if row["verdict"] != NOT_RUN:
             data = f"{task.data}{'*' * bool(task.stands_for)}, {task.task.rpartition(', ResNet')[0] or task.task}"
-            only = "only if paired by seed" if unpaired(row) else ""
+            only = "inconclusive without pairing by seed" if unpaired(row) else ""
             caveats = tuple(filter(None, (only, task.caveat)))
             found.append(
                 TaskResult(data, task.baseline, row["verdict"], row["provisional"], row["n"], caveats)
@@ -207,8 +207,8 @@ def _tuned(found: list[TaskResult]) -> str:
         marked = f" ({'' if few == len(mine) else f'{few} of them '}provisional)" if few else ""
         counts += [f"{outcome} in {len(mine)}{marked}"] if mine else []
     return (
-        f"{text}In {len(found)} comparisons, with equally many settings tried for each, AdaX was "
-        f"{listed(counts)} (table below). Keep AdamW unless a comparison on your own task says otherwise."
+        f"{text}AdaX was compared {len(found)} times with AdamW or Adam, with equally many settings tried for each. It "
+        f"was {listed(counts)} (table below). Keep AdamW unless AdaX is better in a comparison on your own task."
     )
 
 

@@ -86,7 +86,7 @@ EXHIBITS = (
     Exhibit(*CAMVID, "AdaX-W better than SGDM", "voc.adaxw-over-sgdm", "voc.adaxw-over-sgdm-tuned"),
     Exhibit(
         *LANGUAGE,
-        "Penn Treebank: AdaX better than Adam ([grids of lr not equally fine](language.md))",
+        "Penn Treebank: AdaX better than Adam ([lr grids of different spacing](language.md))",
         tuned="language.ptb.adax-over-adam",
     ),
     Exhibit(

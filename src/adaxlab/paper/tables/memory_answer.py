@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adaxlab.claim import VERDICTS, link
+from adaxlab import records
+from adaxlab.claim import VERDICTS, Claim, link
+from adaxlab.judge import judge
 from adaxlab.paper import memory_finals, memory_rule
 from adaxlab.paper.memory_finals import FINALS, TASKS, Decision, StudyTask
 from adaxlab.paper.tables.memory_study import judged, with_interval
 from adaxlab.report.numbers import listed
 
 Rows = Mapping[str, Mapping[str, Any]]
-FIRST = memory_rule.KEPT[0]
+FIRST, DEFAULT = memory_rule.KEPT[:2]
+"""AdamW's memory with b2 = 0.95, and with torch's default b2 = 0.999."""
 NOT_COMPLETE = (
     "*Not complete.* The final runs have not ended ([the queue](queue.md) has the commands and their cost), and a "
     "screen with one seed decides nothing. To choose between AdamW's memory and AdaX's, see [Should I use "
@@ -33,18 +36,19 @@ def answer(root: Path) -> str:
             "with b2 = 0.95), and is not worse at its best one.**"
         )
     else:
+        both = "both tasks" if memory_finals.met(decision) else "either task"
         text = (
-            "**No memory met the rule on both tasks, so none becomes a recommendation.** The rule requires a wider "
-            f"range of learning rates than that of {FIRST} (AdamW's memory with b2 = 0.95), and a result that is not "
-            "worse at the best one."
+            f"**No memory met the study's rule on {both}, so none is recommended.** A memory is the way in which the "
+            f"optimizer averages squared gradients. The rule requires a wider range of learning rates than that of "
+            f"{FIRST} (AdamW's memory with b2 = 0.95), and a result that is not worse at the best learning rate."
         )
     text += " In the list, + is better, and brackets are plain 95% intervals."
-    lines = [_at_best(task, rows) for task in TASKS] + [_at_large(task, rows) for task in TASKS]
+    lines = [_at_best(task, rows, root) for task in TASKS] + [_at_large(task, rows, root) for task in TASKS]
     lines += [*_opposite(rows), *_undecided(decision), *_practice(rows)]
     return "\n".join([text, "", *(f"- {line}" for line in lines)])
 
 
-def _at_best(task: StudyTask, rows: Rows) -> str:
+def _at_best(task: StudyTask, rows: Rows, root: Path) -> str:
     """How far the memories are apart at their best rates, and which of them are better or worse."""
     seen = with_interval(task, "best", rows)
     where = f"*Each memory at its best lr, {subject(task)}*"
@@ -56,11 +60,34 @@ def _at_best(task: StudyTask, rows: Rows) -> str:
     worse = _links({name: row for name, row in seen.items() if memory_finals.worse(row)})
     which = f"significantly better: {listed(better)}" if better else "none is significantly better"
     if worse:
-        which += f"; worse by the rule, which takes the plain interval: {listed(worse)}"
-    return f"{where} (n = {task.seeds}): means {low} to {high} {task.unit} compared with {FIRST}; {which}."
+        which += (
+            f"; worse by the rule, which uses the plain interval without Holm's correction: {listed(worse)}"
+        )
+    text = (
+        f"{where} (n = {task.seeds}): mean differences from {FIRST} of {low} to {high} {task.unit}; {which}."
+    )
+    return text + _to_default(task, task.best, {name: name for name in _with(seen, True)}, DEFAULT, root)
 
 
-def _at_large(task: StudyTask, rows: Rows) -> str:
+def _to_default(task: StudyTask, study: str, better: Mapping[str, str], default: str, root: Path) -> str:
+    """Post hoc: how far the better memories, given with their rows, are from AdamW's with torch's default b2."""
+    claims = [
+        Claim(name, "", "", study, "better", task.measure, row, default, ours=True, post_hoc=True)
+        for name, row in better.items()
+        if name != DEFAULT
+    ]
+    found = judge(claims, records.load(root / "records", study)) if claims else []
+    shown = [
+        f"{memory_rule.label(row['id'])} {row['estimate']['text']}"
+        for row in found
+        if row["estimate"].get("text")
+    ]
+    if not shown:
+        return ""
+    return f" Post hoc, compared with {DEFAULT}, AdamW's memory with torch's default b2: {listed(shown)}."
+
+
+def _at_large(task: StudyTask, rows: Rows, root: Path) -> str:
     """Which memories are within the tolerance at the larger rate, and which differ there from the first one."""
     above, seen = FINALS[task.screen.name].above, with_interval(task, "wide", rows)
     where = f"*All memories at lr {above:g}, {subject(task)}*"
@@ -78,20 +105,29 @@ def _at_large(task: StudyTask, rows: Rows) -> str:
         names = _links(_with(same, verdict))
         if names:
             text += f" Post hoc, significantly {word} than {FIRST} at the same rate: {listed(names)}."
-    return text
+    final = FINALS[task.screen.name]
+    better = {name: memory_finals.large(name, final) for name in _with(same, True)}
+    return text + _to_default(task, task.wide, better, memory_finals.large(DEFAULT, final), root)
 
 
 def _opposite(rows: Rows) -> list[str]:
     """A sentence about the memories that are within the tolerance on one task and outside it on another."""
-    found = [(subject(task), with_interval(task, "wide", rows)) for task in TASKS]
+    seen = [(task, with_interval(task, "wide", rows)) for task in TASKS]
     return [
-        f"{memory_rule.label(name)} was within the tolerance at the larger rate on {here} and outside it on {there}: a "
-        "result about large learning rates on one task did not carry over to the other."
-        for here, mine in found
-        for there, theirs in found
+        f"{memory_rule.label(name)} was within the tolerance at the larger rate on {subject(here)} and outside it on "
+        f"{subject(there)}. The larger rate is {_times(here, name)} times this memory's best rate on {subject(here)} "
+        f"and {_times(there, name)} times on {subject(there)}."
+        for here, mine in seen
+        for there, theirs in seen
         for name in _with(mine, True)
         if name in _with(theirs, False)
     ]
+
+
+def _times(task: StudyTask, memory: str) -> str:
+    """How many times the best rate of a memory the larger rate is."""
+    final = FINALS[task.screen.name]
+    return f"{final.above / final.rates[memory]:.3g}"
 
 
 def _undecided(decision: Decision) -> list[str]:
@@ -101,12 +137,13 @@ def _undecided(decision: Decision) -> list[str]:
     where = listed([subject(task) for task in decision.undecided])
     met = [(subject(task), decision.good[task.screen.name]) for task in decision.undecided]
     would = [
-        f"on {task} {listed([memory_rule.label(name) for name in names]) if names else 'none'}"
+        f"{listed([memory_rule.label(name) for name in names]) if names else 'no memory'} on {task}"
         for task, names in met
     ]
     return [
         f"*Not decided*, on {where}: whether {FIRST} itself is worse by more than the tolerance at the larger rate. "
-        f"The rule requires it of a wider range. Without it these would be wider: {'; '.join(would)}."
+        f"The rule counts a memory as wider only if {FIRST} fails at that rate. Without this condition the wider ones "
+        f"would be: {'; '.join(would)}."
     ]
 
 
@@ -119,10 +156,11 @@ def _practice(rows: Rows) -> list[str]:
             return []
         most = max(abs(row["estimate"]["mean"]) for row in best.values())
         memories.append(f"{most:.{task.digits}f} {task.unit} on {subject(task)}")
-        rates.append(f"{-wide[FIRST]['estimate']['mean']:.{task.digits}f} {task.unit}")
+        cost = -wide[FIRST]["estimate"]["mean"]
+        rates.append(f"{cost:.{task.digits}f} {task.unit} at {_times(task, FIRST)} times its best rate")
     return [
-        f"*For practice*: at tuned learning rates another memory changed the mean by at most {listed(memories)}; the "
-        f"larger rate cost {FIRST} {listed(rates)}."
+        "*For practice*: tune the learning rate before the memory. At tuned rates, another memory changed the mean by "
+        f"at most {listed(memories)}. The result of {FIRST} was worse by {listed(rates)}."
     ]
 
 

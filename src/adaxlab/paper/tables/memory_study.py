@@ -34,6 +34,11 @@ def section(root: Path) -> str:
     figures = []
     if screens[0][1]:
         figures.append(drawn.image(FIGURE, "Result against learning rate, one line per memory", "images"))
+        figures.append(
+            "The results of every memory at every learning rate: [transformer](gpt.md#gpt-memory-screen), "
+            "[CIFAR-10](cifar10.md#memory-screen)."
+        )
+
     if screens[0][1] and finals(root):
         figures.append(
             drawn.image(FINAL_FIGURE, "Differences of the final runs with their intervals", "images")
@@ -137,7 +142,7 @@ def _above(task: StudyTask, every: memory_rule.Screen, higher: bool) -> str:
     first = memory_rule.KEPT[0]
     groups = {
         f"with every rate of {first} (a wider range)": [n for n in good if n in final.covers],
-        f"without some rate of {first} (a moved range)": [n for n in good if n not in final.covers],
+        f"without some rate of {first} (a shifted range)": [n for n in good if n not in final.covers],
     }
     finals = FINALS[task.screen.name].rates if task.screen.name in FINALS else ()
 
