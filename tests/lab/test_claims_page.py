@@ -97,6 +97,16 @@ def test_what_was_not_run_is_not_called_inconclusive(tmp_path):
     assert "### X1: not run" in made["claims-theory.md"]
 
 
+def test_contradicted_claims_on_runs_have_their_result_and_limits(tmp_path):
+    runs = "uncommitted changes (6 runs); commit e758abc00f90 (4 runs)"
+    row = a_claim(id="voc.x", verdict="contradicted", n=3, provisional=True, runs=runs)
+    text = pages(tmp_path, [row])["claims.md"]
+    assert (
+        "| [voc.x](claims-voc.md#claim-voc-x) | AdaX \\| wins. | stand-ins | 92.1 [91.9, 92.3] | 3 | "
+        "provisional, n = 3; uncommitted changes (6 runs) |" in text
+    )
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

@@ -85,18 +85,43 @@ def _overview(rows: list[Row]) -> list[str]:
 
 
 def _contradicted(theirs: list[Row]) -> list[str]:
-    """The paper's contradicted claims, by what contradicts them."""
-    groups: dict[str, list[str]] = {}
-    for row in theirs:
-        if row["verdict"] == VERDICTS[False]:
-            marks = words(row).removeprefix(row["verdict"]).strip(" ()")
-            groups.setdefault(source(row), []).append(
-                link(row["id"], row["id"]) + (f" ({marks})" if marks else "")
-            )
-    if not groups:
+    """The paper's contradicted claims: those on runs with their results and limits."""
+    found = [row for row in theirs if row["verdict"] == VERDICTS[False]]
+    computed = [link(row["id"], row["id"]) for row in found if family(row["id"]) == "theory"]
+    cells = [
+        (
+            link(row["id"], row["id"]),
+            cell(row["claim"]),
+            source(row),
+            cell(row["ours"]),
+            row["n"],
+            "; ".join(
+                filter(None, (words(row).removeprefix(row["verdict"]).strip(" ()"), _unproven(row["runs"])))
+            ),
+        )
+        for row in found
+        if family(row["id"]) != "theory"
+    ]
+    if not found:
         return []
-    lines = [f"- {name}: {', '.join(links)}" for name, links in groups.items()]
-    return ["", "Contradicted claims of the paper:", "", *lines]
+    lines = ["", "Contradicted claims of the paper:"]
+    if computed:
+        lines += ["", f"- {text.FAMILIES['theory'].judged_by}: {', '.join(computed)}"]
+    if cells:
+        head = ("id", "claim", "judged by", "result (95%)", "n", "limits")
+        lines += ["", table(head, cells)]
+    return lines
+
+
+def _unproven(runs: str) -> str:
+    """What the records of the runs do not prove.
+
+    >>> _unproven("commit not recorded (5 runs); commit e758abc00f90 (5 runs)")
+    'commit not recorded (5 runs)'
+    """
+    return "; ".join(
+        part for part in runs.split("; ") if not part.startswith("commit ") or "not recorded" in part
+    )
 
 
 def _theorem(rows: list[Row]) -> list[str]:
