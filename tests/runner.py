@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from adaxopt.zoo import METHODS
@@ -132,3 +133,20 @@ def stepped(kind, shapes=((2, 3), (4,)), groups=1, **options):
         p.grad = torch.ones_like(p) * 0.3
     optimizer.step()
     return optimizer
+
+
+def check_late_coordinate(x, optimizer, late: int, sparse: bool = False, rel: float = 1e-9) -> None:
+    """AdamW with Fading(0.9).freeze(5), lr 1, eps and decay 0: the v of a coordinate whose first gradient comes after
+    the freeze is that gradient's square. `x` has two rows of one element; with `sparse` every gradient has both."""
+    for t in range(1, late + 1):
+        g = torch.tensor([[1.0], [3.0 * (t == late)]], dtype=x.dtype)
+        x.grad = (
+            torch.sparse_coo_tensor(torch.arange(2)[None], g, (2, 1), check_invariants=True) if sparse else g
+        )
+        before = x.detach().clone()
+        optimizer.step()
+    v = optimizer.state[x]["exp_avg_sq"]
+    if v.is_floating_point():
+        assert v.reshape(-1).tolist() == pytest.approx([1.0, 9.0], rel=rel)
+    moved = (before - x.detach()).reshape(-1).tolist()
+    assert moved == pytest.approx([1.0, 0.1 / (1 - 0.9**late)], rel=rel)

@@ -22,7 +22,7 @@ from adaxopt.checks import EpsPlacement, check, settle
 from adaxopt.extras import need
 from adaxopt.memories import Memory
 from adaxopt.rule import step
-from adaxopt.suggestions import refuse_unknown
+from adaxopt.suggestions import TORCHS, refuse_unknown
 from adaxopt.zoo import METHODS, Decay, Method
 
 need("adaxopt.keras", "adaxopt[keras]", keras="3.12")
@@ -34,8 +34,8 @@ __all__ = ["AdaX", "AdaXW", "Padax"]
 
 
 ADVICE = {
-    **dict.fromkeys(("lr", "rate", "stepsize"), "did you mean 'learning_rate'?"),
-    **dict.fromkeys(("wd", "l2"), "did you mean 'weight_decay'?"),
+    **TORCHS,
+    "momentum": "it is beta_1",
     "betas": "write beta_1=... and beta_2=...",
     "statedtype": "m and v are float32, and float64 for float64 variables; leave it out",
 }
@@ -242,7 +242,8 @@ _SHARED = """
             after.
         weight_decay, decay: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
             x <- x - wd*(lr/reference_lr)*x. `exclude_from_weight_decay` is respected by each.
-        wake: where v is exactly 0, the first gradient's square gets the weight 1. False reproduces the paper.
+        wake: where v is exactly 0, the first gradient's square gets the weight 1. False reproduces the paper. A
+            memory that freezes has this guard also with False.
         clip_update: upper bound on |m/(v**p + eps)|, or None.
         cautious: leave out updates whose sign is not the gradient's and scale the others up (see `adaxopt.AdaXW`).
         reference_lr: the lr that "fully_decoupled" divides by; with None, the first lr.

@@ -11,6 +11,15 @@ from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+TORCHS = {
+    **dict.fromkeys(("lr", "rate", "stepsize"), "did you mean 'learning_rate'?"),
+    **dict.fromkeys(("wd", "l2"), "did you mean 'weight_decay'?"),
+    **dict.fromkeys(
+        ("foreach", "fused", "capturable", "differentiable", "maximize", "rounding", "project"),
+        "an option of the PyTorch optimizers only; leave it out",
+    ),
+}
+"""Advice for names of the PyTorch optimizers, in JAX and Keras. Keys are in lower case, without underscores."""
 
 
 def refuse_unknown(
@@ -29,23 +38,25 @@ def refuse_unknown(
     """
     unknown = sorted(set(given) - set(known))
     if unknown:
-        known = [*known, *others]
+        known = {*known, *others}
         do = suggestion(unknown[0], known, advice)
         end = " Allowed" if do.endswith("?") else "; allowed"
         raise TypeError(f"{name}: unknown argument {unknown[0]!r}{do}{end} are {', '.join(sorted(known))}")
 
 
 def suggestion(name: str, known: Iterable[str], advice: Mapping[str, str]) -> str:
-    """The advice for a name, else the known name that is closest to it. Keys of `advice` are in lower case, without
-    underscores.
+    """The advice for a name, unless it is a question about an unknown name; else the known name that is closest to it.
+    Keys of `advice` are in lower case, without underscores.
 
     >>> suggestion("weight_dcay", ["lr", "weight_decay"], {})
     ": did you mean 'weight_decay'?"
     """
     spelled = {_bare(option): option for option in known}
     bare = _bare(name)
-    if bare in advice and bare not in spelled:
-        return f": {advice[bare]}"
+    do = advice.get(bare, "")
+    asked = re.fullmatch(r"did you mean '(\w+)'\?", do)
+    if do and bare not in spelled and (asked is None or asked[1] in spelled.values()):
+        return f": {do}"
     near = difflib.get_close_matches(bare, spelled, n=1, cutoff=0.55)
     return f": did you mean {spelled[near[0]]!r}?" if near else ""
 

@@ -16,17 +16,17 @@ from adaxopt.keras import AdaX, AdaXW, Padax
 CLASSES = {"AdaX": AdaX, "AdaXW": AdaXW, "Padax": Padax}
 
 
-def parity(name, options, dtype, steps):
+def parity(name, options, dtype, steps, inactive):
     """Parameters after feeding the gradients that test_keras.py feeds to torch."""
     rng = np.random.default_rng(7)
     start, noise = rng.standard_normal((3, 2)), rng.standard_normal((steps, 3, 2))
     x = keras.Variable(start, dtype=dtype)
     optimizer = CLASSES[name](**options)
     optimizer.build([x])
-    for g in noise:
-        optimizer.apply(
-            [keras.ops.convert_to_tensor(g + np.array(keras.ops.convert_to_numpy(x)), dtype=dtype)]
-        )
+    for t, g in enumerate(noise):
+        g = g + np.array(keras.ops.convert_to_numpy(x))
+        g[0, 0] *= t >= inactive
+        optimizer.apply([keras.ops.convert_to_tensor(g, dtype=dtype)])
     assert int(keras.ops.convert_to_numpy(optimizer.iterations)) == steps
     return keras.ops.convert_to_numpy(keras.ops.cast(x, "float64")).tolist()
 
@@ -229,7 +229,7 @@ def narrow_floatx(floatx):
 
 
 def late(t):
-    """One float32 step at step t with a inactive coordinate."""
+    """One float32 step at step t with an inactive coordinate."""
     x = keras.Variable(np.zeros(2, "float32"))
     optimizer = AdaXW(1.0, weight_decay=None)
     optimizer.build([x])
@@ -258,7 +258,8 @@ def main():
         import jax
 
         jax.config.update("jax_enable_x64", True)
-    result["parity"] = [parity(*row, "float64", request["steps"]) for row in request["parity"]]
+    sizes = request["steps"], request["inactive"]
+    result["parity"] = [parity(*row, "float64", *sizes) for row in request["parity"]]
     if request["backend"] == "jax":
         jax.config.update("jax_enable_x64", False)
     result["examples"] = doctest.testmod(adaxopt.keras)

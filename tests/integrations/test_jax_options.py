@@ -86,6 +86,7 @@ def test_what_is_not_allowed_is_said(name, options, error, message):
         ("wieght_decay", "did you mean 'weight_decay'"),
         ("wd", "did you mean 'weight_decay'"),
         ("epsilon", "did you mean 'eps'"),
+        ("fused", "an option of the PyTorch optimizers only; leave it out; allowed are"),
     ],
 )
 def test_an_unknown_name_gives_a_suggestion(name, option, message):
@@ -93,6 +94,23 @@ def test_an_unknown_name_gives_a_suggestion(name, option, message):
 
     with pytest.raises(TypeError, match=f"{name}: unknown argument '{option}': {message}"):
         getattr(ours, name)(**{option: 0.1})
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("lr", "; allowed are b1, b2,"),
+        ("wd", "; allowed are b1, b2,"),
+        ("foreach", ": an option of the PyTorch optimizers only; leave it out"),
+        ("epsilon", r": did you mean 'eps'\? Allowed are"),
+    ],
+)
+def test_a_suggestion_is_a_name_that_is_known(option, message):
+    """`scale_by_adax` has neither a learning rate nor weight decay."""
+    from adaxopt.jax import scale_by_adax
+
+    with pytest.raises(TypeError, match=f"scale_by_adax: unknown argument '{option}'{message}"):
+        scale_by_adax(**{option: 0.1})
 
 
 @pytest.mark.parametrize("option", ["b2", "lr", "weight_decay", "decay", "momentum"])

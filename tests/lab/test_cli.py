@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
+from tiny import TINY
 
 import adaxopt
 from adaxlab import cli, options, store
 from adaxlab.paper import catalogue
 
-TINY = str(Path(__file__).with_name("tiny.py"))
 EXAMPLE = Path(__file__).parents[2] / "examples" / "two_spirals.py"
 QUICK = ["--seeds", "2", "--tune", "0", "--epochs", "1", "--optimizers", "sgdm", "adaxw"]
 

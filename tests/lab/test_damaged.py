@@ -7,12 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tiny import one_line
+from tiny import TINY, one_line
 
 from adaxlab import cli, files, spec, store, study_file
 from adaxlab.errors import LabError
-
-TINY = str(Path(__file__).with_name("tiny.py"))
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiny import TINY
 
 from adaxlab import compare, driver, logs, study
 from adaxlab.errors import Interrupted, LabError
-
-TINY = str(Path(__file__).with_name("tiny.py"))
 
 
 def small():

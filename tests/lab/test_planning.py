@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tiny import TINY
 
 from adaxlab import budget, cli, compare, estimate, logs, store, study, variants
 from adaxlab.errors import LabError
 from adaxlab.settings import Settings
-
-TINY = str(Path(__file__).with_name("tiny.py"))
 
 
 def small(**changes):

@@ -11,6 +11,14 @@ from torch.nn import functional as F
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+TINY = str(Path(__file__).resolve())
+HEAD = f"""
+import sys
+sys.path.insert(0, {str(Path(TINY).parent)!r})
+import torch
+from tiny import PlainSGD, Tiny
+"""
+
 
 def points(n, seed):
     generator = torch.Generator().manual_seed(seed)
@@ -277,3 +285,10 @@ def one_line(capsys):
     assert err.startswith("adax: ")
     assert err.count("\n") == 1, err
     return err
+
+
+def own(name, text):
+    """A file of the user's own: tasks and optimizers that build on this module's."""
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(HEAD + text)
+    return name

@@ -99,7 +99,7 @@ def test_resuming_sparse_rows():
 
 
 def test_inactive_coordinates_are_found_after_every_load():
-    """A coordinate that has slept until the checkpoint is guarded after it."""
+    """A coordinate that is inactive until the checkpoint is guarded after it."""
     p = torch.nn.Parameter(torch.zeros(2))
     optimizer = AdaXW([p], lr=1.0, weight_decay=0.0)
     p.grad = torch.tensor([0.0, 1.0])

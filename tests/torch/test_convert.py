@@ -1,4 +1,4 @@
-"""Checkpoints of the released AdaX code and of torch's AdamW: converted or refused; and starting the memory anew."""
+"""Checkpoints of the released AdaX code and of torch's AdamW: converted or refused."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from adaxopt import (
     load_released_state_dict,
 )
 from adaxopt.torch import codes
-from adaxopt.zoo import METHODS
-from runner import BACKENDS, Problem, drive, relative, same, saved_and_read, snapshot, split, stepped
+from runner import BACKENDS, relative, same, saved_and_read, snapshot, stepped
 
 SIZE = 18
 
@@ -243,20 +242,35 @@ def test_a_released_checkpoint_s_b2_is_not_that_of_a_run_length():
     assert group["total_steps"] is None
 
 
-@pytest.mark.parametrize("scheduled", [True, False])
-def test_fully_decoupled_decay_is_measured_against_the_first_lr_of_a_torch_run(scheduled):
+@pytest.mark.parametrize("schedule", [None, "LambdaLR", "OneCycleLR"])
+@pytest.mark.parametrize("kind", ["torch", "released"])
+def test_fully_decoupled_decay_goes_on_as_decoupled_decay_did(kind, schedule):
+    """A step without a gradient subtracts the checkpoint's wd*lr, whatever lr this optimizer was built with."""
     p = torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
-    adam = torch.optim.AdamW([p], lr=1e-3 if scheduled else 1e-5)
-    if scheduled:
+    wd = 0.05
+    adam = torch.optim.AdamW([p], lr=1e-3, weight_decay=wd)
+    if schedule == "LambdaLR":
         torch.optim.lr_scheduler.LambdaLR(adam, lambda _: 0.01)
+    elif schedule == "OneCycleLR":
+        torch.optim.lr_scheduler.OneCycleLR(adam, max_lr=1e-3, total_steps=10)
     p.grad = torch.zeros_like(p)
     adam.step()
-    optimizer = AdamW([p], lr=1e-3, weight_decay=0.1, decay="fully_decoupled")
-    optimizer.load_state_dict(adam.state_dict())
+    file, lr = adam.state_dict(), adam.param_groups[0]["lr"]
     p.data.fill_(1.0)
-    optimizer.param_groups[0]["weight_decay"] = 0.1
+    if kind == "torch":
+        optimizer = AdamW([p], lr=3e-4, weight_decay=1e-5, decay="fully_decoupled")
+        optimizer.load_state_dict(file)
+    else:
+        optimizer = AdaXW([p], lr=3e-4, weight_decay=1e-5, decay="fully_decoupled")
+        released = as_released(torch.optim.AdamW)
+        group = {**released["param_groups"][0], "lr": lr, "weight_decay": wd, "params": [0]}
+        load_released_state_dict(optimizer, {"state": {}, "param_groups": [group]})
     optimizer.step()
-    assert 1 - p.item() == pytest.approx(0.1 * 0.01, rel=1e-9)
+    assert 1 - p.item() == pytest.approx(wd * lr, rel=1e-9)
+    optimizer.param_groups[0]["lr"] *= 2  # a scheduler's next lr
+    p.data.fill_(1.0)
+    optimizer.step()
+    assert 1 - p.item() == pytest.approx(wd * 2 * lr, rel=1e-9)
 
 
 def test_a_torch_checkpoint_with_amsgrad_is_refused():
@@ -347,8 +361,17 @@ def test_it_is_the_same_as_by_way_of_torch_s_format():
 def test_checkpoints_of_amsgrad_and_of_other_formats_are_refused():
     optimizer = stepped(AdaXW)
     before = snapshot(optimizer)
-    with pytest.raises(ValueError, match="adaxopt itself"):
+    with pytest.raises(
+        ValueError, match=r"checkpoint of method 'amsgradw'.*load it into the class that wrote"
+    ):
         load_adamw_state_dict(optimizer, stepped(AdamW, amsgrad=True).state_dict())
+    with pytest.raises(ValueError, match=r"adaxopt itself: load it with optimizer\.load_state_dict"):
+        load_adamw_state_dict(optimizer, stepped(AdaXW).state_dict())
+    with pytest.raises(ValueError, match=r"convert it with adaxopt\.load_adamw_state_dict"):
+        load_released_state_dict(optimizer, stepped(AdamW).state_dict())
+    nx = stepped(lambda params: create("adamnx", params))
+    with pytest.raises(ValueError, match=r"method 'adamw'.*load it into the class that wrote it"):
+        nx.load_state_dict(stepped(AdamW).state_dict())
     newer = stepped(AdamW).state_dict()
     newer["param_groups"][0]["format"] = 99
     with pytest.raises(ValueError, match="format 99"):
@@ -359,63 +382,33 @@ def test_checkpoints_of_amsgrad_and_of_other_formats_are_refused():
         ValueError, match=r"parameter 1 has 'exp_avg' in torch.int8 and 'exp_avg_scale' as None"
     ):
         load_adamw_state_dict(optimizer, coded)
+    several = stepped(torch.optim.AdamW).state_dict()
+    several["state"][0]["step"] = torch.tensor([1.0, 2.0])
+    with pytest.raises(ValueError, match=r"parameter 0 has 'step' of shape \(2,\): must be one number"):
+        load_adamw_state_dict(optimizer, several)
     assert same(snapshot(optimizer), before)
 
 
-# -- restart -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["adax", "adaxw", "padax"])
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_restart_memory(name, backend):
-    """The next square replaces v, and m begins anew: a large one would make a step of many times lr."""
-    if backend == "fused" and name == "padax":
-        backend = "default"
-    p = torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))
-    optimizer = create(name, [p], lr=1.0, weight_decay=0.0, **BACKENDS[backend])
-    for _ in range(5):
-        p.grad = torch.tensor([100.0, 100.0], dtype=torch.float64)
-        optimizer.step()
-    optimizer.restart_memory()
-    p.detach().zero_()
-    p.grad = torch.tensor([2.0, 3.0], dtype=torch.float64)
-    optimizer.step()
-    entry = optimizer.state[p]
-    assert entry["exp_avg_sq"].tolist() == [4.0, 9.0]
-    assert float(entry["step"]) == 1
-    torch.testing.assert_close(entry["exp_avg"], 0.1 * p.grad)
-    power = METHODS[name].defaults["p"]
-    wanted = -entry["exp_avg"] / torch.tensor([4.0, 9.0], dtype=torch.float64) ** power
-    torch.testing.assert_close(p.detach(), wanted, rtol=1e-9, atol=0)
-
-
-@pytest.mark.parametrize(
-    "name", ["adax", "padax", "adam", "amsgrad", "adashift", "nosadam", "adagrad", "sgdm"]
-)
-def test_a_restart_is_a_fresh_start(name):
-    problem = Problem(SIZE, 40, seed=4)
-    used, fresh = split(problem.start), split(problem.start)
-    first, second = create(name, used), create(name, fresh)
-    drive(first, used, problem, 20)
-    first.restart_memory()
-    with torch.no_grad():
-        for p, q in zip(used, fresh, strict=True):
-            p.copy_(q)
-    a, b = drive(first, used, problem, 15), drive(second, fresh, problem, 15)
-    assert relative(a, b) < 1e-12
-
-
-def test_restart_of_rows():
-    p = torch.nn.Parameter(torch.ones(3, 1))
-    optimizer = AdaXW([p])
-    for _ in range(3):
-        p.grad = torch.ones(3, 1).to_sparse(1)
-        optimizer.step()
-    optimizer.restart_memory()
-    assert optimizer.state[p]["row_step"].tolist() == [0, 0, 0]
-    p.grad = torch.full((3, 1), 5.0).to_sparse(1)
-    optimizer.step()
-    assert optimizer.state[p]["exp_avg_sq"].flatten().tolist() == [25.0] * 3
+def test_what_dcp_load_makes_of_state_of_another_form_is_refused():
+    """Codes in float moments, and rows without their step counts: as in `load_state_dict`."""
+    optimizer = stepped(AdaXW)
+    before = snapshot(optimizer)
+    coded = stepped(AdamW, state_dtype=torch.uint8).state_dict()
+    for entry in coded["state"].values():
+        for key in ("exp_avg", "exp_avg_sq"):
+            entry[key] = entry[key].float()
+            del entry[f"{key}_scale"]
+    with pytest.raises(ValueError, match="they are 8-bit codes"):
+        load_adamw_state_dict(optimizer, coded)
+    p = torch.nn.Parameter(torch.ones(4, 2))
+    adam = AdamW([p])
+    p.grad = torch.sparse_coo_tensor([[1]], torch.ones(1, 2), (4, 2), check_invariants=True)
+    adam.step()
+    rows = adam.state_dict()
+    del rows["state"][0]["row_step"]
+    with pytest.raises(ValueError, match="step count for every row of a sparse parameter"):
+        load_adamw_state_dict(AdaXW([p]), rows)
+    assert same(snapshot(optimizer), before)
 
 
 @pytest.mark.parametrize("amsgrad", [False, True])

@@ -219,6 +219,17 @@ def test_state_keeps_its_dtype(shape, dtype):
         assert {optimizer.state[p][key].dtype for key in ("exp_avg", "exp_avg_sq")} == {torch.float32}
 
 
+def test_a_window_keeps_its_dtype():
+    """A 0-d decay in float64 promotes 0-d parameters."""
+    p = torch.ones(())
+    decay = torch.tensor(0.1, dtype=torch.float64)
+    optimizer = adaxopt.create("adashift", [p], differentiable=True, weight_decay=decay, decay="l2")
+    for _ in range(3):
+        p.grad = torch.ones(())
+        optimizer.step()
+    assert optimizer.state[p]["window"].dtype == torch.float32
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_what_has_no_derivative_is_refused(name):
     p = torch.zeros(2)

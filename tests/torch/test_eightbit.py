@@ -433,10 +433,11 @@ def test_codes_that_were_read_as_numbers_are_refused():
 
 def test_m_is_0_where_a_v_is_0_in_float32():
     """The codes are of float32 numbers: a float64 v below them is stored as 0, and m with it."""
-    p = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    p = torch.nn.Parameter(torch.zeros(64, dtype=torch.float64))
     optimizer = adaxopt.Adam([p], lr=1e-3, eps=1e-60, state_dtype=U8)
-    p.grad = torch.tensor([1e-25, 1e-15, 0.0], dtype=torch.float64)
+    p.grad = torch.full((64,), 1e-25, dtype=torch.float64)  # a group of 32 with an exponent of its own
+    p.grad[32:] = 1e-15
     optimizer.step()
     entry = optimizer.state[p]
     m, v = entry["exp_avg"] != 0, entry["exp_avg_sq"] != 0
-    assert m.tolist() == v.tolist() == [False, True, False]
+    assert m.tolist() == v.tolist() == 32 * [False] + 32 * [True]

@@ -75,9 +75,10 @@ else:
     from kernel_table import BF16, F16, F32, F64, Case, simple
     from shares import Shares
 
-    from adaxopt import create
+    from adaxopt import AdamW, Fading, create
     from adaxopt.torch import fused_cuda, launch
     from adaxopt.zoo import METHODS
+    from runner import check_late_coordinate
 
     @pytest.mark.parametrize("case", table.TABLE, ids=str)
     def test_one_step_is_the_rule(case):
@@ -310,3 +311,11 @@ else:
         assert updates[True, None] == pytest.approx(0.1, rel=1e-2)
         assert updates[False, None] > 100
         assert updates[False, 0.05] == pytest.approx(0.05, rel=1e-2)
+
+    @pytest.mark.parametrize("late", [4, 9])
+    @pytest.mark.parametrize("options", [{}, {"state_dtype": torch.uint8}], ids=str)
+    def test_a_memory_that_freezes_guards_late_coordinates(options, late):
+        x = torch.nn.Parameter(torch.zeros(2, 1))
+        memory = Fading(0.9).freeze(5)
+        optimizer = AdamW([x], lr=1.0, weight_decay=0.0, eps=1e-15, memory=memory, fused=True, **options)
+        check_late_coordinate(x, optimizer, late, rel=0.05 if options else 1e-5)

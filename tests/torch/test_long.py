@@ -256,7 +256,7 @@ def test_an_ordinary_parameter_is_checked_for_inactive_coordinates_once(monkeypa
     for _ in range(70):
         p.grad, q.grad = torch.ones(3), torch.tensor([1.0, 0.0, 1.0])
         optimizer.step()
-    assert len(looks) <= 1 + 7  # p once; q, which still sleeps, at powers of two
+    assert len(looks) <= 1 + 7  # p once; q, which is still inactive, at powers of two
 
 
 @pytest.mark.parametrize(

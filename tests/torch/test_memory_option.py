@@ -9,7 +9,18 @@ import torch
 import adaxopt
 from adaxopt import AdaX, AdaXW, Equal, Fading, Growing, LogTime, Padax, Polynomial, Power, create
 from adaxopt.zoo import METHODS
-from runner import BACKENDS, FUSES, Problem, drive, relative, same, saved_and_read, snapshot, split
+from runner import (
+    BACKENDS,
+    FUSES,
+    Problem,
+    check_late_coordinate,
+    drive,
+    relative,
+    same,
+    saved_and_read,
+    snapshot,
+    split,
+)
 
 STEPS = 40
 LR = 1e-2
@@ -137,16 +148,18 @@ def test_a_memory_that_freezes_guards_late_coordinates(backend, late):
         "adamw", [x], lr=1.0, weight_decay=0.0, eps=1e-30, memory=memory, **(options | BACKENDS)[backend]
     )
     assert not optimizer.param_groups[0]["wake"]
-    for t in range(1, late + 1):
-        g = torch.tensor([[1.0], [3.0 * (t == late)]], dtype=torch.float64)
-        x.grad = g.to_sparse(1) if backend == "sparse" else g
-        if backend == "sparse":  # every row at every step, so that both count the same steps
-            x.grad = torch.sparse_coo_tensor(torch.arange(2)[None], g, (2, 1), check_invariants=True)
-        before = x.detach().clone()
+    check_late_coordinate(x, optimizer, late, sparse=backend == "sparse")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_memory_that_does_not_freeze_guards_none(backend):
+    """The v of a coordinate whose first gradient, 3, comes at step 20 is 9*k_20."""
+    x = torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))
+    optimizer = create("adamw", [x], memory=LogTime(8), **BACKENDS[backend])
+    for t in range(1, 21):
+        x.grad = torch.tensor([1.0, 3.0 * (t == 20)], dtype=torch.float64)
         optimizer.step()
-    assert optimizer.state[x]["exp_avg_sq"].reshape(-1).tolist() == pytest.approx([1.0, 9.0], rel=1e-12)
-    moved = (before - x.detach()).reshape(-1).tolist()
-    assert moved == pytest.approx([1.0, 0.1 / (1 - 0.9**late)], rel=1e-9)
+    assert optimizer.state[x]["exp_avg_sq"].tolist() == pytest.approx([1.0, 9 * 8 / 27], rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", [AdaX, AdaXW, Padax])
@@ -256,12 +269,45 @@ def test_another_run_length_than_the_checkpoint_s_warns():
     assert caught[0].filename == __file__
     (group,) = longer.param_groups
     assert group["betas"] == (0.9, 3 / STEPS)
-    exec(str(caught[0].message).rpartition("loading: ")[2], {"optimizer": longer})
+    advised(caught, longer)
     assert longer.stats()[0]["b2_steps"] == pytest.approx(1.5)
     assert longer.stats()[0]["gain"] == pytest.approx(Growing.over(2 * STEPS).k(STEPS))
     AdaXW(params, total_steps=2 * STEPS).load_state_dict(longer.state_dict())  # b2 is as asked: no warning
     longer.restart_memory()
     assert group["betas"] == (0.9, 3 / (2 * STEPS))
+
+
+def advised(caught, optimizer):
+    """Run the code of the warnings."""
+    for one in caught:
+        exec(str(one.message).rpartition("loading: ")[2], {"optimizer": optimizer})
+
+
+@pytest.mark.parametrize("total", [1, 2, 3.5, 200])
+@pytest.mark.parametrize("saved", [{}, {"total_steps": 100}, {"memory": LogTime(8)}], ids=str)
+def test_the_advice_gives_the_options_of_the_constructor(saved, total):
+    """For the groups of which the warning speaks; a group with a memory keeps its number."""
+    p, q = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+
+    def groups(**options):
+        return AdaXW([{"params": [p], **options}, {"params": [q], "memory": LogTime(4)}])
+
+    optimizer, asked = groups(total_steps=total), groups(total_steps=total)
+    with pytest.warns(UserWarning, match=r"not used in group 0.*run after loading") as caught:
+        optimizer.load_state_dict(groups(**saved).state_dict())
+    assert len(caught) == 1
+    advised(caught, optimizer)
+    for mine, wanted in zip(optimizer.param_groups, asked.param_groups, strict=True):
+        assert all(mine[key] == wanted[key] for key in ("betas", "memory", "total_steps"))
+    p.grad = torch.ones(2)
+    optimizer.step()  # warns of nothing
+
+
+@pytest.mark.parametrize("betas", [(0.9, 3 / 100), (0.9, torch.tensor(1e-3))], ids=str)
+def test_a_b2_as_asked_or_as_a_tensor_warns_of_nothing(betas):
+    p = torch.nn.Parameter(torch.ones(2))
+    file = AdaXW([p], betas=betas).state_dict() if isinstance(betas[1], torch.Tensor) else None
+    AdaXW([p], total_steps=100).load_state_dict(file or AdaXW([p], total_steps=100).state_dict())
 
 
 @pytest.mark.parametrize("given", ["1000", lambda t: 1000])

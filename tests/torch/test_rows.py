@@ -32,8 +32,9 @@ else:
     from kernel_table import BF16, F16, F32, F64, Case
     from rows_table import buckets, coo, served, walk
 
-    from adaxopt import AdaXW, create
+    from adaxopt import AdamW, AdaXW, Fading, create
     from adaxopt.torch import fused_rows, launch
+    from runner import check_late_coordinate
 
     @pytest.fixture
     def launches(monkeypatch):
@@ -341,3 +342,11 @@ else:
         assert base[[0, 1, 2, 4, 5, 6, 7]].eq(1).all()
         assert base[3].ne(1).all()
         assert optimizer.state[p]["row_step"].tolist() == [0, 1, 0, 0]
+
+    @pytest.mark.parametrize("late", [4, 9])
+    def test_a_memory_that_freezes_guards_late_coordinates(launches, late):
+        x = torch.nn.Parameter(torch.zeros(2, 1))
+        memory = Fading(0.9).freeze(5)
+        optimizer = AdamW([x], lr=1.0, weight_decay=0.0, eps=1e-15, memory=memory)
+        check_late_coordinate(x, optimizer, late, sparse=True, rel=1e-5)
+        assert {name for name, _ in launches} >= {"each_row"}

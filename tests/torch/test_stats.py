@@ -76,7 +76,7 @@ def test_the_horizon_of_a_frozen_memory_is_infinite():
     assert s["horizon"] == float("inf")
 
 
-def test_groups_and_sleepers():
+def test_groups_and_inactive_coordinates():
     p, q = torch.nn.Parameter(torch.ones(4)), torch.nn.Parameter(torch.ones(2))
     optimizer = AdaXW([{"params": [p]}, {"params": [q], "betas": (0.9, 1e-2)}])
     for _ in range(2):
@@ -103,6 +103,19 @@ def test_rows_speak_of_their_own_time():
     assert s["step"] == 1_000
     assert s["gain"] == pytest.approx(float(oracles.adax_gain(3, 1e-4)))
     assert s["inactive"] == 0.5
+
+
+@pytest.mark.parametrize("name", ["adamw", "adaxw"])
+def test_rows_without_a_gradient_are_counted_as_steps_of_0(name):
+    p, empty = torch.nn.Parameter(torch.ones(4, 2)), torch.nn.Parameter(torch.ones(0, 2))
+    optimizer = create(name, [p, empty])
+    with torch.sparse.check_sparse_tensor_invariants():
+        p.grad = torch.sparse_coo_tensor(torch.tensor([[1]]), torch.full((1, 2), 2.0), (4, 2))
+        empty.grad = torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.int64), torch.empty(0, 2), (0, 2))
+    optimizer.step()
+    (s,) = optimizer.stats()
+    step = 1.0 if name == "adamw" else 0.1  # the first update; AdaX's mean is not debiased
+    assert s["update_rms"] == pytest.approx(step * (2 / 8) ** 0.5)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.complex64])

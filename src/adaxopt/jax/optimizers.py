@@ -13,7 +13,7 @@ from adaxopt.bounds import number, own
 from adaxopt.checks import EpsPlacement, check, settle
 from adaxopt.jax.transform import checkable, direction, narrowed, widened
 from adaxopt.memories import Memory
-from adaxopt.suggestions import refuse_unknown, suggests
+from adaxopt.suggestions import TORCHS, refuse_unknown, suggests
 from adaxopt.zoo import Decay, Method, method
 
 Schedule = float | Any
@@ -23,8 +23,7 @@ Scalar = float | Any
 Mask = Any | Callable[[Any], Any] | None
 
 ADVICE = {
-    **dict.fromkeys(("lr", "rate", "stepsize"), "did you mean 'learning_rate'?"),
-    **dict.fromkeys(("wd", "l2"), "did you mean 'weight_decay'?"),
+    **TORCHS,
     "betas": "write b1=... and b2=...",
     "statedtype": "write mu_dtype=... and nu_dtype=...",
 }
@@ -49,7 +48,8 @@ _SHARED = """
             rounded stochastically, with random bits from `seed`. v cannot be float16, in which the squares of small
             gradients underflow. An update has the dtype of its parameter.
         wake: where v is exactly 0, the first gradient's square gets the weight 1. Without it, a coordinate whose first
-            gradient comes at step t moves by (1-b1)/sqrt(k_t) * lr. False reproduces the paper.
+            gradient comes at step t moves by (1-b1)/sqrt(k_t) * lr. False reproduces the paper. A
+            memory that freezes has this guard also with False.
         clip_update: upper bound on |m/(v**p + eps)|, or None.
         cautious: leave out updates whose sign is not the gradient's and scale the others up (see `adaxopt.AdaXW`).
         reference_lr: the lr that "fully_decoupled" divides by; with None, the lr of the first step.

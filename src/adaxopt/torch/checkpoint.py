@@ -65,15 +65,15 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
                 others.remove("compensation")
             new_state[p] = {**{k: _placed(p, k, entry[k], group_of[p], name) for k in others}, **coded}
             _check_keys(optimizer, new_state[p], name)
-            _check_codes(p, new_state[p], group_of[p], name)
+            check_codes(p, new_state[p], group_of[p], name)
         else:
             new_state[name] = entry
     for i, (old, new) in enumerate(zip(groups, saved, strict=True)):
-        _check_rows(i, new, [new_state[p] for p in old["params"] if p in new_state])
+        check_rows(i, new, [new_state[p] for p in old["params"] if p in new_state])
         new["params"], new["format"] = old["params"], options.FORMAT
         if "param_names" in old and "param_names" not in new:
             new["param_names"] = old["param_names"]
-    _warn_of_other_b2(groups, saved)
+    _warn_of_total_steps(groups, saved)
     optimizer.__setstate__({"state": new_state, "param_groups": saved})
     for post_hook in private.loading_hooks(optimizer, "post"):
         post_hook(optimizer)
@@ -118,7 +118,7 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
                 f"checkpoint's group {i} has {len(other['params'])} parameters: this optimizer's has "
                 f"{len(group['params'])}"
             )
-        _check_method(optimizer, other)
+        check_method(optimizer, other)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the constructor has already warned
             try:
@@ -130,22 +130,28 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
                 raise ValueError(f"checkpoint's group {i}: {error}") from error
 
 
-def _warn_of_other_b2(groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
-    """Warn where `total_steps` was given to the constructor and the checkpoint, whose b2 is used, has another b2."""
+def _warn_of_total_steps(groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
+    """Warn where `total_steps` was given to the constructor and the checkpoint has another b2, or a memory."""
     for i, (group, other) in enumerate(zip(groups, saved, strict=True)):
         total, before, b2 = group.get("total_steps"), group["betas"][1], other["betas"][1]
-        if total is None or other.get("memory") is not None or not (plain(b2) and plain(before)):
+        if total is None:
             continue
-        if b2 not in (before, Growing.over(total).number):
-            warnings.warn(
-                f"total_steps={total}: not used, because b2={b2:g} comes from the checkpoint's group {i} "
-                f"(total_steps={other.get('total_steps')}). To continue with b2 = 3/{total}, set it after loading: "
-                f"for g in optimizer.param_groups: g['betas'] = (g['betas'][0], 3 / {total})",
-                stacklevel=outside(),
-            )
+        wanted = Growing.over(total).number
+        if (memory := other.get("memory")) is not None:
+            what = f"memory={memory!r}"
+        elif plain(b2) and plain(before) and b2 not in (before, wanted):
+            what = f"b2={b2:g} (total_steps={other.get('total_steps')})"
+        else:
+            continue
+        warnings.warn(
+            f"total_steps={total}: not used in group {i}, because its {what} comes from the checkpoint. To continue "
+            f"with b2 = {wanted:g}, run after loading: g = optimizer.param_groups[{i}]; g.update(betas=(g['betas'][0], "
+            f"{wanted!r}), total_steps={total!r}{', memory=None' if memory is not None else ''})",
+            stacklevel=outside(),
+        )
 
 
-def _check_method(optimizer: Engine, other: Mapping[str, Any]) -> None:
+def check_method(optimizer: Engine, other: Mapping[str, Any]) -> None:
     """Raise ValueError for a group of another method or of another format version."""
     name, method = type(optimizer).__name__, optimizer.method
     check_format(other["format"])
@@ -178,7 +184,7 @@ def _compensates(value: Any, group: Mapping[str, Any]) -> bool:
     return bool((value.dtype == torch.int8) == (group["rounding"] == "24bit"))
 
 
-def _check_rows(i: int, group: Mapping[str, Any], entries: list[dict[str, Any]]) -> None:
+def check_rows(i: int, group: Mapping[str, Any], entries: list[dict[str, Any]]) -> None:
     """Raise ValueError if step counts per row were saved and are missing, as after `dcp.load` into a new optimizer."""
     if group["format"] == options.FORMAT_ROWS and not any("row_step" in entry for entry in entries):
         raise ValueError(
@@ -206,7 +212,7 @@ def _check_keys(optimizer: Engine, entry: Mapping[str, Any], name: Any) -> None:
         )
 
 
-def _check_codes(p: Tensor, entry: Mapping[str, Any], group: Mapping[str, Any], name: Any) -> None:
+def check_codes(p: Tensor, entry: Mapping[str, Any], group: Mapping[str, Any], name: Any) -> None:
     """Raise ValueError for 8-bit codes in float moments: `dcp.load` copies 8-bit state into the float moments of an
     optimizer that was built without it. Other float moments in such a group are valid, because `state_dtype` may be set
     later."""
@@ -228,10 +234,6 @@ def _placed(p: Tensor, key: str, value: Any, group: Mapping[str, Any], name: Any
     """A saved value on the parameter's device. Its dtype is kept."""
     if key == "step":
         step, device = counted(value, key, name), state.step_device(p, {**options.ENGINE_DEFAULTS, **group})
-        if step.numel() != 1:
-            raise ValueError(
-                f"checkpoint's parameter {name!r} has 'step' of shape {tuple(step.shape)}: must be one number"
-            )
         if step.is_meta and device.type != "meta":
             raise ValueError(
                 f"checkpoint's parameter {name!r} has a 'step' without a value (device meta): load the file with "
@@ -310,6 +312,10 @@ def counted(value: Any, key: str, name: Any) -> Tensor:
         shown = value.dtype if isinstance(value, Tensor) else repr(value)
         raise ValueError(
             f"checkpoint's parameter {name!r} has {key!r} of {shown}: must be whole numbers >= 0"
+        )
+    if key == "step" and t.numel() != 1:
+        raise ValueError(
+            f"checkpoint's parameter {name!r} has 'step' of shape {tuple(t.shape)}: must be one number"
         )
     t = t.detach().to(torch.float64)
     seen = shards.local(t)

@@ -180,11 +180,13 @@ def _load(
         raise TypeError(f"load_{kind}_state_dict({type(optimizer).__name__}): must be AdaX, AdaXW or Padax")
     checkpoint.check_form(given)
     if any("format" in group for group in given["param_groups"]):
-        if kind != "adamw" or any(
-            group.get("method") not in foreign.ADAMS for group in given["param_groups"]
-        ):
-            raise ValueError("this is a checkpoint of adaxopt itself: load it with optimizer.load_state_dict")
-        given, log_norm = _decoded(given), lambda t, b2: 0.0
+        for group in given["param_groups"]:
+            if kind != "adamw" or group.get("method") not in foreign.ADAMS:
+                checkpoint.check_method(optimizer, group)
+                raise ValueError(
+                    "this is a checkpoint of adaxopt itself: load it with optimizer.load_state_dict"
+                )
+        given, log_norm = _decoded(optimizer, given), lambda t, b2: 0.0
     else:
         found = foreign.recognised(given)
         if found.kind != kind:
@@ -202,28 +204,35 @@ def _load(
     checkpoint.load(optimizer, {"state": moments, "param_groups": groups})
 
 
-def _decoded(given: Mapping[str, Any]) -> dict[str, Any]:
+def _decoded(optimizer: Engine, given: Mapping[str, Any]) -> dict[str, Any]:
     """A checkpoint of adaxopt's Adam or AdamW with its 8-bit moments as float32."""
-    for group in given["param_groups"]:
-        checkpoint.check_format(group.get("format"))
     entries = dict(given["state"])
-    for name, entry in given["state"].items():
-        if isinstance(entry, Mapping):
+    for i, (mine, group) in enumerate(zip(optimizer.param_groups, given["param_groups"], strict=False)):
+        checkpoint.check_format(group.get("format"))
+        group = {**group, "state_dtype": options.dtype_of(group.get("state_dtype"))}
+        names = zip(mine["params"], group["params"], strict=False)
+        found = [(p, name) for p, name in names if isinstance(entries.get(name), Mapping)]
+        checkpoint.check_rows(i, group, [entries[name] for _, name in found])
+        for p, name in found:
+            entry = entries[name]
             wrong = state.wrong_codes(entry)
             if wrong is not None:
                 raise ValueError(f"checkpoint's parameter {name!r} has {wrong}")
+            checkpoint.check_codes(p, entry, group, name)
             entries[name] = {k: state.expanded(entry, k) if k in codes.CODED else entry[k] for k in entry}
     return {"state": entries, "param_groups": given["param_groups"]}
 
 
 def _numbers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a group that takes lr and betas from a checkpoint's group: a memory of its own keeps its number, and
-    fully decoupled decay is measured against the run's first lr."""
-    b1, b2 = other["betas"]
+    """Options of a group that takes lr, betas and weight_decay from a checkpoint's group: a memory of its own keeps its
+    number, and fully decoupled decay, wd*lr/reference_lr, subtracts the checkpoint's wd*lr."""
+    (b1, b2), reference = other["betas"], mine["reference_lr"]
+    fully = mine["decay"] == "fully_decoupled" and "weight_decay" in other
     return {
         "betas": (b1, b2 if mine.get("memory") is None else mine["betas"][1]),
         **({"total_steps": None} if "total_steps" in mine else {}),  # it has not set this b2
-        "reference_lr": other.get("initial_lr", mine["reference_lr"]),
+        "reference_lr": reference,
+        **({"weight_decay": other["weight_decay"] * reference} if fully else {}),
     }
 
 

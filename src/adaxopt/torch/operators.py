@@ -45,7 +45,7 @@ def differentiable_step(
         old = state["window"].index_select(0, slot).squeeze(0)
         wide = state["window"].dtype
         kept = g.to(wide) + n.l2 * p.clone().to(wide) if group["weight_decay"] else g.to(wide)
-        state["window"] = state["window"].index_copy(0, slot, kept.unsqueeze(0))
+        state["window"] = state["window"].index_copy(0, slot, kept.to(wide).unsqueeze(0))
     m, v = state.get("exp_avg"), state.get("exp_avg_sq")
     x, m, v, v_max, d = step(
         pairs(p.clone()).to(dtype),  # a copy: the graph keeps it, and p is written below

@@ -49,7 +49,7 @@ _SHARED = """
         wake: guard late-activated coordinates: where v is exactly 0, the first gradient's square gets the weight 1.
             Without the guard a coordinate whose first gradient comes at step t moves by (1-b1)/sqrt(k_t) * lr, 1500 lr
             at 100,000 steps, as in the paper. Under L2 decay v is never exactly 0, because wd*x is part of g. False
-            reproduces the paper.
+            reproduces the paper. A memory that freezes has the guard also with False.
         clip_update: upper bound on |m/(v^p + eps)|, or None.
         cautious: leave out updates of coordinates in which m and the gradient differ in sign, and divide the others by
             the share that is left, at least 1e-3, for each tensor (Liang et al. 2024, arXiv 2411.16085). For a sparse

@@ -65,7 +65,7 @@ def refuse(optimizer: Engine, group: Group, among: list[Tensor]) -> None:
                 f"gradient with sparse_dim={g.sparse_dim()}: this parameter's rows were counted with "
                 f"sparse_dim={counted.dim()}; it must stay the same"
             )
-    if group["state_dtype"] in (torch.bfloat16, torch.uint8) or group["rounding"] == "24bit":
+    if group["state_dtype"] in (torch.bfloat16, torch.uint8) or group["rounding"] in ("kahan", "24bit"):
         for p in among:
             options.check_parameter(p, group["state_dtype"], group["rounding"])
     if any(_coded(optimizer, group, p) for p in rows):

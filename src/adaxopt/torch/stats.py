@@ -46,7 +46,7 @@ def stats(optimizer: Engine) -> list[dict[str, float]]:
 
 
 def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
-    entries = [optimizer.state[p] for p in group["params"] if optimizer.state.get(p)]
+    entries = [optimizer.state[p] for p in group["params"] if optimizer.state.get(p) and p.numel()]
     if not entries:
         return {"step": 0.0}
     result = {"step": max(float(e["step"]) for e in entries)}
@@ -60,8 +60,8 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
     gain = None
     for entry in entries:
         m, v, v_max = (_moment(entry, name) for name in codes.CODED)
-        if "row_step" in entry:
-            n = method.numbers(_of_rows(entry["row_step"], m if m is not None else v), group, torch)
+        if "row_step" in entry and v is not None:
+            n = method.numbers(_of_rows(entry["row_step"], v), group, torch)
         else:
             n = method.numbers(max(float(entry["step"]), 1.0), group)
         if v is not None:
@@ -94,10 +94,9 @@ def _group(optimizer: Engine, group: dict[str, Any]) -> dict[str, float]:
     return result
 
 
-def _of_rows(steps: Tensor, moment: Tensor | None) -> Tensor:
-    """The step count of each row, at least 1, with the dimensions of a moment."""
-    dims = steps.dim() if moment is None else moment.dim()
-    return steps.clamp(min=1.0).reshape(steps.shape + (1,) * (dims - steps.dim()))
+def _of_rows(steps: Tensor, v: Tensor) -> Tensor:
+    """The step count of each row, at least 1, with the dimensions of v."""
+    return steps.clamp(min=1.0).reshape(steps.shape + (1,) * (v.dim() - steps.dim()))
 
 
 def _moment(entry: dict[str, Any], name: str) -> Tensor | None:
