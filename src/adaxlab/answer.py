@@ -18,11 +18,14 @@ from adaxlab.claim import ENOUGH
 from adaxlab.messages import duration
 from adaxlab.stats import Estimate
 from adaxlab.summary import UNTUNED, Comparison, RowResult
+from adaxlab.variants import SEEDS_APART
+from adaxlab.verdict import POWER
 from adaxopt.memories import Memory
 from adaxopt.torch.optimizers import CLASSES
 
 MANY = 100
-"""The largest number of additional seeds that is proposed."""
+"""The largest number of seeds that is proposed."""
+ENDED = "where both finished: "
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,7 @@ def answer(result: Comparison) -> Answer:
     judged = [row for row in result.rows if row.verdict and row.verdict.outcome != "none"]
     base = next((row for row in result.rows if row.name == result.study.baseline), None)
     if base is not None and base.n and base.diverged == base.n and not _better(judged):
-        return Answer(
-            " ".join([f"Every run of {base.name} diverged and nothing is better.", *result.history])
-        )
+        return Answer(" ".join([*_all_lost(result, base), *result.history]))
     if base is None or (len(result.rows) > 1 and not judged):
         return Answer(" ".join([*_no_verdict(result), *result.history]))
     if len(result.rows) == 1:
@@ -49,15 +50,17 @@ def answer(result: Comparison) -> Answer:
         return Answer(" ".join([alone, *result.history]), code=_code(result, base))
     better = _better(judged)
     best = _first(result, better) or base
-    said = [_use(best, base, len(judged))]
+    unclear = best is base and any(row.diverged < base.diverged and not _worse(row) for row in judged)
+    said = [_unclear(base) if unclear else _use(best, base, len(judged))]
     said += [_other(result, row, best, base, len(judged)) for row in result.rows if row not in (best, base)]
     if any(row.verdict and row.verdict.difference for row in judged):
         said.append(f"Differences are in {result.metric_name}; + is better.")
     if best is not base:
         said += [f"{other.name} is better than {base.name} as well." for other in better if other is not best]
-    said += _extension(result, judged, best)
+    said += _repetition(result, judged, best)
     said += _terms(result, judged)
-    return Answer(" ".join([*filter(None, said), *result.history]), best.name, _code(result, best))
+    use, code = ("", "") if unclear else (best.name, _code(result, best))
+    return Answer(" ".join([*filter(None, said), *result.history]), use, code)
 
 
 def _code(result: Comparison, row: RowResult) -> str:
@@ -78,6 +81,30 @@ def _better(judged: list[RowResult]) -> list[RowResult]:
     return [row for row in judged if row.verdict and row.verdict.outcome == "better" and row.estimate]
 
 
+def _worse(row: RowResult) -> bool:
+    return row.verdict is not None and row.verdict.outcome == "worse"
+
+
+def _all_lost(result: Comparison, base: RowResult) -> list[str]:
+    """The answer if all runs of the baseline diverged and nothing is better."""
+    untrained = [row.untrained for row in result.rows if row.untrained]
+    if not untrained:
+        return [f"No verdict: every run of {base.name} diverged, and nothing is significantly better."]
+    lower = f"--set {base.name}.lr={min(base.trials) / 100:.0e}".replace("e-0", "e-")
+    return [
+        f"No verdict: {'; '.join(untrained)}.",
+        f"Check that loss and gradients are finite, or start lower, such as with {lower}.",
+    ]
+
+
+def _unclear(base: RowResult) -> str:
+    """The answer if the baseline diverged in some runs, another row in fewer, and neither is significantly better."""
+    return (
+        f"No clear answer: {base.diverged} of {base.n} runs of {base.name} (lr {base.lr:.3g}) diverged, and nothing "
+        "that diverged less often is significantly better; more seeds may decide."
+    )
+
+
 def _first(result: Comparison, rows: list[RowResult]) -> RowResult | None:
     """The row with the fewest diverged runs; of several, the one with the best mean."""
     sign = 1 if result.higher_is_better else -1
@@ -93,7 +120,8 @@ def _use(best: RowResult, base: RowResult, judged: int) -> str:
         return f"{text}: {other} is {'' if judged > 1 else 'not '}significantly better{_lost(best)}."
     by = _difference(best)
     than = f"{base.name} (lr {base.lr:.3g}{_lost(base)})"
-    return f"{text}: it is better than {than}{f' by {by}' if by else ''}{_lost(best)}."
+    how = f"; {by}" if by.startswith(ENDED) else f" by {by}" if by else ""
+    return f"{text}: it is better than {than}{how}{_lost(best)}."
 
 
 def _other(result: Comparison, row: RowResult, best: RowResult, base: RowResult, judged: int) -> str:
@@ -122,13 +150,15 @@ def _lost(row: RowResult) -> str:
 
 
 def _difference(row: RowResult) -> str:
-    """`+0.13, 95% [-0.1, +0.4], n = 5`; empty if no two seeds finished in both rows."""
+    """`+0.13, 95% [-0.1, +0.4], n = 5`, after `ENDED` if some runs diverged; empty if no two seeds finished in both
+    rows."""
     assert row.verdict is not None
     seen = row.verdict.difference
     if seen is None:
         return ""
     mean, low, high = (signed(value, seen) for value in (seen.mean, seen.low, seen.high))
-    return f"{mean}, {100 * seen.confidence:g}% [{low}, {high}], n = {row.verdict.n}"
+    text = f"{mean}, {100 * seen.confidence:g}% [{low}, {high}], n = {seen.n}"
+    return text if seen.n == row.verdict.n else f"{ENDED}{text}"
 
 
 def signed(value: float, seen: Estimate) -> str:
@@ -142,9 +172,8 @@ def signed(value: float, seen: Estimate) -> str:
     return f"{round(value, decimals) + 0.0:+.{decimals}f}"
 
 
-def _extension(result: Comparison, judged: list[RowResult], best: RowResult) -> list[str]:
-    """The number and cost of more seeds to separate a row from the baseline, for the row that needs the fewest."""
-    seeds = result.study.seeds
+def _repetition(result: Comparison, judged: list[RowResult], best: RowResult) -> list[str]:
+    """The study on fresh seeds that would probably decide between the baseline and the row that needs the fewest."""
     verdicts = [(row.verdict, row) for row in judged if row.verdict]
     open_ = [
         (found.needed or math.inf, row)
@@ -154,17 +183,19 @@ def _extension(result: Comparison, judged: list[RowResult], best: RowResult) -> 
     if not open_ or best.name != result.study.baseline:
         return []
     needed, row = min(open_, key=lambda pair: pair[0])
-    pair = f"{best.name} and {row.name}"
-    if needed - seeds > MANY:
-        about = f" (about {needed - seeds:,.0f} would)" if math.isfinite(needed) and needed < 1e5 else ""
-        return [f"A few more seeds would not decide between {pair}{about}."]
-    more = int(needed) - seeds
-    cost = duration(more * sum(each.seconds for each in result.rows))
-    look = "another" if result.history else "a second"
-    many = f"{more} more seed{'s' * (more != 1)} (--seeds {int(needed)}), {cost}"
+    if needed > MANY:
+        about = f" (about {needed:,.0f})" if math.isfinite(needed) and needed < 1e5 else ""
+        return [f"It would take more than {MANY} seeds{about} to decide between {best.name} and {row.name}."]
+    pair = (best.name, row.name)
+    tuning = [
+        r.done["seconds"] for r in result.records if r.done and r.row in pair and r.spec["purpose"] == "tune"
+    ]
+    cost = duration(math.fsum(tuning) + needed * (best.seconds + row.seconds))
+    these = f"--optimizers {' '.join(pair)} " if len(result.rows) > 2 else ""
+    base_seed = result.study.first_seed // SEEDS_APART + 1
     return [
-        f"To decide between {pair}, run about {many}. This is {look} look at the results, for which the test is not "
-        "corrected."
+        f"To decide between {' and '.join(pair)}, repeat on fresh seeds: {these}--base-seed {base_seed} --seeds "
+        f"{int(needed)} ({cost}; {100 * POWER:g}% chance to find a difference of this size)."
     ]
 
 
@@ -173,9 +204,13 @@ def _terms(result: Comparison, judged: list[RowResult]) -> list[str]:
     said = []
     if judged and result.study.terms == "given":
         said.append("The verdicts hold at the given settings: learning rates were not tuned.")
-    edge = [row.name for row in result.rows if row.edge and row.n and not row.error]
-    if judged and edge:
-        which = f"The best lr of {', '.join(edge)} is" if len(edge) < len(result.rows) else "Every best lr is"
+    edge = [row for row in result.rows if row.edge and row.n and not row.error]
+    if judged and edge and result.study.tuning and not result.study.tuning.walks:
+        which = "; ".join(f"{' and '.join(row.edge)} of {row.name}" for row in edge)
+        said.append(f"At an end of the range: {which}. A wider --tune-over may find better values.")
+    elif judged and edge:
+        names = ", ".join(row.name for row in edge)
+        which = f"The best lr of {names} is" if len(edge) < len(result.rows) else "Every best lr is"
         said.append(
             f"{which} the smallest or the largest that was tried: a larger --tune may find a better one."
         )

@@ -72,9 +72,9 @@ class Compare:
     baseline: str | None = None
     """the optimizer that the others are compared with; if not given, adamw or else the first one"""
     confidence: float = 0.95
-    """confidence level of each interval, and of all verdicts together; fixed when the study is created"""
+    """confidence level of each interval, and of all verdicts together; another value makes another study"""
     margin: float = 0.0
-    """difference from the baseline that counts as better or worse if exceeded; fixed when the study is created"""
+    """difference from the baseline that counts as better or worse if exceeded; another value makes another study"""
     target: float | None = None
     """report when each run reaches this result; if not given, the baseline's median final result"""
     study: str | None = None
@@ -129,6 +129,8 @@ class Compare:
     def of(self, task: str, several: bool) -> Study:
         """The study of one of the tasks."""
         short = "".join(c if c.isalnum() or c in "-_." else "-" for c in task.rpartition(":")[2])
+        if self.tune < 0:
+            raise LabError(f"--tune {self.tune}: must be >= 0")
         tuning = Tuning(self.tune, over=tuple(self.tune_over), sampler=self.sampler) if self.tune else None
         if not self.tune and (self.tune_over != ("lr",) or self.sampler):
             raise LabError("--tune-over, --sampler: there is nothing to tune with --tune 0")

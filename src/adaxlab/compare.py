@@ -73,7 +73,7 @@ def check(study: Study, batch_size: int = 0) -> None:
         if key not in made:
             task = tasks.load(study.task, options)
             with guarded(f"task {study.task}", RunError), torch.random.fork_rng(devices=[]):
-                data = task.data()
+                data = splits.data_of(task, study.task, torch.device("cpu"))
                 splits.check(data, study.task)  # model() may depend on what data() has computed
                 if batch_size and splits.own_batches(data):
                     raise LabError(
@@ -102,6 +102,7 @@ def compare(
     """Execute the missing runs of the study and summarise it."""
     study = study.complete()
     check(study)
+    study_file.write(study, root, look_around=True)
     return _finish(study, root, settings, watcher, stop, execute)
 
 
@@ -185,6 +186,7 @@ def run_study(
 ) -> Comparison:
     """Execute the missing runs of a checked study, on this machine (after an estimate of the time) or on a cluster."""
     logged = logs.beside(log)
+    study_file.write(study, out, look_around=True)
     if on:
         from adaxlab.execute import cluster
 
@@ -192,7 +194,6 @@ def run_study(
             return _finish(study, out, settings, logs.Several(watcher, *logged), execute=execute)
     if not quiet:
         print(f"estimate: {estimate.measure(study, out, settings).sentence(n_jobs)}", file=sys.stderr)
-    study_file.write(study, out)
     with progress.watcher(quiet) as watcher, workers.helpers(study, out, settings, n_jobs):
         return _finish(study, out, settings, logs.Several(watcher, *logged))
 

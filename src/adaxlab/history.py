@@ -1,7 +1,8 @@
 """Changes to a study after its results were available. They are stored in study.json and shown with every verdict.
 
 The error rate of a verdict holds for a comparison that was fixed before the runs. Adding seeds until a difference
-appears, adding an optimizer later, or changing the baseline makes false verdicts more likely than the rule states.
+appears, adding an optimizer later, changing the baseline, or creating another study of the task on the same seeds
+makes false verdicts more likely than the rule states.
 """
 
 from __future__ import annotations
@@ -38,10 +39,18 @@ def sentences(events: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     >>> sentences([{"changed": "seeds", "before": 3, "after": 5}, {"changed": "added", "rows": ["adaxw"]}])
     ('Extended from 3 to 5 seeds after a look at the results.', 'adaxw was added after a look at the results.')
     """
-    return tuple(f"{_what(event)} after a look at the results." for event in events)
+    return tuple(dict.fromkeys(f"{_what(event)}." for event in events))
 
 
 def _what(event: Mapping[str, Any]) -> str:
+    if event["changed"] == "earlier":
+        names = event["studies"]
+        these = f"Study {names[0]}" if len(names) == 1 else f"The studies {', '.join(names)}"
+        return f"{these} had results on this task and some of these seeds before this study was created"
+    return f"{_change(event)} after a look at the results"
+
+
+def _change(event: Mapping[str, Any]) -> str:
     kind = event["changed"]
     if kind == "seeds":
         before, after = event["before"], event["after"]

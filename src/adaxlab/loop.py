@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 FLUSH = 64  # steps between two checks of the losses, each of which synchronises with the device
 SAMPLE = 16  # on a GPU, one step in so many is timed, never the first, which compiles
-DIVERGED = 1e3  # a run is stopped if its loss exceeds this multiple of the first loss (at least 1)
 CHECK_SECONDS = 0.1  # between two checks of progress, signals and the age of the checkpoint
 OnProgress = Callable[[int, int, float | None], None]
 
@@ -45,7 +44,6 @@ class Position:
     loss: float = 0.0  # sums over the epoch so far
     value: float = 0.0
     rows: int = 0
-    first: float = 0.0  # the loss before any step
     lone: bool = False  # whether `loss` returns no metric
     best: float | None = None
     last: dict[str, Any] | None = None
@@ -193,10 +191,10 @@ class Loop:
                 raise RunError(
                     f"task {name}: the {what} is {number} on the first batch, before any step; check its data"
                 )
-        self.at.first, self.at.lone = first, not isinstance(result, tuple)
+        self.at.lone = not isinstance(result, tuple)
 
     def flush(self) -> bool:
-        """Add the losses since the last flush; return False if one shows that the run has diverged.
+        """Add the losses since the last flush; return False if one is not finite.
 
         Losses are added one by one in float64, so the sum does not depend on when flushes happen.
         """
@@ -205,15 +203,12 @@ class Loop:
         at = self.at
         losses = torch.stack([loss.reshape(()) for loss, _, _ in self.pending]).tolist()
         values = torch.stack([value for _, value, _ in self.pending]).tolist()
-        limit = DIVERGED * max(1.0, abs(at.first))
-        fine = True
         for loss, value, (_, _, rows) in zip(losses, values, self.pending, strict=True):
             at.loss += loss * rows
             at.value += value * rows
             at.rows += rows
-            fine = fine and abs(loss) <= limit  # False for NaN as well
         self.pending.clear()
-        return fine
+        return all(map(math.isfinite, losses))
 
     def switch(self, *, training: bool) -> None:
         """Switch the model, and an optimizer that averages its weights (schedule-free), to training or evaluation mode.

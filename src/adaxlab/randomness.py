@@ -48,6 +48,17 @@ def restore(saved: dict[str, Any], device: torch.device) -> None:
 
 
 @contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed the generators, and restore them at the end."""
+    before = state(device)
+    try:
+        seed_all(seed)
+        yield
+    finally:
+        restore(before, device)
+
+
+@contextmanager
 def controlled(seed: int, device: torch.device, threads: int) -> Iterator[None]:
     """Seed the generators, use `threads` CPU threads and deterministic cuDNN; restore all of them at the end."""
     before, threads_before = state(device), torch.get_num_threads()

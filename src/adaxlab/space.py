@@ -11,6 +11,7 @@ All but short ranges are logarithmic. If an optimizer does not have a setting, i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,17 @@ class Range:
     def clip(self, x: float) -> float:
         """Clip x to the range."""
         return min(max(x, self.low), self.high)
+
+    def at_end(self, x: float) -> bool:
+        """Whether x is at an end of the range, or nearer to it than 2% of the width.
+
+        >>> [Range(1e-4, 1e-2).at_end(x) for x in (1e-4, 1.05e-4, 1.2e-4, 9.9e-3, 1e-2)]
+        [True, True, False, True, True]
+        """
+        low, high, here = *self.inner(), self.drawn(x)
+        if self.log:
+            low, high, here = math.log(low), math.log(high), math.log(here)
+        return min(here - low, high - here) < 0.02 * (high - low)
 
     def inner(self) -> tuple[float, float]:
         """The bounds of the number that is drawn."""

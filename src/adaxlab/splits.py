@@ -7,8 +7,11 @@ from typing import Any
 
 import torch
 
-from adaxlab import batches
+from adaxlab import batches, randomness
 from adaxlab import task as tasks
+from adaxlab.errors import LabError
+
+DATA_SEED = 0
 
 
 def sources(
@@ -21,7 +24,7 @@ def sources(
     """
     name, size = spec["task"], spec["batch_size"]
     eval_size = getattr(task, "eval_batch_size", 4 * size)
-    data = tasks.check_data(task.data(), name)
+    data = data_of(task, name, device)
 
     def make(split: str, batch_size: int, rows: torch.Tensor | None = None) -> batches.Source:
         return batches.source(data[split], batch_size, device, _where(name, split), rows)
@@ -32,8 +35,20 @@ def sources(
         return make("train", size), make("valid", eval_size), "valid"
     train = data["train"]
     form = batches.kind(train, _where(name, "train"))
-    keep, held = batches.holdout(len(train[0]) if form == "tensors" else len(train))
+    n = len(train[0]) if form == "tensors" else len(train)
+    if n == 1:
+        raise LabError(
+            f"{_where(name, 'train')} has 1 example, and a fifth is held out for tuning; give more, or a 'valid' split"
+        )
+    keep, held = batches.holdout(n)
     return make("train", size, keep), make("train", eval_size, held), "valid"
+
+
+def data_of(task: tasks.Task, name: str, device: torch.device) -> Mapping[str, Any]:
+    """The result of `data()`. It is called with the same random numbers in every run: a random division into "train"
+    and "test" that differed between runs would let tuning see test data."""
+    with randomness.seeded(DATA_SEED, device):
+        return tasks.check_data(task.data(), name)
 
 
 def check(data: Any, name: str) -> None:

@@ -237,17 +237,19 @@ def unpaired(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
 
 
 def sample_size(
-    gap: float, sd: float, confidence: float = 0.95, least: int = 2, most: int = 1_000_000
+    gap: float, sd: float, confidence: float = 0.95, least: int = 2, most: int = 1_000_000, power: float = 0.5
 ) -> int | None:
-    """The smallest n whose interval of half-width t * sd/sqrt(n) is narrower than `gap`; None beyond `most`.
+    """The smallest n at which a difference of `gap` is significant with the probability `power`; None beyond `most`.
 
-    >>> sample_size(0.2, 0.25), sample_size(0.0, 0.25)
-    (9, None)
+    For a power of 0.5 the interval of half-width t * sd/sqrt(n) is narrower than `gap`.
+
+    >>> sample_size(0.2, 0.25), sample_size(0.2, 0.25, power=0.8), sample_size(0.0, 0.25)
+    (9, 15, None)
     """
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    z = NormalDist().inv_cdf((1 + confidence) / 2) + NormalDist().inv_cdf(power)
     if not gap > 0 or (z * sd / gap) ** 2 > most:
         return None
     n = max(least, 2, math.ceil((z * sd / gap) ** 2))  # too small by a few: the search starts there
-    while t_quantile((1 + confidence) / 2, n - 1) * sd / math.sqrt(n) >= gap:
+    while (t_quantile((1 + confidence) / 2, n - 1) + t_quantile(power, n - 1)) * sd / math.sqrt(n) >= gap:
         n += 1
     return n

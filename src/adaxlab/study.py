@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -191,6 +192,8 @@ class Study:
             raise LabError(f"{', '.join(twice)}: named twice; adaxw@slow is adaxw under a second name")
         if self.baseline and self.baseline not in names:
             raise unknown("baseline", self.baseline, names)
+        if self.target is not None and not math.isfinite(self.target):
+            raise LabError(f"target={self.target}: must be a finite number")
         if self.seeds < 0 or (not self.seeds and not self.tuning):
             raise LabError(f"seeds={self.seeds!r}: must be >= 1")
         for row in self.rows:
@@ -208,6 +211,10 @@ class Study:
         used = set(before.tuning.all_seeds) if before.tuning else set()
         both = used & set(self.all_seeds)
         if both and not self.name.startswith(SEEDS_SHARED):
+            if before is self and (most := min(used) - self.first_seed) > 0:
+                raise LabError(
+                    f"seeds={self.seeds}: seed {min(both)} is used for tuning; must be at most {most}"
+                )
             seeds = ", ".join(str(seed) for seed in sorted(both))
             raise LabError(
                 f"study {self.name}: seed {seeds} is used for tuning (study {before.name}) and for final runs; "

@@ -7,6 +7,7 @@ after results had been seen are kept with it (`history.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,9 @@ def read(path: Path) -> tuple[Study, tuple[str, ...]]:
         raise _other_version(path) from error
 
 
-def write(study: Study, root: Path | str) -> None:
-    """Write the file, before any run. Raises if a study of that name with other settings exists."""
+def write(study: Study, root: Path | str, look_around: bool = False) -> None:
+    """Write the file, before any run. Raises if a study of that name with other settings exists. With `look_around`,
+    a new file names the studies whose results were there before it."""
     path = place(root, study)
     content = {"schema": spec.SCHEMA, **study.data(), **_sources(study)}
     if path.exists():
@@ -59,8 +61,22 @@ def write(study: Study, root: Path | str) -> None:
         if _has_results(path.parent):
             events = [*events, *history.changes(before, content)]
         content |= {"history": events} if events else {}
+    elif look_around and (names := earlier(study, root)):
+        content |= {"history": [{"changed": "earlier", "studies": names}]}
     files.make_folder(path.parent)
     files.write_json(path, content)
+
+
+def earlier(study: Study, root: Path | str) -> list[str]:
+    """The other studies in `root` of the same task, with some of the same seeds, that have results."""
+    found = []
+    for path in sorted(Path(root).glob("*/study.json")):
+        with suppress(LabError, KeyError, TypeError, AttributeError):
+            other, _ = read(path)
+            same = other.task == study.task and set(other.all_seeds) & set(study.all_seeds)
+            if same and other.name != study.name and _has_results(path.parent):
+                found.append(other.name)
+    return found
 
 
 def _sources(study: Study) -> dict[str, dict[str, str]]:

@@ -45,6 +45,11 @@ class RowResult:
     b2_steps: float | None = None
     """b2*T in the final runs, if b2 is a growth rate."""
     runs: tuple[RunRecord, ...] = field(default=(), repr=False)
+    edge: tuple[str, ...] = ()
+    """The tuned settings that may be better outside of what was tried: at an end of their range, or, for the search
+    along the log grid, the smallest or the largest lr that was tried."""
+    untrained: str = ""
+    """Says that every tuning run diverged, if so; there is then no verdict."""
     error: str = ""
     """Why a run of this row failed; there is then no verdict."""
     error_file: str = ""
@@ -62,17 +67,6 @@ class RowResult:
     @property
     def diverged(self) -> int:
         return sum(value is None for value in self.values.values())
-
-    @property
-    def edge(self) -> bool:
-        """Whether the best lr is the smallest or the largest that was tried, so that it is not bracketed."""
-        tried = list(self.trials)
-        return (
-            not self.tuned
-            and len(tried) > 1
-            and self.options is not None
-            and self.lr in (tried[0], tried[-1])
-        )
 
 
 @dataclass(frozen=True)
@@ -132,14 +126,15 @@ def summarise(study: Study, records: Iterable[RunRecord], history: Iterable[str]
     failed = {r.row: r for r in records if r.status == "failed"}
     values = {row: {seed: _metric(r) for seed, r in sorted(runs.items())} for row, runs in finals.items()}
     without = dict.fromkeys(values, UNTUNED) if study.terms == "untuned" else {}
-    without |= {row: lost for row, runs in tried.items() if (lost := _all_diverged(row, runs))}
+    untrained = {row: _all_diverged(row, runs) for row, runs in tried.items()}
+    without |= {row: lost for row, lost in untrained.items() if lost}
     without |= {row: f"{row} failed" for row in failed}
     judged = verdicts(values, study.baseline, study.rule, higher, without) if study.baseline else {}
     target = study.target
     if target is None and study.baseline:
         ended_well = [value for value in values[study.baseline].values() if value is not None]
         target = statistics.median(ended_well) if ended_well else None
-    made = _Made(study, finals, tried, judged, failed, target, higher)
+    made = _Made(study, finals, tried, judged, failed, untrained, target, higher)
     rows = [made.row(row) for row in study.rows]
     return Comparison(study, records, rows, name, higher, target, tuple(history))
 
@@ -167,6 +162,7 @@ class _Made:
     tried: Mapping[str, Mapping[float, list[RunRecord]]]
     judged: Mapping[str, Verdict]
     failed: Mapping[str, RunRecord]
+    untrained: Mapping[str, str]
     target: float | None
     higher: bool
 
@@ -179,6 +175,9 @@ class _Made:
         ended = [value for value in values.values() if value is not None]
         losses = [d["train_loss"] for d in done if d.get("train_loss") is not None]
         options = runs[0].spec["options"] if runs else None
+        steps = max((d["steps"] for d in done), default=0)
+        b2_steps = optimizer_options.b2_steps(row.method, options or {}, steps)
+        untrained = self.untrained[row.name]
         return RowResult(
             name=row.name,
             options=options,
@@ -197,10 +196,10 @@ class _Made:
             scores=_scores(r for each in tried.values() for r in each),
             others=self.others(done),
             tuned=_tuned(self.study, row, options),
-            b2_steps=optimizer_options.b2_steps(
-                row.method, options or {}, max((d["steps"] for d in done), default=0)
-            ),
+            b2_steps=b2_steps,
             runs=tuple(runs),
+            edge=() if untrained else _edge(self.study, row, options, sorted(tried), b2_steps),
+            untrained=untrained,
             error=failed.error if failed else "",
             error_file=str(failed.path / ERROR) if failed else "",
         )
@@ -235,6 +234,23 @@ def _tuned(study: Study, row: Row, options: Mapping[str, Any] | None) -> dict[st
     return {
         name: space.value(row.method, options, name) for name in row.space(study.tuning.over) if name != "lr"
     }
+
+
+def _edge(
+    study: Study, row: Row, options: Mapping[str, Any] | None, tried: list[float], b2_steps: float | None
+) -> tuple[str, ...]:
+    """The tuned settings that may be better outside of what was tried."""
+    if not study.tuning or not options:
+        return ()
+    if study.tuning.walks:
+        return ("lr",) if len(tried) > 1 and options["lr"] in (tried[0], tried[-1]) else ()
+    if study.tuning.trials < 2:
+        return ()
+    ranges = row.space(study.tuning.over)
+    chosen = {name: space.value(row.method, options, name) for name in ranges}
+    if b2_steps is not None and "b2" in ranges:
+        chosen["b2"] = b2_steps
+    return tuple(name for name, x in chosen.items() if x is not None and ranges[name].at_end(x))
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -90,8 +90,8 @@ def comparison(result: Comparison) -> Any:
     for row in result.rows:
         table.add_row(
             row.name,
-            f"{row.lr:.3g}" + ("*" if row.edge else ""),
-            *(number(row.tuned.get(name), 4 if name.endswith("b2") else 3) for name in tuned),
+            f"{row.lr:.3g}" + "*" * ("lr" in row.edge),
+            *(_setting(row, name) for name in tuned),
             *([number(row.b2_steps, 2) if row.b2_steps is not None else ""] * grows),
             spread(row.estimate),
             *(number(row.others[name].mean) if name in row.others else "-" for name in others),
@@ -271,13 +271,21 @@ def _given(result: Comparison, name: str) -> bool:
     return "betas" in result.study.row(name).options
 
 
+def _setting(row: RowResult, name: str) -> str:
+    """A tuned setting, with a star at an end of its range."""
+    return number(row.tuned.get(name), 4 if name.endswith("b2") else 3) + "*" * (name in row.edge)
+
+
 def _remarks(result: Comparison) -> list[str]:
     """Remarks on the budget and on individual rows."""
     said = []
     if budget := result.study.budget:
         said.append(f"Planned for {budget['asked']}: {budget['cut']}.")
     if any(row.edge for row in result.rows):
-        said.append("* the best lr is at the edge of the tried range; a larger --tune may find a better one.")
+        wider = (
+            "a larger --tune" if result.study.tuning and result.study.tuning.walks else "a wider --tune-over"
+        )
+        said.append(f"* at the edge of what was tried; {wider} may find a better value.")
     short = [row.name for row in result.rows if row.b2_steps is not None and row.b2_steps < 1]
     if short:
         advice = (

@@ -5,7 +5,8 @@
         higher_is_better = True
         epochs, batch_size = 20, 64         # optional; also `schedule` and `eval_batch_size`
 
-        def data(self):                     # without "valid" a part of "train" is held out for tuning
+        def data(self):                     # without "valid" a part of "train" is held out for tuning; the random
+                                            # numbers that it draws are the same in all runs
             return {"train": (x, y), "test": (x_test, y_test)}
 
         def model(self):                    # called after the run's seed is set

@@ -2,8 +2,8 @@
 
 Runs of one seed share weights and data order, so an optimizer is compared with the baseline seed by seed: Student's
 paired t test, two-sided. The p values are corrected for the number of optimizers compared (Holm). The corrected p value
-decides; the interval shown is not corrected. A diverged run counts as infinitely bad: the test is then the limit of the
-t test for unbounded differences, and the interval is that of the seeds on which both runs finished.
+decides; the interval shown is not corrected. A diverged run counts as worse than any that finished (`_p_diverged`); the
+interval is then that of the seeds on which both runs finished.
 
 All functions are pure.
 """
@@ -22,6 +22,7 @@ EQUAL = 1e-9
 """A spread below this fraction of the mean is attributed to rounding."""
 SAME = 1e-7
 """Results that differ by less than this fraction are the same up to rounding in float32."""
+POWER = 0.8
 Values = Mapping[int, float | None]
 """Seed -> final metric; None if the run diverged."""
 
@@ -40,7 +41,8 @@ class Verdict:
     own: float = math.nan
     """The p before the correction."""
     needed: int | None = None
-    """The number of seeds that would decide an inconclusive comparison if mean and sd stayed the same."""
+    """The number of fresh seeds that would decide an inconclusive comparison, made alone, with the probability `POWER`,
+    if the true mean and sd were those seen."""
     better: bool = False
     """Whether the mean difference favours this row over the baseline."""
     diverged: int = 0
@@ -85,9 +87,8 @@ def verdicts(
     judged = [name for name in others if seen[name].outcome != "none"]
     own = [seen[name].own for name in judged]
     shared = rule.correction == "holm"
-    ranks = sorted(judged, key=lambda name: seen[name].own)
     for name, p in zip(judged, stats.holm(own) if shared else own, strict=True):
-        seen[name] = _decided(seen[name], p, len(judged) - ranks.index(name) if shared else 1, rule)
+        seen[name] = _decided(seen[name], p, rule)
     return seen
 
 
@@ -97,15 +98,16 @@ def _seen(a: Values, b: Values, higher_is_better: bool, rule: DecisionRule) -> V
     seeds = [seed for seed in both if a[seed] is not None or b[seed] is not None]  # the others decide nothing
     pairs = list(stats.paired(a, b, higher_is_better).values())
     seen = stats.t_interval(pairs, rule.confidence) if len(pairs) > 1 else None
-    signs = [float(b[seed] is None) - float(a[seed] is None) for seed in seeds]
     lost = sum(run[seed] is None for run in (a, b) for seed in both)
     found = Verdict("", len(seeds), seen, diverged=lost)
     if len(seeds) < rule.least:
         nothing = f" (both diverged on {len(both) - len(seeds)} others)" if len(both) > len(seeds) else ""
         few = f"a verdict needs {rule.least} seeds or more, {ENOUGH} for one that is not provisional"
         return replace(found, outcome="none", why=f"n = {len(seeds)}{nothing}: {few}")
-    if any(signs):
-        return replace(found, own=_p_diverged(signs), better=math.fsum(signs) > 0)
+    if len(pairs) < len(seeds):
+        signs = [float(b[seed] is None) - float(a[seed] is None) for seed in seeds]
+        own, better = _p_diverged(signs, pairs, rule.margin)
+        return replace(found, own=own, better=better)
     size = max(abs(value) for run in (a, b) for seed in seeds if (value := run[seed]) is not None)
     if max(map(abs, pairs)) <= SAME * size:
         return replace(found, own=1.0, why="all results are the same up to rounding")
@@ -125,13 +127,36 @@ def _p(values: Sequence[float], margin: float) -> float:
     return stats.p_value(values, math.copysign(margin, mean))
 
 
-def _p_diverged(signs: Sequence[float]) -> float:
-    """The p of the limiting t test. A sign is -1 if only our run diverged, 1 if only the baseline's did, else 0.
+def _p_diverged(signs: Sequence[float], pairs: Sequence[float], margin: float) -> tuple[float, bool]:
+    """The p where runs diverged, and whether the result favours our row. A sign is -1 if only our run diverged, 1 if
+    only the baseline's did, else 0; `pairs` are the differences of the seeds on which both finished.
+
+    Two tests, each at half the level: one of how often the rows diverge, and one of the differences, in which a
+    diverged run counts as worse by twice the largest difference seen. The second counts only if it favours the row that
+    the first one favours, so a row that diverges more often is not better for its other runs.
+
+    >>> [round(_p_diverged([-1.0, 0, 0, 0, 0], [-0.1 - x, -0.12, -0.1, -0.11], 0)[0], 4) for x in (0.0, -0.3)]
+    [0.0149, 0.6536]
+    """
+    p, lean = _p_lost(signs), math.fsum(signs)
+    if not pairs:
+        return p, lean > 0
+    bound = 2 * max(map(abs, pairs))
+    filled = [*pairs, *(sign * bound for sign in signs if sign)]
+    towards = stats.mean(filled)
+    if towards * lean < 0:
+        return p, lean > 0
+    other = _p(filled, margin)
+    return min(1.0, 2 * min(p, other)), (lean or towards) > 0
+
+
+def _p_lost(signs: Sequence[float]) -> float:
+    """The p of the limit of the t test for unbounded differences.
 
     For equal signs: if both runs diverge with the same probability q, n equal signs have probability (q(1-q))^n <=
     4^-n.
 
-    >>> _p_diverged([-1.0, -1.0, -1.0]), round(_p_diverged([-1.0, -1.0, -1.0, -1.0, 0.0]), 3)
+    >>> _p_lost([-1.0, -1.0, -1.0]), round(_p_lost([-1.0, -1.0, -1.0, -1.0, 0.0]), 3)
     (0.03125, 0.016)
     """
     if len(set(signs)) == 1:
@@ -139,17 +164,16 @@ def _p_diverged(signs: Sequence[float]) -> float:
     return _p(signs, 0.0)
 
 
-def _decided(found: Verdict, p: float, comparisons: int, rule: DecisionRule) -> Verdict:
-    """The outcome according to the corrected p; `comparisons` is Holm's factor for this row."""
+def _decided(found: Verdict, p: float, rule: DecisionRule) -> Verdict:
+    """The outcome according to the corrected p."""
     if p <= 1 - rule.confidence:
         return replace(found, outcome="better" if found.better else "worse", p=p)
     more = None
     if found.difference and not found.diverged and not found.why:
-        more = needed(found.difference, rule, 1 - (1 - rule.confidence) / comparisons)
+        more = needed(found.difference, rule)
     return replace(found, outcome="inconclusive", p=p, needed=more)
 
 
-def needed(seen: Estimate, rule: DecisionRule, level: float) -> int | None:
-    """The smallest larger number of seeds that would decide if mean and sd stayed the same; None if none would."""
-    n = stats.sample_size(abs(seen.mean) - rule.margin, seen.sd, level, rule.least)
-    return None if n is None else max(n, seen.n + 1)
+def needed(seen: Estimate, rule: DecisionRule) -> int | None:
+    """The number of fresh seeds that would decide with the probability `POWER`; None if no number would."""
+    return stats.sample_size(abs(seen.mean) - rule.margin, seen.sd, rule.confidence, ENOUGH, power=POWER)

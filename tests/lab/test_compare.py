@@ -20,6 +20,9 @@ from adaxlab import (
 )
 from adaxlab.answer import answer
 from adaxlab.errors import LabError, StoreError
+from adaxlab.execute import process
+from adaxlab.stats import DecisionRule
+from adaxlab.variants import with_base_seed
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +105,37 @@ class TestStudy:
         assert fewer.history[-1] == "Cut from 5 to 4 seeds after a look at the results."
         assert stored()[0] == {"changed": "seeds", "before": 3, "after": 5}
 
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"name": "other"},
+            {"tune": 4},
+            {"rule": DecisionRule(margin=0.1)},
+            {"options": {"sgdm": {"lr": 1.0}}},
+        ],
+    )
+    def test_another_study_on_the_same_seeds_says_so(self, change, tmp_path):
+        plain = small(name="", tune=3)
+        first = compare.compare(plain, tmp_path)
+        assert first.history == ()
+        second = compare.compare(small(**{"name": "", "tune": 3, **change}), tmp_path)
+        assert second.study.name != first.study.name
+        assert second.history == (
+            f"Study {first.study.name} had results on this task and some of these seeds before this study was created.",
+        )
+        assert second.history[0] in answer(second).text
+        assert compare.compare(plain, tmp_path).history == ()
+
+    def test_another_study_on_fresh_seeds_or_before_any_result_says_nothing(self, tmp_path):
+        compare.compare(small(name="", seeds=1), tmp_path)
+        assert compare.compare(with_base_seed(small(name=""), 1), tmp_path).history == ()
+        study_file.write(small(name="begun", first_seed=50).complete(), tmp_path)
+        tuned = small(name="begun", first_seed=50).complete()
+        for row in tuned.rows:  # tuning alone is no look at the results
+            for spec in tuned.trials(row, 0.1, 0):
+                process.run(spec, tmp_path)
+        assert compare.compare(small(name="later", first_seed=50), tmp_path).history == ()
+
     def test_a_target_changes_no_study(self, tmp_path):
         plain = compare.compare(small(tune=0, seeds=1, name=""), tmp_path)
         aimed = compare.compare(small(tune=0, seeds=1, name="", target=0.4), tmp_path)
@@ -180,7 +214,7 @@ class TestStudy:
 
 
 def test_diverged_runs_are_shown_and_never_better(tmp_path):
-    given = small(task=f"{TINY}:Explodes", tune=0, options={"sgdm": {"lr": 1e-12}, "adaxw": {"lr": 50.0}})
+    given = small(task=f"{TINY}:Explodes", tune=0, options={"sgdm": {"lr": 1e-12}, "adaxw": {"lr": 1e12}})
     result = compare.compare(given, tmp_path)
     sgdm, adaxw = result.rows
     assert (sgdm.diverged, adaxw.diverged) == (0, 3)

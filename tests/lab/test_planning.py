@@ -215,6 +215,9 @@ def test_a_failed_optimizer_is_in_the_json_with_its_traceback(tmp_path, monkeypa
         (["--budget", "soon"], "--budget soon: must be a time such as 2h"),
         (["--log", "tensorbord"], "unknown --log 'tensorbord'"),
         (["--base-seed", "-3"], "base-seed=-3: must be from 0 to 9999"),
+        (["--seeds", "10001"], "seeds=10001: seed 10000 is used for tuning; must be at most 10000"),
+        (["--tune=-3"], "--tune -3: must be >= 0"),
+        (["--target", "nan"], "target=nan: must be a finite number"),
         (["--tune-over", "speed"], "--tune-over speed: has no default range"),
     ],
 )

@@ -261,9 +261,13 @@ def test_diverged_is_a_result(tmp_path):
     json.dumps(record.done, allow_nan=False)
 
 
-def test_growth_without_nan_is_divergence_too(tmp_path):
-    record = process.run(spec_of("Explodes", optimizer="sgdm", options={"lr": 1e-3}, epochs=200), tmp_path)
-    assert record.done["status"] == "diverged"
+def test_a_loss_that_is_a_number_is_never_divergence(tmp_path):
+    """However low (a likelihood of many numbers) or high (an outlier)."""
+    dense = process.run(spec_of("Density", optimizer="adamw", options={"lr": 0.3}, epochs=20), tmp_path)
+    assert (dense.done["status"], dense.done["metric"] < -1000) == ("finished", True)
+    spike = process.run(spec_of("Spike"), tmp_path)
+    assert spike.done["status"] == "finished"
+    assert spike.done["metric"] == process.run(spec_of("Tiny"), tmp_path).done["metric"]
 
 
 def test_a_damaged_checkpoint_is_reported_and_left(tmp_path):

@@ -271,6 +271,16 @@ class TestWalk:
     def test_starts_at_the_first_rate_and_brackets_by_decades(self):
         assert self.search(5e-3, 3, lambda lr: -abs(math.log(lr / 5e-3)))[0] == [5e-3, 5e-2, 5e-4]
 
+    def test_refines_around_the_best_down_to_an_eighth_of_a_decade(self):
+        tried, found = self.search(1e-3, 9, lambda lr: -abs(math.log(lr / 1.01e-3)))
+        assert (tried, found) == (
+            [1e-3, 1e-2, 1e-4, 3.16e-3, 3.16e-4, 1.78e-3, 5.62e-4, 1.33e-3, 7.5e-4],
+            1e-3,
+        )
+
+    def test_of_equal_scores_the_first_is_chosen(self):
+        assert self.search(1e-3, 6, lambda lr: 0.0)[1] == 1e-3
+
     def test_score_puts_diverged_last_and_breaks_ties_by_loss(self):
         def end(metric, loss, status="finished", higher=True):
             return {"metric": metric, "valid_loss": loss, "status": status, "higher_is_better": higher}
@@ -281,6 +291,7 @@ class TestWalk:
             search.score([end(0.5, 0.0)]),
         )
         assert good > tie > bad > search.score([end(None, None, "diverged")]) == search.WORST
+        assert search.score([end(0.9, 0.1), end(None, None, "diverged")]) == search.WORST
         assert search.score([end(0.1, 0.1, higher=False)]) > search.score([end(0.2, 0.1, higher=False)])
 
 

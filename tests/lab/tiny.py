@@ -170,6 +170,29 @@ class Explodes(Tiny):
         return -100 * sum((p**4).sum() for p in model.parameters()), right
 
 
+class Density(Tiny):
+    """The negative log-likelihood of 500 numbers: it begins near 0, and the best is below -1000."""
+
+    metric, higher_is_better = "loss", False
+
+    def model(self):
+        return nn.Linear(8, 1, bias=True)
+
+    def loss(self, model, batch):
+        x, _ = batch
+        log_sigma = model.bias + 0 * model(x).sum()
+        return 500 * (log_sigma + 5e-5 * torch.exp(-2 * log_sigma)).mean()
+
+
+class Spike(Tiny):
+    """One batch has a huge loss, which has no gradient."""
+
+    def loss(self, model, batch):
+        loss, right = super().loss(model, batch)
+        self.calls = getattr(self, "calls", 0) + 1
+        return loss + 1e6 * (self.calls == 3), right
+
+
 class Raises(Tiny):
     def loss(self, model, batch):
         raise ValueError("the third column is empty\nand more")
