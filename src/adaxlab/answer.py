@@ -50,7 +50,7 @@ def answer(result: Comparison) -> Answer:
         return Answer(" ".join([alone, *result.history]), code=_code(result, base))
     better = _better(judged)
     best = _first(result, better) or base
-    unclear = best is base and any(row.diverged < base.diverged and not _worse(row) for row in judged)
+    unclear = best is base and any(row.diverged < base.diverged for row in judged)
     said = [_unclear(base) if unclear else _use(best, base, len(judged))]
     said += [_other(result, row, best, base, len(judged)) for row in result.rows if row not in (best, base)]
     if any(row.verdict and row.verdict.difference for row in judged):
@@ -79,10 +79,6 @@ def _code(result: Comparison, row: RowResult) -> str:
 
 def _better(judged: list[RowResult]) -> list[RowResult]:
     return [row for row in judged if row.verdict and row.verdict.outcome == "better" and row.estimate]
-
-
-def _worse(row: RowResult) -> bool:
-    return row.verdict is not None and row.verdict.outcome == "worse"
 
 
 def _all_lost(result: Comparison, base: RowResult) -> list[str]:

@@ -68,6 +68,23 @@ def test_a_tie_keeps_the_baseline_and_says_what_would_settle_it():
     )
 
 
+def test_what_would_settle_it_includes_the_tuning_and_has_a_limit():
+    made = result(adamw=ADAMW, adaxw=LIKE)
+    for record in made.records:
+        if record.spec["purpose"] == "tune":
+            record.done["seconds"] = 3600.0  # two trials of each
+    found = answer(summary.summarise(made.study, made.records)).text
+    assert found.endswith(
+        "repeat on fresh seeds: --base-seed 1 --seeds 42 (5.9 hours; 80% chance to find a difference of this size)."
+    )
+    later = replace(made.study, first_seed=300_000)
+    for record in made.records:
+        record.spec["seed"] += 300_000
+    assert "--base-seed 4 " in answer(summary.summarise(later, made.records)).text
+    close = answer(result(adamw=ADAMW, adaxw=moved(ADAMW, 0.02, -0.02, 0.02, -0.018, 0.01))).text
+    assert "It would take more than 100 seeds (about 546) to decide between adamw and adaxw." in close
+
+
 def test_what_is_better_is_used():
     found = answer(result(adamw=ADAMW, adaxw=BETTER, sgdm=LIKE))
     assert found.text == (
@@ -158,8 +175,16 @@ def test_settings_at_an_end_of_their_range_are_part_of_the_answer():
         "At an end of the range: lr of adamw; lr and weight_decay of adaxw. A wider --tune-over may find better values."
         in answer(ended).text
     )
+    once = replace(found.study, tuning=replace(wide, trials=1))  # nothing was chosen
+    assert [row.edge for row in summary.summarise(once, found.records).rows] == [(), ()]
     inside = replace(found.study, tuning=replace(wide, over=("lr", "weight_decay=1e-4:1")))
     assert [row.edge for row in summary.summarise(inside, found.records).rows] == [(), ()]
+
+
+def test_runs_of_other_seeds_are_no_part_of_the_study():
+    found = result(adamw=ADAMW, adaxw=BETTER)
+    fewer = summary.summarise(replace(found.study, seeds=3), found.records)
+    assert [row.n for row in fewer.rows] == [3, 3]
 
 
 def test_later_changes_are_part_of_the_answer():

@@ -267,6 +267,7 @@ def test_a_loss_that_is_a_number_is_never_divergence(tmp_path):
     assert (dense.done["status"], dense.done["metric"] < -1000) == ("finished", True)
     spike = process.run(spec_of("Spike"), tmp_path)
     assert spike.done["status"] == "finished"
+    assert process.run(spec_of("Infinite"), tmp_path).done["status"] == "diverged"
     assert spike.done["metric"] == process.run(spec_of("Tiny"), tmp_path).done["metric"]
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab import compare, search, space, store, study
+from adaxlab import compare, driver, search, space, store, study
 from adaxlab.errors import LabError
+from adaxlab.store import RunRecord
+from adaxlab.variants import with_base_seed
 
 HERE = Path(__file__).parent
 TINY = str(HERE / "tiny.py")
@@ -293,6 +295,33 @@ class TestWalk:
         assert good > tie > bad > search.score([end(None, None, "diverged")]) == search.WORST
         assert search.score([end(0.9, 0.1), end(None, None, "diverged")]) == search.WORST
         assert search.score([end(0.1, 0.1, higher=False)]) > search.score([end(0.2, 0.1, higher=False)])
+
+
+class TestPlan:
+    def plan(self, tuning, base=0):
+        if not tuning.walks:
+            pytest.importorskip("optuna")
+        made = with_base_seed(study.Study(f"{TINY}:Tiny", (study.Row("adaxw"),), tuning=tuning), base)
+        planned = driver.plan(made.complete(), made.rows[0])
+        return planned, next(planned)
+
+    def tried(self, **more):
+        return [spec["options"]["lr"] for spec in self.plan(study.Tuning(4, over=("lr", "b1")), **more)[1]]
+
+    def test_another_base_seed_draws_other_points(self):
+        assert self.tried() == self.tried()
+        assert self.tried()[0] == self.tried(base=1)[0] == 5e-3  # the default
+        assert not set(self.tried()[1:]) & set(self.tried(base=1)[1:])
+
+    def test_of_equal_points_the_first_is_chosen(self):
+        planned, asked = self.plan(study.Tuning(4, over=("lr", "b1")))
+        end = {"status": "finished", "metric": 0.5, "valid_loss": 1.0, "higher_is_better": True}
+        finals = planned.send([RunRecord(spec, {}, [], end, Path()) for spec in asked])
+        assert {spec["options"]["lr"] for spec in finals} == {asked[0]["options"]["lr"]}
+
+    def test_a_single_trial_is_at_the_default(self):
+        assert self.plan(study.Tuning(1))[1][0]["options"]["lr"] == 5e-3
+        assert self.plan(study.Tuning(2))[1][0]["options"]["lr"] == 1e-3  # the grid of all optimizers
 
 
 def test_a_method_s_own_name_for_a_beta_is_tuned():

@@ -141,6 +141,17 @@ def test_a_row_that_diverges_more_often_is_not_better_for_its_other_runs():
     )
 
 
+def test_both_tests_of_diverged_runs_have_half_the_level():
+    pairs = [-0.3, -0.1, -0.2]
+    filled = [*pairs, -0.6, -0.6]  # twice the largest difference
+    p, better = verdict._p_diverged([-1.0, 0, 0, 0, -1.0], pairs, 0.0)
+    assert (p, better) == (pytest.approx(2 * stats.p_value(filled)), False)
+    often = [-1.0] * 9 + [0.0]
+    assert verdict._p_diverged(often, [-0.5], 0.0)[0] == pytest.approx(
+        2 * min(verdict._p_lost(often), stats.p_value([-0.5, *[-1.0] * 9]))
+    )
+
+
 def test_false_verdicts_are_rare_where_runs_diverge():
     source, wrong, n = random.Random(4), 0, 1500
     for _ in range(n):

@@ -185,12 +185,18 @@ class Density(Tiny):
 
 
 class Spike(Tiny):
-    """One batch has a huge loss, which has no gradient."""
+    """One training batch has a huge loss, which has no gradient."""
+
+    size = 1e6
 
     def loss(self, model, batch):
         loss, right = super().loss(model, batch)
         self.calls = getattr(self, "calls", 0) + 1
-        return loss + 1e6 * (self.calls == 3), right
+        return (loss + self.size if self.calls == 3 else loss), right
+
+
+class Infinite(Spike):
+    size = float("inf")
 
 
 class Raises(Tiny):
