@@ -51,7 +51,7 @@ def answer(result: Comparison) -> Answer:
     better = _better(judged)
     best = _first(result, better) or base
     unclear = best is base and any(row.diverged < base.diverged for row in judged)
-    said = [_unclear(base) if unclear else _use(best, base, len(judged))]
+    said = [_unclear(base, next_base_seed(result)) if unclear else _use(best, base, len(judged))]
     said += [_other(result, row, best, base, len(judged)) for row in result.rows if row not in (best, base)]
     if any(row.verdict and row.verdict.difference for row in judged):
         said.append(f"Differences are in {result.metric_name}; + is better.")
@@ -93,11 +93,16 @@ def _all_lost(result: Comparison, base: RowResult) -> list[str]:
     ]
 
 
-def _unclear(base: RowResult) -> str:
+def next_base_seed(result: Comparison) -> int:
+    return result.study.first_seed // SEEDS_APART + 1
+
+
+def _unclear(base: RowResult, base_seed: int) -> str:
     """The answer if the baseline diverged in some runs, another row in fewer, and neither is significantly better."""
     return (
         f"No clear answer: {base.diverged} of {base.n} runs of {base.name} (lr {base.lr:.3g}) diverged, and nothing "
-        "that diverged less often is significantly better; more seeds may decide."
+        f"that diverged less often is significantly better; a repetition may decide (--base-seed {base_seed} --seeds "
+        f"{2 * base.n})."
     )
 
 
@@ -134,7 +139,7 @@ def _other(result: Comparison, row: RowResult, best: RowResult, base: RowResult,
         by = _difference(row)
         how = f" ({by})" if by else ""
         return f"{row.name} (lr {row.lr:.3g}) is worse{than}{how}{_lost(row)}."
-    apart = judged > 1 and found.own <= 1 - result.study.rule.confidence
+    apart = judged > 1 and not found.diverged and found.own <= 1 - result.study.rule.confidence
     only = f"; significant alone, but not after the correction for {judged} comparisons" if apart else ""
     only = f"; no test: {found.why}" if found.why else only
     how = f" ({_difference(row)}{only})" if found.difference else ""
@@ -169,14 +174,16 @@ def signed(value: float, seen: Estimate) -> str:
 
 
 def _repetition(result: Comparison, judged: list[RowResult], best: RowResult) -> list[str]:
-    """The study on fresh seeds that would probably decide between the baseline and the row that needs the fewest."""
+    """The study on fresh seeds that would probably decide between the baseline and the row that needs the fewest. A
+    repetition proposes no further one: to repeat until there is a verdict is one look after the other."""
+    base_seed = next_base_seed(result)
     verdicts = [(row.verdict, row) for row in judged if row.verdict]
     open_ = [
         (found.needed or math.inf, row)
         for found, row in verdicts
         if found.outcome == "inconclusive" and not (found.diverged or found.why)
     ]
-    if not open_ or best.name != result.study.baseline:
+    if not open_ or base_seed > 1 or best.name != result.study.baseline:
         return []
     needed, row = min(open_, key=lambda pair: pair[0])
     if needed > MANY:
@@ -188,7 +195,6 @@ def _repetition(result: Comparison, judged: list[RowResult], best: RowResult) ->
     ]
     cost = duration(math.fsum(tuning) + needed * (best.seconds + row.seconds))
     these = f"--optimizers {' '.join(pair)} " if len(result.rows) > 2 else ""
-    base_seed = result.study.first_seed // SEEDS_APART + 1
     return [
         f"To decide between {' and '.join(pair)}, repeat on fresh seeds: {these}--base-seed {base_seed} --seeds "
         f"{int(needed)} ({cost}; {100 * POWER:g}% chance to find a difference of this size)."
@@ -203,12 +209,16 @@ def _terms(result: Comparison, judged: list[RowResult]) -> list[str]:
     edge = [row for row in result.rows if row.edge and row.n and not row.error]
     if judged and edge and result.study.tuning and not result.study.tuning.walks:
         which = "; ".join(f"{' and '.join(row.edge)} of {row.name}" for row in edge)
-        said.append(f"At an end of the range: {which}. A wider --tune-over may find better values.")
+        said.append(
+            f"At an end of the range: {which}. A wider --tune-over, on fresh seeds (--base-seed "
+            f"{next_base_seed(result)}), may find better values."
+        )
     elif judged and edge:
         names = ", ".join(row.name for row in edge)
         which = f"The best lr of {names} is" if len(edge) < len(result.rows) else "Every best lr is"
         said.append(
-            f"{which} the smallest or the largest that was tried: a larger --tune may find a better one."
+            f"{which} the smallest or the largest that was tried: a larger --tune, on fresh seeds (--base-seed "
+            f"{next_base_seed(result)}), may find a better one."
         )
     n = min((row.verdict.n for row in judged if row.verdict), default=ENOUGH)
     if n < ENOUGH:

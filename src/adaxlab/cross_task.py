@@ -109,7 +109,7 @@ def tables(results: Sequence[Comparison]) -> list[Any]:
 
 
 def _use(result: Comparison, found: Answer) -> str:
-    return f"{found.use} at lr {result.row(found.use).lr:.3g}" if found.use else "no verdict"
+    return f"{found.use} at lr {result.row(found.use).lr:.3g}" if found.use else "no clear answer"
 
 
 def _verdicts(result: Comparison) -> str:

@@ -80,7 +80,7 @@ def test_what_would_settle_it_includes_the_tuning_and_has_a_limit():
     later = replace(made.study, first_seed=300_000)
     for record in made.records:
         record.spec["seed"] += 300_000
-    assert "--base-seed 4 " in answer(summary.summarise(later, made.records)).text
+    assert "repeat" not in answer(summary.summarise(later, made.records)).text  # not until there is a verdict
     close = answer(result(adamw=ADAMW, adaxw=moved(ADAMW, 0.02, -0.02, 0.02, -0.018, 0.01))).text
     assert "It would take more than 100 seeds (about 546) to decide between adamw and adaxw." in close
 
@@ -156,7 +156,10 @@ def test_tuning_without_a_second_lr_gives_no_verdict(tuning, how):
 
 def test_an_lr_at_the_edge_of_those_tried_is_part_of_the_answer():
     found = result(adamw=ADAMW, adaxw=BETTER)
-    words = "the smallest or the largest that was tried: a larger --tune may find a better one."
+    words = (
+        "the smallest or the largest that was tried: a larger --tune, on fresh seeds (--base-seed 1), may find a "
+        "better one."
+    )
     assert words not in answer(found).text
     for record in found.records:
         if record.row == "adamw" and record.spec["purpose"] == "final":
@@ -172,8 +175,8 @@ def test_settings_at_an_end_of_their_range_are_part_of_the_answer():
     ended = summary.summarise(replace(found.study, tuning=wide), found.records)
     assert [row.edge for row in ended.rows] == [("lr",), ("lr", "weight_decay")]
     assert (
-        "At an end of the range: lr of adamw; lr and weight_decay of adaxw. A wider --tune-over may find better values."
-        in answer(ended).text
+        "At an end of the range: lr of adamw; lr and weight_decay of adaxw. A wider --tune-over, on fresh seeds "
+        "(--base-seed 1), may find better values." in answer(ended).text
     )
     once = replace(found.study, tuning=replace(wide, trials=1))  # nothing was chosen
     assert [row.edge for row in summary.summarise(once, found.records).rows] == [(), ()]
@@ -212,7 +215,8 @@ def test_a_baseline_that_diverges_more_often_is_not_recommended():
     assert (found.use, found.code) == ("", "")
     assert found.text.startswith(
         "No clear answer: 2 of 5 runs of adamw (lr 0.003) diverged, and nothing that diverged less often is "
-        "significantly better; more seeds may decide. adaxw (lr 0.003) is not significantly different ("
+        "significantly better; a repetition may decide (--base-seed 1 --seeds 10). adaxw (lr 0.003) is not "
+        "significantly different ("
     )
     better = answer(result(adamw=(None, None, *ADAMW[2:]), adaxw=BETTER))
     assert better.text.startswith(
@@ -221,6 +225,15 @@ def test_a_baseline_that_diverges_more_often_is_not_recommended():
     )
     both = answer(result(adamw=(None, 0.91, 0.9, 0.91, 0.92), adaxw=(None, None, *LIKE[2:])))
     assert both.use == "adamw"
+
+
+def test_significant_alone_is_not_said_of_a_test_with_diverged_runs():
+    """Its interval is of other data: that of the seeds on which both finished."""
+    apart = (None, *moved(ADAMW[1:], -0.02, -0.02, -0.015, -0.025))
+    made = result(adamw=ADAMW, adaxw=apart, sgdm=LIKE, adam=LIKE)
+    verdict = made.row("adaxw").verdict
+    assert verdict.own < 0.05 < verdict.p
+    assert "significant alone" not in answer(made).text
 
 
 def test_where_all_tuning_diverged_the_answer_says_what_to_do():

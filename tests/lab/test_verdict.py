@@ -202,6 +202,18 @@ def test_needed_seeds_decide_four_times_in_five(values):
     assert 0.74 < sure / times < (0.86 if n > 5 else 1)  # 5 is the least that is proposed
 
 
+def test_seeds_that_are_added_after_a_look_double_the_false_verdicts():
+    """As docs/tasks.md says: those that seem to be needed are added once, and there is no true difference."""
+    source, wrong, times = random.Random(6), 0, 1500
+    for _ in range(times):
+        values = [source.gauss(0, 1) for _ in range(5)]
+        found = judged(values)
+        if found.outcome == "inconclusive" and found.needed and found.needed <= 100:
+            values += [source.gauss(0, 1) for _ in range(max(1, found.needed - 5))]
+        wrong += stats.p_value(values) < 0.05
+    assert wrong / times == pytest.approx(0.10, abs=0.025)  # 0.10 and three standard errors
+
+
 def test_needed_when_nothing_would_decide():
     assert judged([1.0, -1.0, 0.5, -0.5]).needed is None
 

@@ -41,11 +41,12 @@ def wrong(record: dict[str, Any]) -> str:
     middle, half = count + z * z / 2, z * math.sqrt(count * (n - count) / n + z * z / 4)
     low, high = (100 * each / (n + z * z) for each in (middle - half, middle + half))
     return (
-        f"{count} of {n} comparisons gave a false verdict ({100 * count / n:.0f}%, 95% interval {low:.0f}% to "
-        f"{high:.0f}%). Each compared AdamW with {copies} copies of itself on other seeds (a small net on "
-        f"`{record['task']}`, eight learning rates and five seeds each). The correction is designed for at most 5%. "
-        "Every copy was tuned separately, so copies may have different learning rates, and chance in that choice is "
-        "included (`python benchmarks/fairness.py`, [record](../records/fairness.json))."
+        f"In {n} comparisons of AdamW with {copies} copies of itself on other seeds, {count} "
+        f"({100 * count / n:.0f}%, 95% interval {low:.0f}% to {high:.0f}%) called at least one copy better or worse. "
+        f"The test is designed for at most 5%. Each was of a small net on `{record['task']}`, with eight learning "
+        "rates and five seeds for every copy, so chance in the choice of the learning rate is included. This says "
+        "nothing about true differences that are missed "
+        "(`python benchmarks/fairness.py`, [record](../records/fairness.json))."
     )
 
 
