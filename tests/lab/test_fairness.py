@@ -33,8 +33,12 @@ def test_a_method_is_not_better_than_itself(fairness, tmp_path):
     for each in found:
         assert [one["outcome"] is None for one in each] == [True, False, False, False]
         assert all(len(one["results"]) == 5 and one["lr"] in one["trials"] for one in each)
-    wrong = sum(any(one["outcome"] in ("better", "worse") for one in each) for each in found)
-    assert wrong <= 2  # 0.3 expected
+    same = [
+        [one for one in each[1:] if one["lr"] == each[0]["lr"]] for each in found
+    ]  # else the rates may differ
+    assert any(same)
+    wrong = sum(any(one["outcome"] in ("better", "worse") for one in each) for each in same)
+    assert wrong <= 3  # at most 0.3 expected; 4 or more have a chance of 1 in 10,000 on a machine
 
 
 def test_tuning_is_part_of_what_is_repeated(fairness, tmp_path):
