@@ -114,19 +114,16 @@ def _trace(study: str, records: Path, folder: Path) -> list[Path]:
 
 
 def _memories(records: Path, folder: Path) -> list[Path]:
-    """The figures of the memory study, once the screen of its first task has been run and its final runs are judged."""
+    """The figures of the memory study."""
     screens = [(task, memory_study.found(records.parent, task)) for task in TASKS]
-    found = [
-        (task, memory_study.trials(one), one.higher_is_better) for task, one in screens if one is not None
-    ]
-    if not found or found[0][0] is not TASKS[0]:
+    found = [(task, memory_study.trials(one), one.higher_is_better) for task, one in screens if one]
+    final = memory_study.finals(records.parent)
+    if not final or len(found) < len(TASKS):
         return []
-    stem, marks = folder / memory_study.FIGURE, memory_chart.marks(found)
-    out = save_chart(memory_chart.chart(found), stem, memory_chart.WORDS, known=marks)
-    if final := memory_study.finals(records.parent):
-        chart, stem = memory_chart.finals(final, marks), folder / memory_study.FINAL_FIGURE
-        out += save_chart(chart, stem, memory_chart.FINAL_WORDS, known=marks)
-    return out
+    marks = memory_chart.marks(found)
+    out = save_chart(memory_chart.chart(found), folder / memory_study.FIGURE, memory_chart.WORDS, known=marks)
+    chart = memory_chart.finals(final, marks)
+    return out + save_chart(chart, folder / memory_study.FINAL_FIGURE, memory_chart.FINAL_WORDS, known=marks)
 
 
 def stale(records: Path, folder: Path) -> list[str]:

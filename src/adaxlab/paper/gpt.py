@@ -171,6 +171,29 @@ SHORT = Study(
     f"distance. With a context of 32 or 64 bytes there is little to copy. {CRITERION}",
 )
 
+SHARED = Study(
+    name="gpt-shared",
+    rows=tuple(
+        _plain(f"{method} {name}, lr {lr:g}", method, {option: 0}, lr=lr)
+        for name, option in (("same weights", "init_seed"), ("same windows", "order_seed"))
+        for lr in (NOISE_LR, 2.4e-3)
+        for method in ("adamw", "adaxw")
+    ),
+    baseline="adamw same weights, lr 0.0006",
+    seeds=6,
+    first_seed=340,
+    epochs=memory.GPT_EPOCHS,
+    task_options=memory.TRANSFORMER,
+    **OURS,
+    asks="noise with shared weights or windows",
+    title="Bytes of enwik8, context 64: noise between seeds that share their initial weights or their windows",
+    note="Written after the memory study, before its own runs. The transformer of the memory study, at the lr of "
+    "`gpt-short` and at the best lr of the memory study. A setting is quiet if the standard deviation of the paired "
+    "difference between AdamW and AdaX-W is below 0.003 nats and the six seeds of both are within 0.005 of each other, "
+    "with at most one minute per run. Results of runs that share weights (or windows) hold for these weights (or "
+    "windows) only.",
+)
+
 STATE: dict[str, dict[str, Any]] = {"float32": {}, "8-bit": {"state_dtype": "uint8"}}
 ROUNDED: dict[str, dict[str, Any]] = {
     "24-bit": {"state_dtype": "uint8", "rounding": "24bit"},
@@ -219,7 +242,7 @@ BF16 = replace(
 )
 
 TITLE = "A transformer (adax data get enwik8), a GPU"
-STUDIES = (GPT, NOISE, QUIET, SHORT, *memory_finals.GPT_STUDIES, EIGHT_BIT, BF16)
+STUDIES = (GPT, NOISE, QUIET, SHORT, SHARED, *memory_finals.GPT_STUDIES, EIGHT_BIT, BF16)
 
 
 def _similar(study: str, kind: str, id: str, text: str, where: str) -> tuple[Claim, ...]:

@@ -1,7 +1,6 @@
-"""The tasks of the memory study, and its final runs once a screen has chosen their settings.
+"""The tasks of the memory study, and its final runs, whose settings the screens have chosen.
 
-After a screen has been run, its settings are written to FINALS; a test compares them with what the rule
-(`memory_rule.py`) makes of the committed records. A task that is not in FINALS has no final runs yet.
+FINALS has the settings; a test compares them with what the rule (`memory_rule.py`) makes of the committed records.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from adaxlab.claim import NOT_RUN, VERDICTS, Claim
+from adaxlab.claim import VERDICTS, Claim
 from adaxlab.paper.memory import (
     CIFAR_EPOCHS,
     CIFAR_SCREEN,
@@ -104,14 +103,12 @@ FINALS: dict[str, Final] = {
 }
 """The settings of the final runs, by the name of the screen."""
 FIRST_SEED = 300
-RULE = "Part of the memory study; its rule was changed once, before any result was looked at (`memory.py`)."
+RULE = "Part of the memory study; its rule was amended before any result was looked at (`memory.py`)."
 
 
-def studies(task: StudyTask, final: Final | None) -> tuple[Study, ...]:
-    """The screen of a task and, if their settings are known, its final runs: each memory at its best lr, and each at
-    the lr above the range of Fading .95."""
-    if final is None:
-        return (task.screen,)
+def studies(task: StudyTask, final: Final) -> tuple[Study, ...]:
+    """The screen of a task and its final runs: each memory at its best lr, and each at the lr above the range of
+    Fading .95."""
     known = {row.name: row for row in rows(task.steps, ())}
     first, subject = KEPT[0], task.title.partition(",")[0]
 
@@ -147,11 +144,9 @@ def studies(task: StudyTask, final: Final | None) -> tuple[Study, ...]:
     return task.screen, best, wide
 
 
-def claims(task: StudyTask, final: Final | None) -> tuple[Claim, ...]:
+def claims(task: StudyTask, final: Final) -> tuple[Claim, ...]:
     """The claims of the final runs: a memory is better at its best lr, good enough at the larger one and, post hoc,
     better than Fading .95 there."""
-    if final is None:
-        return ()
     first, where = KEPT[0], f"Beyond the paper: the memory study, {task.title}"
     better = (
         Claim(
@@ -193,23 +188,16 @@ class Decision(NamedTuple):
     tolerance at the lr above its range."""
 
 
-def decide(judged: Mapping[str, Mapping[str, Any]], finals: Mapping[str, Final]) -> Decision | None:
-    """The rule, applied to the rows of claims by id; None as long as final runs are missing.
+def decide(judged: Mapping[str, Mapping[str, Any]], finals: Mapping[str, Final]) -> Decision:
+    """The rule, applied to the rows of claims by id.
 
     A memory that diverged at every rate of a task has no claims there, and does not become an option.
     """
-    if any(task.screen.name not in finals for task in TASKS):
-        return None
     first, every = KEPT[0], [finals[task.screen.name] for task in TASKS]
     memories = [n for n in every[0].rates if n != first and all(n in final.rates for final in every)]
 
     def row(task: StudyTask, kind: str, memory: str) -> Mapping[str, Any]:
-        return judged.get(claim_id(task, kind, memory), {"verdict": NOT_RUN})
-
-    needed = [row(t, kind, name) for t in TASKS for kind in ("best", "wide") for name in memories]
-    needed += [row(task, "wide", first) for task in TASKS]
-    if any(each["verdict"] == NOT_RUN for each in needed):
-        return None
+        return judged[claim_id(task, kind, memory)]
 
     def good(task: StudyTask, memory: str) -> bool:
         within = row(task, "wide", memory)["verdict"] == VERDICTS[True]
@@ -220,11 +208,6 @@ def decide(judged: Mapping[str, Mapping[str, Any]], finals: Mapping[str, Final])
     undecided = [task for task in TASKS if row(task, "wide", first)["verdict"] != VERDICTS[False]]
     earned = [name for name in memories if all(name in names for names in met.values())]
     return Decision([] if undecided else earned, met, undecided)
-
-
-def met(decision: Decision) -> bool:
-    """Whether a memory meets the whole rule on some task."""
-    return any(decision.good[task.screen.name] for task in TASKS if task not in decision.undecided)
 
 
 def worse(row: Mapping[str, Any]) -> bool:
@@ -247,8 +230,8 @@ def large(memory: str, final: Final) -> str:
     return f"{memory}, lr {final.above:g}"
 
 
-GPT_STUDIES, CIFAR_STUDIES = (studies(task, FINALS.get(task.screen.name)) for task in TASKS)
-GPT_CLAIMS, _CIFAR_CLAIMS = (claims(task, FINALS.get(task.screen.name)) for task in TASKS)
+GPT_STUDIES, CIFAR_STUDIES = (studies(task, FINALS[task.screen.name]) for task in TASKS)
+GPT_CLAIMS, _CIFAR_CLAIMS = (claims(task, FINALS[task.screen.name]) for task in TASKS)
 
 
 # -- a check of the rate that all differences on CIFAR-10 rest on ------------------------------------------------------

@@ -47,6 +47,7 @@ RUN_SECONDS = {
     "cifar10/table2-fp32": 204,
     "gpt": 14,
     "gpt-memory": 8,
+    "gpt-shared": 8,
     "imagenet": 103,
     "imagenet/tuned": 154,
     "imagenet/r50": 300,
@@ -86,6 +87,7 @@ def runs_for(claim: Claim, row: Mapping[str, Any]) -> int:
 AGAIN = ("cifar10/runtime", "language/speed")
 """Studies that are run again because their record lacks what the claim needs."""
 JOBS = (
+    Job("gpt-shared", "whether shared weights or windows make a quiet transformer", more="--jobs 4"),
     Job("cifar10/adamnx-tuning", "the learning rates of cifar10/adamnx"),
     Job("cifar10/adamnx"),
     Job("language/ptb-even", more="--jobs 8"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from adaxlab import markdown, records, spec, stats
 from adaxlab.measures import failed, percent
+from adaxlab.paper import memory_rule
 from adaxlab.paper.cifar10 import FRESH, TUNING
 from adaxlab.paper.cifar10_runs import accuracy, borrowed, label, load, short
 from adaxlab.paper.tables.study import Column, Layout, Line, Runs, best
@@ -123,12 +124,14 @@ def again(study: Study, runs: Runs, root: Path = records.FOLDER) -> str:
 def title(row: str) -> str:
     """A row's name in words.
 
-    >>> title("adaxw eps 1e-3"), title("sgdm-1e-4"), title("adaxw, 8-bit")
-    ('AdaX-W, eps 1e-3', "SGDM, L2 1e-4 (the paper's text)", 'AdaX-W, 8-bit')
+    >>> title("adaxw eps 1e-3"), title("sgdm-1e-4"), title("adaxw, 8-bit"), title("growing b2T=3")
+    ('AdaX-W, eps 1e-3', "SGDM, L2 1e-4 (the paper's text)", 'AdaX-W, 8-bit', 'growing, b2·T = 3')
     """
     method, _, rest = row.partition(" ")
     method = method.removesuffix(",")
-    return TITLES.get(method, method) + (f", {rest}" if rest else "")
+    if method not in TITLES:
+        return memory_rule.label(row)
+    return TITLES[method] + (f", {rest}" if rest else "")
 
 
 def _setting(study: Study, runs: Runs) -> str:

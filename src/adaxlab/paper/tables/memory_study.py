@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import markdown, records, stats
-from adaxlab.claim import NOT_RUN, link, words
+from adaxlab.claim import link, words
 from adaxlab.paper import claims, drawn, memory, memory_chart, memory_rule
 from adaxlab.paper.memory_finals import FINALS, TASKS, StudyTask, claim_id
 from adaxlab.paper.tables.exhibits import difference
@@ -18,7 +18,7 @@ FIGURE, FINAL_FIGURE = "memory-study", "memory-finals"
 
 
 def found(root: Path, task: StudyTask) -> Comparison | None:
-    """The screen of a task; None if it has not been run."""
+    """The screen of a task; None without its record."""
     runs = records.load(root / "records", task.screen.name)
     return summarise(task.screen, runs) if runs else None
 
@@ -30,21 +30,19 @@ def trials(screen: Comparison) -> memory_rule.Screen:
 
 def section(root: Path) -> str:
     """The figures and, for each task, the tables of the screen and of the final runs."""
-    screens = [(task, found(root, task)) for task in TASKS]
-    figures = []
-    if screens[0][1]:
-        figures.append(drawn.image(FIGURE, "Result against learning rate, one line per memory", "images"))
-        figures.append(
-            "The results of every memory at every learning rate: [transformer](gpt.md#gpt-memory-screen), "
-            "[CIFAR-10](cifar10.md#memory-screen)."
-        )
-
-    if screens[0][1] and finals(root):
-        figures.append(
-            drawn.image(FINAL_FIGURE, "Differences of the final runs with their intervals", "images")
-        )
+    screens = {task.screen.name: screen for task in TASKS if (screen := found(root, task))}
+    chosen = FINALS[TASKS[0].screen.name].rates
     return "\n\n".join(
-        [*figures, *(f"### {task.title}\n{_part(task, screen, root)}" for task, screen in screens)]
+        [
+            drawn.image(FIGURE, "Result against learning rate, one line per memory", "images"),
+            "The results of every memory at every learning rate: [transformer](gpt.md#gpt-memory-screen), "
+            "[CIFAR-10](cifar10.md#memory-screen).",
+            drawn.image(FINAL_FIGURE, "Differences of the final runs with their intervals", "images"),
+            *(
+                f"### {task.title}\n{_screen(task, screens[task.screen.name], list(chosen))}{_finals(task, root)}"
+                for task in TASKS
+            ),
+        ]
     )
 
 
@@ -62,12 +60,10 @@ def with_interval(
 
 
 def finals(root: Path) -> list[tuple[StudyTask, float, dict[str, memory_chart.Seen]]]:
-    """What the figure of the final runs shows; empty until those of every task have been judged."""
+    """What the figure of the final runs shows; empty without their verdicts."""
     rows = judged(root)
     made: list[tuple[StudyTask, float, dict[str, memory_chart.Seen]]] = []
     for task in TASKS:
-        if task.screen.name not in FINALS:
-            return []
         kinds: dict[str, memory_chart.Seen] = {
             kind: [
                 (memory_rule.label(name), e["mean"], e["low"], e["high"])
@@ -83,23 +79,11 @@ def finals(root: Path) -> list[tuple[StudyTask, float, dict[str, memory_chart.Se
     return made
 
 
-def _chosen(root: Path) -> list[str]:
-    """The memories that the screen of the first task chose for the final runs of all tasks."""
-    screen = found(root, TASKS[0])
-    if screen is None:
-        return []
-    return memory_rule.chosen(trials(screen), memory.TOLERANCE[screen.study.name], screen.higher_is_better)
-
-
-def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
-    if screen is None:
-        return records.not_complete(task.screen, root)
+def _screen(task: StudyTask, screen: Comparison, finals: list[str]) -> str:
+    """The best rate and the range of every memory."""
     tolerance, higher, every = memory.TOLERANCE[task.screen.name], screen.higher_is_better, trials(screen)
     reached = memory_rule.level(every, higher)
-    reason = memory_rule.unfinished(every, tolerance, higher)
-    if reached is None:
-        return f"*Not complete: {reason}.*"
-    chosen = _chosen(root)
+    assert reached is not None
     rows = []
     for name, tried in every.items():
         lr = best_rate(tried, higher)
@@ -111,25 +95,16 @@ def _part(task: StudyTask, screen: Comparison | None, root: Path) -> str:
                 "" if lr is None else f"{lr:g}{edge}",
                 "diverged" if value is None else f"{task.scale * value:.{task.digits}f}",
                 memory_rule.shown(memory_rule.in_range(tried, reached, tolerance, higher), list(tried)),
-                "fixed" if name in memory_rule.KEPT else "chosen" if name in chosen else "",
+                "fixed" if name in memory_rule.KEPT else "chosen" if name in finals else "",
             )
         )
-    head = (
-        "memory",
-        "best lr",
-        f"result, {task.quantity}",
-        "rates in the range",
-        "final runs",
-    )
-    text = (
+    head = ("memory", "best lr", f"result, {task.quantity}", "rates in the range", "final runs")
+    return (
         markdown.table(head, rows)
         + "\n\nOne seed on held-out data. A rate is in the range if its result is not worse than the best of "
         f"{memory_rule.KEPT[0]} by more than {task.limit}. *Fixed*: in the final runs by the rule; *chosen*: by the "
-        "transformer's screen."
+        "transformer's screen." + _above(task, every, higher)
     )
-    if reason:
-        return f"{text}\n\n*Not complete: {reason}.*"
-    return text + _above(task, every, higher) + _finals(task, root)
 
 
 def _above(task: StudyTask, every: memory_rule.Screen, higher: bool) -> str:
@@ -141,36 +116,32 @@ def _above(task: StudyTask, every: memory_rule.Screen, higher: bool) -> str:
     good = [n for n in every if final.above in memory_rule.in_range(every[n], reached, tolerance, higher)]
     first = memory_rule.KEPT[0]
     groups = {
-        f"with every rate of {first} (a wider range)": [n for n in good if n in final.covers],
-        f"without some rate of {first} (a shifted range)": [n for n in good if n not in final.covers],
+        f"also in the range at every rate where {first} is (a wider range)": [
+            n for n in good if n in final.covers
+        ],
+        f"not in the range at some smaller rate where {first} is (a shifted range)": [
+            n for n in good if n not in final.covers
+        ],
     }
-    finals = FINALS[task.screen.name].rates if task.screen.name in FINALS else ()
+    finals = FINALS[task.screen.name].rates
 
     def named(name: str) -> str:
         return memory_rule.label(name) + (" (in the final runs)" if name in finals else "")
 
     lines = [f"- {what}: {'; '.join(map(named, names))}" for what, names in groups.items() if names]
     head = f"At lr {final.above:g}, the smallest above the range of {first},"
-    return (
-        f"\n\n{head} these are in the range:\n\n" + "\n".join(lines)
-        if lines
-        else f" {head} no memory is in it."
-    )
+    return f"\n\n{head} these are in the range:\n\n" + "\n".join(lines)
 
 
 def _finals(task: StudyTask, root: Path) -> str:
-    """The verdicts on the final runs; empty as long as they are not planned."""
-    final = FINALS.get(task.screen.name)
-    if final is None:
-        return ""
-    verdicts, rows, first = judged(root), [], memory_rule.KEPT[0]
+    """The verdicts on the final runs."""
+    final, verdicts, rows, first = FINALS[task.screen.name], judged(root), [], memory_rule.KEPT[0]
     for name, lr in final.rates.items():
         covers = "" if name == first else "yes" if name in final.covers else "no"
         cells: list[object] = [memory_rule.label(name), f"{lr:g}", covers]
         for kind in ("best", "wide", "same"):
-            row = verdicts.get(claim_id(task, kind, name))
-            shown = difference(row) if row and row["verdict"] != NOT_RUN else ""
-            cells += [shown, link(row["id"], words(row)) if row else ""]
+            row = verdicts.get(claim_id(task, kind, name))  # the first one has no difference from itself
+            cells += [difference(row), link(row["id"], words(row))] if row else ["", ""]
         rows.append(cells)
     head = (
         "memory",
@@ -185,8 +156,8 @@ def _finals(task: StudyTask, root: Path) -> str:
     )
     text = (
         f"Final runs on n = {task.seeds} new seeds, in {task.unit}.{_noise(task, root)} The intervals are plain 95% "
-        "intervals; the verdicts are by Holm's method, so that an interval may exclude 0 although the verdict is "
-        "inconclusive."
+        "intervals. The verdicts are corrected for several tests, so that an interval may exclude 0 although the "
+        "verdict is inconclusive."
     )
     return f"\n\n{text}\n\n{markdown.table(head, rows)}"
 
