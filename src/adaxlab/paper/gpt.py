@@ -185,7 +185,7 @@ SHARED = Study(
     epochs=memory.GPT_EPOCHS,
     task_options=memory.TRANSFORMER,
     **OURS,
-    asks="noise with shared weights or windows",
+    asks="noise of seeds with shared weights",
     title="Bytes of enwik8, context 64: noise between seeds that share their initial weights or their windows",
     note="Written after the memory study, before its own runs. The transformer of the memory study, at the lr of "
     "`gpt-short` and at the best lr of the memory study. A setting is quiet if the standard deviation of the paired "
