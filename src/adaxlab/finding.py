@@ -174,7 +174,7 @@ def _counted(shared: Shared | None, seeds: Sequence[int], a: Runs, b: Runs) -> l
 
 def paper_ratio(claim: Claim, study: str, records: Sequence[RunRecord]) -> Finding:
     """The ratio of tuned settings, each tuning seed's best of a over its best of b, against the paper's: in logarithms,
-    with one step of the grid (the margin) to either side."""
+    with one step of the coarser grid (the margin) to either side."""
     measure = MEASURES[claim.measures[0]]
     best = [_best(measure, runs_of(records, study, name, "tune")) for name in (claim.a, claim.b)]
     seeds = sorted(set(best[0]) & set(best[1]))

@@ -70,10 +70,9 @@ def _examine(claim: Claim, records: Sequence[RunRecord], study: str) -> Judged:
     if not a or (claim.b and not b):
         return Judged(claim, study, f"study {study}", 0, run=False)
     if claim.rule == "paper_ratio":
-        found = [finding.paper_ratio(claim, study, records)]
-        return Judged(
-            claim, study, found[0].text, found[0].n, found[0].holds, found[0].p, True, tuple(found), used
-        )
+        ratio = finding.paper_ratio(claim, study, records)
+        used = tuple(run for name in (claim.a, claim.b) for run in runs_of(records, study, name, "tune"))
+        return Judged(claim, study, ratio.text, ratio.n, ratio.holds, ratio.p, True, (ratio,), used)
     found = [
         finding.alone(claim, MEASURES[m], a) if not claim.b else finding.pair(claim, m, a, b)
         for m in claim.measures

@@ -315,6 +315,7 @@ def test_a_ratio_of_settings_against_the_papers_is_judged_over_tuning_seeds(a, b
     for row, bests in (("a", a), ("b", b)):
         found += [each for seed, best in enumerate(bests) for each in tuned(row, seed, best)]
     (row,) = judge([RATIO], found)
+    assert row["runs"] == f"commit not recorded ({8 * len(a)} runs)", "those that were tuned"
     assert (row["verdict"], row["n"], row["paper"]) == (verdict, len(a), "1e-5 against 1e-6"), row["ours"]
     assert ours in row["ours"]
 

@@ -158,8 +158,7 @@ def test_a_section_has_title_table_figures_and_verdicts(tmp_path):
 def test_a_claim_that_a_later_study_judges_is_named_not_repeated():
     lines = {name: pages.study(f"cifar10/{name}")(ROOT) for name in ("lr", "lr-new")}
     assert (
-        "Judged on the new seeds of [lr-new](#lr-new): [cifar10.lr-robust](claims-cifar10.md#claim"
-        in lines["lr"]
+        "Judged by the runs of [lr-new](#lr-new): [cifar10.lr-robust](claims-cifar10.md#claim" in lines["lr"]
     )
     assert "robust to small changes" not in lines["lr"]
     assert (

@@ -198,7 +198,7 @@ def test_on_a_gpu_it_is_the_same_task(tmp_path):
 # -- studies ----------------------------------------------------------------------------------------------------------
 
 
-CAMVID, TUNING, GRID, EIGHT = STUDIES
+CAMVID, TUNING, GRID, EIGHT, NEW = STUDIES
 
 
 def test_the_studies_are_the_recipe_and_fair():
@@ -209,7 +209,7 @@ def test_the_studies_are_the_recipe_and_fair():
     assert CAMVID.row(ADAXW).at(1e-5, 2000)["betas"] == [0.9, 1e-3]
     for study in STUDIES:
         assert (study.epochs, study.task_options["steps"]) == (4, 500)
-        assert study.seeds == {"voc/grid": 0, "voc/eight": 8}.get(study.name, 3)
+        assert study.seeds == {"voc/grid": 0, "voc/eight": 8, "voc/camvid-new": 5}.get(study.name, 3)
         assert study.schedule == {"name": "poly", "power": 0.9}
         for row in study.rows:
             optimizer_options.check(row.method, row.at(row.options["lr"], 2000))
@@ -218,6 +218,8 @@ def test_the_studies_are_the_recipe_and_fair():
                 assert row.rates[2] == {SGDM: 2.5e-4, ADAMW: 3e-5, AMSGRADW: 3e-5, ADAXW: 1e-4}[row.name]
                 ratios = [b / a for a, b in zip(row.rates, row.rates[1:], strict=False)]
                 assert ratios == pytest.approx([10**0.5] * 4, rel=0.06)
+    assert all(row in CAMVID.rows for row in NEW.rows)
+    assert not set(NEW.all_seeds) & {*CAMVID.all_seeds, *EIGHT.all_seeds, *TUNING.all_seeds}
 
 
 def test_eight_takes_decay_and_lr_from_the_grid():

@@ -10,6 +10,7 @@ from adaxlab.claim import OURS, PAPER, VERDICTS, check, family, link, words
 from adaxlab.markdown import table
 from adaxlab.paper import claims_entries
 from adaxlab.paper import claims_text as text
+from adaxlab.paper.cifar10_claims import SEED_0
 from adaxlab.paper.claims_entries import Row, cell, counts
 from adaxlab.paper.theory.record import order
 
@@ -96,7 +97,14 @@ def _contradicted(theirs: list[Row]) -> list[str]:
             cell(row["ours"]),
             row["n"],
             "; ".join(
-                filter(None, (words(row).removeprefix(row["verdict"]).strip(" ()"), _unproven(row["runs"])))
+                filter(
+                    None,
+                    (
+                        words(row).removeprefix(row["verdict"]).strip(" ()"),
+                        _unproven(row["runs"]),
+                        SEED_0 if SEED_0 in row["note"] else "",
+                    ),
+                )
             ),
         )
         for row in found

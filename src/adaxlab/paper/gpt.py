@@ -174,24 +174,23 @@ SHORT = Study(
 SHARED = Study(
     name="gpt-shared",
     rows=tuple(
-        _plain(f"{method} {name}, lr {lr:g}", method, {option: 0}, lr=lr)
-        for name, option in (("same weights", "init_seed"), ("same windows", "order_seed"))
+        _plain(f"{method} lr {lr:g}", method, lr=lr)
         for lr in (NOISE_LR, 2.4e-3)
         for method in ("adamw", "adaxw")
     ),
-    baseline="adamw same weights, lr 0.0006",
+    baseline="adamw lr 0.0006",
     seeds=6,
     first_seed=340,
     epochs=memory.GPT_EPOCHS,
-    task_options=memory.TRANSFORMER,
+    task_options={**memory.TRANSFORMER, "init_seed": 0},
     **OURS,
     asks="noise of seeds with shared weights",
-    title="Bytes of enwik8, context 64: noise between seeds that share their initial weights or their windows",
+    title="Bytes of enwik8, context 64: noise between seeds that share their initial weights",
     note="Written after the memory study, before its own runs. The transformer of the memory study, at the lr of "
-    "`gpt-short` and at the best lr of the memory study. A setting is quiet if the standard deviation of the paired "
-    "difference between AdamW and AdaX-W is below 0.003 nats and the six seeds of both are within 0.005 of each other, "
-    "with at most one minute per run. Results of runs that share weights (or windows) hold for these weights (or "
-    "windows) only.",
+    "`gpt-short` and at the best lr of the memory study, with the same initial weights for all seeds. A setting is "
+    "quiet if the standard deviation of the paired difference between AdamW and AdaX-W is below 0.003 nats and the six "
+    "seeds of both are within 0.005 of each other, with at most one minute per run. Results of runs that share their "
+    "initial weights hold for these weights only.",
 )
 
 STATE: dict[str, dict[str, Any]] = {"float32": {}, "8-bit": {"state_dtype": "uint8"}}

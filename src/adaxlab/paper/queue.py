@@ -87,7 +87,7 @@ def runs_for(claim: Claim, row: Mapping[str, Any]) -> int:
 AGAIN = ("cifar10/runtime", "language/speed")
 """Studies that are run again because their record lacks what the claim needs."""
 JOBS = (
-    Job("gpt-shared", "whether shared weights or windows make a quiet transformer", more="--jobs 4"),
+    Job("gpt-shared", "whether shared initial weights remove the noise", more="--jobs 4"),
     Job("cifar10/adamnx-tuning", "the learning rates of cifar10/adamnx"),
     Job("cifar10/adamnx"),
     Job("language/ptb-even", more="--jobs 8"),
@@ -98,6 +98,7 @@ JOBS = (
     Job("language/speed", command="python benchmarks/language.py", given=2),
     Job("cifar10/catch-up"),
     Job("cifar10/table2-new"),
+    Job("voc/camvid-new"),
     Job("imagenet/tiny-new"),
     Job("cifar10/decay-30"),
     Job("imagenet/tuned-new"),

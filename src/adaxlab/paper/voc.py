@@ -147,6 +147,16 @@ STUDIES = (
         title="CamVid, AdamW and AdaX-W on eight new seeds, a stand-in for PASCAL VOC2012",
         note="Each at the best of eight settings (`voc/grid`). The rule was written before the runs.",
     ),
+    _study(
+        "camvid-new",
+        tuple(_row(name, False) for name in (SGDM, ADAMW, AMSGRADW, ADAXW)),
+        seeds=5,
+        first_seed=210,
+        asks="the paper's settings, new seeds",
+        title="CamVid at the paper's settings on five new seeds, a stand-in for PASCAL VOC2012",
+        note="Judges the claims of `voc/camvid` again, whose verdicts rest on three seeds and on code that was not "
+        "committed. Written before the runs.",
+    ),
 )
 
 
@@ -193,7 +203,7 @@ TUNED = tuple(
     )
     for claim in SENTENCES
 )
-CLAIMS: tuple[Claim, ...] = (
+_ALL = (
     *AT_PAPER,
     *TUNED,
     about("voc/camvid", f"{SECTION}, Figure 2c", "better", "IoU throughout", post_hoc=True)(
@@ -224,4 +234,7 @@ CLAIMS: tuple[Claim, ...] = (
         ADAMW,
         note="within one step of the grid that was tried, half a decade; each tuning seed gives one ratio",
     ),
+)
+CLAIMS: tuple[Claim, ...] = tuple(
+    replace(claim, retest="voc/camvid-new" if claim.study == "voc/camvid" else "") for claim in _ALL
 )

@@ -194,8 +194,8 @@ def missing(study: Study, runs: Runs) -> str:
 
 
 def claims(study: Study, root: Path) -> str:
-    """The verdict on each claim that the study judges, with links to the rules. Claims that a later study judges on
-    new seeds are only named."""
+    """The verdict on each claim that the study judges, with links to the rules. Claims that a later study judges
+    are only named."""
     asked = [claim for claim in claims_of(study.name) if study.name in (claim.study, claim.retest)]
     rows = judge_files(asked, root / "records")
     mine, later = [], dict[str, list[str]]()
@@ -209,7 +209,7 @@ def claims(study: Study, root: Path) -> str:
 
 def _judged_later(study: str, ids: Sequence[str]) -> str:
     name = study.partition("/")[2] or study
-    return f"Judged on the new seeds of [{name}](#{name}): {', '.join(ids)}."
+    return f"Judged by the runs of [{name}](#{name}): {', '.join(ids)}."
 
 
 LONG = 40
