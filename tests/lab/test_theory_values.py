@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from adaxlab.paper.theory import landscape, lemmas, precision, rate, regret, theorems, variant, weights
-from adaxlab.paper.theory.contours import contour
+from adaxlab.paper.theory import lemmas, precision, rate, regret, theorems, variant, weights
 from adaxlab.paper.theory.record import places, record
 from adaxlab.paper.theory.simulate import Setting, path
 
@@ -149,7 +148,7 @@ def test_the_regret_bound_by_its_formula():
     assert run["third_exponent"] == pytest.approx(1, abs=1e-9)
 
 
-# -- rate, landscape, arithmetic, records --------------------------------------------------------------------------
+# -- rate, arithmetic, records --------------------------------------------------------------------------------------
 
 
 def test_gradient_of_the_noisy_function():
@@ -166,27 +165,6 @@ def test_slopes_of_a_known_power():
     fit = rate.slopes(T, np.stack([3 * T**-0.5, 5 * T**-0.4], axis=1))
     assert fit["slope"] == pytest.approx(-0.45)
     assert fit["slope_low"] < -0.5 < -0.4 < fit["slope_high"]
-
-
-def test_landscape_gradient_and_minima():
-    z, e = landscape.random_starts(20, seed=0), 1e-6
-    for i in range(2):
-        shift = e * np.eye(2)[i]
-        slope = (landscape.height(z + shift) - landscape.height(z - shift)) / (2 * e)
-        np.testing.assert_allclose(slope, landscape.gradient(z)[:, i], rtol=1e-5, atol=1e-7)
-    at = np.array(list(landscape.MINIMA.values()))
-    assert np.abs(landscape.gradient(at)).max() < 2e-3
-    np.testing.assert_allclose(landscape.height(at), [-1.4670, -1.0817, -0.8077], atol=1e-4)
-    assert landscape.basin(at + 0.01).tolist() == [0, 1, 2]
-    assert landscape.basin(np.array([[1.0, 1.9]])).tolist() == [-1]
-
-
-def test_contours_of_a_circle():
-    x = np.linspace(-2, 2, 81)
-    chains = contour(x, x, x[None, :] ** 2 + x[:, None] ** 2, 1.0)
-    assert len(chains) == 1
-    assert chains[0][0] == chains[0][-1]
-    np.testing.assert_allclose(np.hypot(*np.array(chains[0]).T), 1, atol=2e-3)
 
 
 def test_the_raw_recursion_breaks():

@@ -10,8 +10,7 @@ CHANGED = (
     "0.05 and 1e5 steps the slope was -0.473, also steeper than claimed);",
     "the lr of the rare-gradient problem was changed to 0.5 after a trial at 0.1, in which AdaX had not yet reached "
     "the right side on most seeds;",
-    "a drift reversal was removed from the regret problems, because it made regret negative;",
-    "the paths drawn on the landscape use other learning rates than the tuned ones, which give illegible paths.",
+    "a drift reversal was removed from the regret problems, because it made regret negative.",
 )
 """What was changed after first results were known, in sections 2 to 4."""
 
@@ -145,6 +144,5 @@ FIGURES = {
     "lemma-4-1": "Lemma 4.1 needs its schedule: with the constant steps of the experiments it is false (L4.1, L4.1c).",
     "regret-bound": "The regret bound holds, but grows as fast as the trivial bound (T4.1, T4.1o).",
     "rate": "The rate of Theorem 4.2 (T4.2, T4.2s).",
-    "landscape": "Three methods on a surface with three minima.",
 }
 """docs/images/theory-NAME.svg, drawn from records/theory, and what it shows."""

@@ -30,7 +30,7 @@ STUDIES: dict[str, tuple[Callable[..., dict[str, Any]], dict[str, Any]]] = {
     "reddi": (reddi.study, {"steps": 200_000, "seeds": 4}),
     "theory": (
         foundations.study,
-        {"steps": 2000, "rate_steps": 3000, "seeds": 16, "starts": 30, "full": False},
+        {"steps": 2000, "rate_steps": 3000, "seeds": 16, "full": False},
     ),
 }
 """The function of each study, and the options of its quick version."""

@@ -22,7 +22,6 @@ class Figure(NamedTuple):
     name: str
     """Name of the file: docs/images/theory-<name>.svg."""
     title: str
-    caption: str
     chart: Any
     labels: Sequence[str] = ()
     """Optimizers whose colours differ on a dark background."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import altair as alt
 
-from adaxlab.paper.theory import figures_landscape, figures_problems, figures_theory
+from adaxlab.paper.theory import figures_problems, figures_theory
 from adaxlab.paper.theory.figure_style import Figure, Record
 from adaxlab.report.static import THEMES, save_chart
 
@@ -23,7 +23,6 @@ def for_record(record: Record) -> list[Figure]:
             figures_theory.lemma,
             figures_theory.regret_bound,
             figures_theory.rate,
-            figures_landscape.landscape,
         ],
     }
     if record["name"] not in makers:

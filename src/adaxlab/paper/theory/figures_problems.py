@@ -65,15 +65,9 @@ def figure_3a(record: Record) -> Figure:
     ).properties(
         width=300, height=280, title=style.panel_title("Positions: the problem as stated, optimum at 0")
     )
-    caption = (
-        f"Problem (4) with the paper's values (C = {data['C']:g}, lambda = {data['fade']:g}, x0 = {data['x0']:g}). "
-        "Left, what Figure 3(a) shows; right, what it leaves out. Dots mark the first step below the optimum, from "
-        "where there is no way back."
-    )
     return Figure(
         "figure-3a",
         "Small updates in the end, and past the optimum long before",
-        caption,
         alt.hconcat(sizes, places, spacing=175, bounds="flush").resolve_scale(color="shared"),
         SHOWN_4,
         "Problem (4), the paper's values: what Figure 3(a) shows, and where x went",
@@ -145,15 +139,9 @@ def regret_curves(record: Record) -> Figure:
     ).properties(
         width=320, height=280, title=style.panel_title("Rare: slope 1010 with chance 0.01, else -10")
     )
-    caption = (
-        f"Average regret over {three['steps']:,} steps, b1 = 0, alpha_t falling like 1/sqrt(t). On problem (3) Adam "
-        f"fails at b2 = 0.1 alone; with rare gradients (mean of {rare['seeds']} seeds) it fails at 0.99 and 0.999 "
-        "too. The dotted line is the regret of staying at the worst point."
-    )
     return Figure(
         "reddi",
         "When Adam goes the wrong way, and who does not",
-        caption,
         alt.hconcat(left, right, spacing=34).resolve_scale(color="shared"),
         SHOWN_3,
         "A line that stays up is a method that does not converge",

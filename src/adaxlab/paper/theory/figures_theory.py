@@ -40,9 +40,6 @@ def memory(record: Record) -> Figure:
     return Figure(
         "memory",
         f"Which past gradients determine v at step {steps:,}?",
-        "Each shape is a method's whole memory, drawn to its own height, over a run as long as the paper's on "
-        "CIFAR-10. "
-        "AMSGrad keeps Adam's shape, taken when it was largest.",
         alt.vconcat(*strips, spacing=6).resolve_scale(color="independent"),
         labels,
         "Weight of each past squared gradient in v, oldest on the left.",
@@ -126,9 +123,6 @@ def gain(record: Record) -> Figure:
     return Figure(
         "gain",
         "One number per step is the whole difference between the methods",
-        "v <- v + k_t (g^2 - v). Adam's gain settles at 1 - b2, AdaGrad's falls like 1/t, AdaX's like 1/t for the "
-        "first 1/b2 = 10,000 steps and "
-        "exponentially from then on.",
         alt.layer(style.lines(points, x, y, hue), *names).properties(width=500, height=280),
         labels,
         "v <- v + k_t (g*g - v)",
@@ -158,9 +152,6 @@ def lemma(record: Record) -> Figure:
     return Figure(
         "lemma-4-1",
         "Lemma 4.1 needs its schedule",
-        "AdaX, b2 = 1e-4, after one gradient of 1 and then zeros. The lemma says that the line never falls: true "
-        "with alpha/sqrt(t), false with the "
-        "constant steps of the experiments, where V_2/V_1 is (1+b2)/(2+b2).",
         alt.layer(*layers).properties(width=460, height=230),
         ["adam", "adaxw"],
         "AdaX after one gradient of 1 and then zeros",
@@ -191,14 +182,9 @@ def regret_bound(record: Record) -> Figure:
             style.lines(points, x, y, color=colour, point={"color": colour, "size": 22}),
             style.text([{**points[-1], "words": words}], x, y, color=colour, align="left", dx=9),
         ]
-    caption = (
-        f"Absolute losses in {run['d']} dimensions, mean of {run['problems']} random problems, b1 = 0, b2 = 1e-4, "
-        "alpha_t = 0.5/sqrt(t). The regret stays far below the bound; the bound grows like T, as the trivial one does."
-    )
     return Figure(
         "regret-bound",
         "The regret bound holds, and grows as fast as no bound at all",
-        caption,
         alt.layer(*layers).properties(width=420, height=280),
         ["adax", "adam"],
         f"Online absolute losses, mean of {run['problems']} random problems",
@@ -237,16 +223,10 @@ def rate(record: Record) -> Figure:
         end = {"optimizer": r["method"], "T": r["T"][-1], "value": r["average"][-1]}
         words = f"{NAMES[r['method']]}: T^{r['slope']:.2f}"
         names.append(style.text([{**end, "words": words}], x, y, hue, align="left", dx=9, dy=dy))
-    caption = (
-        f"A noisy non-convex function in {first['d']} dimensions, mean of {first['seeds']} seeds, alpha_t = "
-        "0.5/sqrt(t), b1 = 0.9. "
-        "The grey line has the claimed rate, moved to meet AdaX's first point: a steeper line is faster."
-    )
     chart = alt.layer(claimed, main, word, *names).properties(width=420, height=260)
     return Figure(
         "rate",
         "AdaX keeps the rate of Theorem 4.2, as AMSGrad does",
-        caption,
         chart,
         labels,
         f"Noisy non-convex function, mean of {first['seeds']} seeds",

@@ -1,4 +1,4 @@
-"""Study `theory`: memories, lemmas, regret, the rate, arithmetic, and the landscape."""
+"""Study `theory`: memories, lemmas, regret, the rate, and arithmetic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from adaxlab.paper.theory import (
     claims_bounds,
     claims_memory,
-    landscape,
     lemmas,
     precision,
     rate,
@@ -64,7 +63,6 @@ def study(
     steps: int = 10_000,
     rate_steps: int = 50_000,
     seeds: int = 32,
-    starts: int = 400,
     full: bool = True,
     tick: Tick = no_progress,
 ) -> dict[str, Any]:
@@ -93,11 +91,9 @@ def study(
         body.setdefault("rate", []).append(rate.measure(name, rate_steps, seeds))
     tick("arithmetic")
     body["precision"] = precision.report(full)
-    tick("landscape")
-    body["landscape"] = landscape.study(starts=starts)
     what = (
         "Table 1, weights of the memories, Lemmas 4.1 and 7.1 to 7.3, regret on 3 kinds of online convex problems, "
-        f"the rate on a noisy non-convex function ({rate_steps:,} steps, {seeds} seeds), arithmetic, landscape"
+        f"the rate on a noisy non-convex function ({rate_steps:,} steps, {seeds} seeds), arithmetic"
     )
     return record(
         "theory", what, body, [*claims_memory.claims(body), *claims_bounds.claims(body)], errata=ERRATA
