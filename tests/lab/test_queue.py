@@ -61,13 +61,7 @@ def test_every_open_claim_says_what_would_decide_it():
 
 def test_the_page_lists_what_has_no_record(tmp_path):
     text = queue.page(tmp_path, CLAIMS.values(), ROWS)
-    jobs, judged = text.split(queue.CLAIMS)
-    assert jobs.count("\n| `") == len(queue.JOBS)
-    asked = [
-        claim for job in queue.JOBS for claim in CLAIMS.values() if job.study in (claim.study, claim.retest)
-    ]
-    assert judged.count("\n| `") == len(asked)
-    assert judged.count("| ours |") == sum(claim.ours for claim in asked)
+    assert text.count("\n| `") == len(queue.JOBS)
     assert (
         "| `cifar10/sgdm-lr` | `adax reproduce cifar10/sgdm-lr --records records` | 15 | 200 to 204 | 4.8 |"
         in text
@@ -75,8 +69,8 @@ def test_the_page_lists_what_has_no_record(tmp_path):
     assert "tuning 20000 to 20002; 220 to 227" in text
 
 
-def test_an_open_claim_shows_the_n_that_is_needed_beside_the_n_that_is_planned(tmp_path):
-    text = queue.page(tmp_path, CLAIMS.values(), ROWS)
+def test_an_open_claim_shows_the_n_that_is_needed_beside_the_n_that_is_planned():
+    text = (RECORDS.parent / "docs" / "claims.md").read_text()
     both = [
         row for row in ROWS.values() if row["plan"].get("needed", "").isdigit() and "planned" in row["plan"]
     ]
@@ -85,8 +79,9 @@ def test_an_open_claim_shows_the_n_that_is_needed_beside_the_n_that_is_planned(t
         needed, n = row["plan"]["needed"], row["plan"]["planned"]
         assert int(needed) > 2
         assert n == queue.planned(CLAIMS[row["id"]], queue.job_of(CLAIMS[row["id"]], row["verdict"], ()))
-        shown = f"| {row['n']} | {needed} | {n} |"
-        assert re.search(rf"\| \[{re.escape(row['id'])}\].*{re.escape(shown)}", text)
+        (line,) = re.findall(rf"\| \[{re.escape(row['id'])}\].* inconclusive \| {row['n']} \| .*", text)
+        assert f"| {needed} | " in line
+        assert f" | {n} | " in line
 
 
 @pytest.mark.parametrize(

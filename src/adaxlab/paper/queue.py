@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from adaxlab import records
-from adaxlab.claim import NOT_RUN, VERDICTS, Claim, link, words
+from adaxlab.claim import NOT_RUN, VERDICTS, Claim
 from adaxlab.markdown import table
 from adaxlab.paper import catalogue
 from adaxlab.study import Study
@@ -135,8 +135,9 @@ HEAD = """# Planned GPU studies
 <!-- Made from src/adaxlab/paper/queue.py by `adax claims`; edits here are lost. -->
 
 These studies would judge claims that are open, provisional or post hoc. They require a GPU, and are listed in the
-order in which they are to be run. A study may leave a claim open: [the second table](#claims-by-study) compares the
-planned with the required number of seeds.
+order in which they are to be run. [The open claims](claims.md#open-claims) name their study and compare its number of
+seeds with the required one: a study may leave a claim open. Some claims that are already decided, but provisional or
+post hoc, are judged again on new seeds.
 
 - **Cost.** Minutes are estimates for one H200, from the records, and are shared by all claims of a study. A run that
   several studies share is counted in each.
@@ -149,16 +150,6 @@ planned with the required number of seeds.
 - **Records.** A command that writes records requires a checkout without uncommitted changes. For a copy of the code
   without its git history, set `ADAXOPT_COMMIT` to the commit. CONTRIBUTING.md has the steps for a machine without a
   network.
-
-"""
-CLAIMS = """
-
-## Claims by study
-
-*Whose* is `paper` for a claim of the paper and `ours` for a claim of this project. With [*n
-needed*](claims.md#open-claims) new seeds the probability of a verdict is about 50%. If *n planned* is smaller, the
-study may leave the claim open, although Holm's threshold is less strict in a study with fewer claims. Claims that are
-already decided are judged again on new seeds.
 
 """
 
@@ -178,7 +169,7 @@ def waiting(
 
 def page(root: Path, claims: Iterable[Claim], rows: Mapping[str, Mapping[str, Any]]) -> str:
     """docs/queue.md: the studies that have no record yet."""
-    jobs, judged, total = [], [], 0.0
+    jobs, total = [], 0.0
     for job, mine in waiting(root, claims, rows):
         total += job.minutes
         command = job.command or f"adax reproduce {job.study} --records records {job.more}".strip()
@@ -187,15 +178,8 @@ def page(root: Path, claims: Iterable[Claim], rows: Mapping[str, Mapping[str, An
         own = sum(claim.ours for claim in mine)
         judges = job.purpose or f"{len(mine) - own} of the paper's claims, {own} of ours"
         jobs.append((f"`{job.study}`", f"`{command}`", runs, seeds, f"{job.minutes:g}", f"{total:g}", judges))
-        for claim in mine:
-            row = rows[claim.id]
-            needed, n = row["plan"].get("needed", ""), planned(claim, job) or ""
-            judged.append(
-                (f"`{job.study}`", link(claim.id, claim.id), row["by"], words(row), row["n"] or "", needed, n)
-            )
-    first = table(("study", "command", "runs", "seeds", "minutes", "total minutes", "judges"), jobs)
-    head = ("study", "claim", "whose", "verdict now", "n now", "n needed", "n planned")
-    return f"{HEAD}{first}{CLAIMS}{table(head, judged)}\n"
+    head = ("study", "command", "runs", "seeds", "minutes", "total minutes", "judges")
+    return f"{HEAD}{table(head, jobs)}\n"
 
 
 def _seeds(study: Study) -> str:
