@@ -12,9 +12,9 @@ from typing import Any
 from adaxlab import records
 from adaxlab.claim import VERDICTS, Claim, link
 from adaxlab.judge import judge
-from adaxlab.paper import memory_finals, memory_rule
+from adaxlab.paper import drawn, memory_finals, memory_rule
 from adaxlab.paper.memory_finals import CIFAR, FINALS, GPT, TASKS, StudyTask
-from adaxlab.paper.tables.memory_study import judged
+from adaxlab.paper.tables.memory_study import FINAL_FIGURE, judged
 
 Rows = Mapping[str, Mapping[str, Any]]
 FIRST, DEFAULT, GROWING = memory_rule.KEPT
@@ -95,7 +95,8 @@ def answer(root: Path) -> str:
             f"{name}_cost": first.lstrip("-"),
             f"{name}_times": f"{final.above / final.rates[FIRST]:.3g}",
         }
-    return TEXT.format(**values).rstrip()
+    figure = drawn.image(FINAL_FIGURE, "Differences of the final runs with their intervals", "images")
+    return f"{TEXT.format(**values)}\n{figure}"
 
 
 def _check(rows: Rows) -> None:

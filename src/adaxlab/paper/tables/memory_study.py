@@ -37,7 +37,6 @@ def section(root: Path) -> str:
             drawn.image(FIGURE, "Result against learning rate, one line per memory", "images"),
             "The results of every memory at every learning rate: [transformer](gpt.md#gpt-memory-screen), "
             "[CIFAR-10](cifar10.md#memory-screen).",
-            drawn.image(FINAL_FIGURE, "Differences of the final runs with their intervals", "images"),
             *(
                 f"### {task.title}\n{_screen(task, screens[task.screen.name], list(chosen))}{_finals(task, root)}"
                 for task in TASKS
