@@ -284,6 +284,51 @@ def test_torchs_format_goes_both_ways():
     assert converted.state[params[0]]["exp_avg"].dtype == I8
 
 
+@pytest.mark.parametrize("source", ["adaxopt", "torch"])
+def test_a_checkpoint_of_float64_has_no_m_where_its_v_is_0_in_float32(source):
+    """Else the next step there divides m by eps alone."""
+    kind, p = (
+        {"adaxopt": AdamW, "torch": torch.optim.AdamW}[source],
+        torch.nn.Parameter(torch.zeros(64).double()),
+    )
+    wide = kind([p], lr=1e-3, eps=1e-60)
+    p.grad = torch.full_like(p, 1e-25)
+    p.grad[32:] = 1e-15
+    wide.step()
+    file = wide.state_dict()
+    small = AdamW([p], state_dtype=U8)
+    small.load_state_dict(cast_state_dict(file, U8) if source == "adaxopt" else file)
+    entry, before = small.state[p], p.detach().clone()
+    assert [codes.expanded(entry, key)[:32].any() for key in codes.CODED[:2]] == [False, False]
+    assert codes.expanded(entry, "exp_avg")[32:].all()
+    p.grad.zero_()
+    small.step()
+    assert (p.detach() - before).abs().max() < 2e-3
+
+
+NOT_IN_8_BITS = {
+    "complex": lambda: AdamW([torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))]),
+    "row-wise": lambda: AdamW(torch.nn.Embedding(4, 3, sparse=True).parameters()),
+    "windowed": lambda: create("adashift", [torch.nn.Parameter(torch.ones(2))]),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_IN_8_BITS)
+def test_state_that_has_no_8_bit_form_is_named(kind):
+    optimizer = NOT_IN_8_BITS[kind]()
+    (p,) = optimizer.param_groups[0]["params"]
+    p.grad = torch.ones_like(p)
+    if kind == "row-wise":
+        p.grad = p.grad.detach().to_sparse(1)
+    optimizer.step()
+    says = rf"^state_dtype=torch\.uint8: .*{kind}.* cannot be in 8 bits; take another"
+    with pytest.raises(ValueError, match=says):
+        cast_state_dict(optimizer.state_dict(), U8)
+    if kind == "row-wise":
+        with pytest.raises(ValueError, match=says):
+            adaxopt.load_adamw_state_dict(AdaXW([p], state_dtype=U8), optimizer.state_dict())
+
+
 def test_another_memory_order_has_other_codes_of_the_same_numbers():
     params = parameters(shapes=((4, 8, 3, 3),))
     optimizer = run(AdaXW(params, state_dtype=U8), params, 2)

@@ -196,7 +196,7 @@ def store_(
     lines = []
     for name, value in lose(values).items():
         flat, order = _memory(entry[name])
-        line = _line(value, order).float()  # a float64 v may be 0 in float32: m is then 0 too
+        line = _line(value, order).float()
         lines.append((name, flat, entry[scale_name(name)].view(-1), line))
     second = next((line for name, _, _, line in lines if name == "exp_avg_sq"), None)
     count, device = lines[0][1].numel(), lines[0][1].device
@@ -205,10 +205,14 @@ def store_(
         there = slice(start // GROUP, groups(here.stop))
         bits = draws(here.stop - start, device, seed=seed, index=index, step=step, first=offset + start)
         for name, flat, scales, line in lines:
-            still = None
-            if second is not None and name == "exp_avg":  # where v is 0, or lost
-                still = ~((second[here] > 0) & (second[here] < HIGH))
+            still = zero_or_lost(second[here]) if second is not None and name == "exp_avg" else None
             _encode(flat[here], scales[there], line[here], bits, still)
+
+
+def zero_or_lost(v: Tensor) -> Tensor:
+    """Where v is stored as 0 or as lost, and m as 0. A float64 v may be 0 in float32."""
+    v = v.float()
+    return ~((v > 0) & (v < HIGH))
 
 
 def lose(values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

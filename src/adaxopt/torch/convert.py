@@ -154,20 +154,26 @@ def cast_state_dict(state_dict: Mapping[str, Any], dtype: torch.dtype) -> dict[s
 def _cast(entry: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
     """A parameter's state with its moments in this dtype."""
     result = {k: v.clone() if isinstance(v, Tensor) else v for k, v in entry.items() if k not in codes.SCALES}
-    moments = {
+    moments: Mapping[str, Tensor] = {
         k: state.expanded(entry, k) for k in (*codes.CODED, "window") if isinstance(entry.get(k), Tensor)
     }
-    for key, value in (codes.lose(moments) if dtype is torch.uint8 else moments).items():
-        if dtype is not torch.uint8:
+    if dtype is not torch.uint8:
+        for key, value in moments.items():
             result[key] = value.to(dtype.to_complex() if value.is_complex() else dtype)
-        elif value.is_complex() or "row_step" in entry or "window" in entry or shards.is_dtensor(value):
-            raise ValueError(
-                "cast_state_dict: complex, sharded, windowed and row-wise state cannot be in 8 bits"
-            )
-        else:
-            made = codes.create(value, key)
-            codes.encode_(made[key], made[codes.scale_name(key)], value)
-            result.update(made)
+        return result
+    whole = {"row_step", "window"}.isdisjoint(entry)
+    if not whole or any(value.is_complex() or shards.is_dtensor(value) for value in moments.values()):
+        raise ValueError(
+            "state_dtype=torch.uint8: complex, sharded, windowed and row-wise state cannot be in 8 bits; take another "
+            "state_dtype for these parameters"
+        )
+    moments = codes.lose(moments)
+    second = moments.get("exp_avg_sq")
+    for key, value in moments.items():
+        made = codes.create(value, key)
+        still = codes.zero_or_lost(second) if second is not None and key == "exp_avg" else None
+        codes.encode_(made[key], made[codes.scale_name(key)], value, still=still)
+        result.update(made)
     return result
 
 
