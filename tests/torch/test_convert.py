@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -271,6 +273,28 @@ def test_fully_decoupled_decay_goes_on_as_decoupled_decay_did(kind, schedule):
     p.data.fill_(1.0)
     optimizer.step()
     assert 1 - p.item() == pytest.approx(wd * 2 * lr, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["torch", "released"])
+def test_fully_decoupled_decay_of_a_checkpoint_needs_a_first_lr(kind):
+    """An optimizer that was built with lr=0 does not drop the checkpoint's decay without an error."""
+    options = {"lr": 0.0, "weight_decay": 0.0, "decay": "fully_decoupled"}
+    if kind == "torch":
+        optimizer, file = (
+            stepped(AdamW, **options),
+            stepped(torch.optim.AdamW, weight_decay=0.05).state_dict(),
+        )
+        load = optimizer.load_state_dict
+    else:
+        optimizer, file = stepped(AdaXW, **options), as_released(torch.optim.AdamW, weight_decay=0.05)
+        load = functools.partial(load_released_state_dict, optimizer)
+    before = snapshot(optimizer)
+    with pytest.raises(ValueError, match=r"reference_lr=0\.0.*must be > 0; set group\['reference_lr'\]"):
+        load(file)
+    assert same(snapshot(optimizer), before)
+    optimizer.param_groups[0]["reference_lr"] = 0.1
+    load(file)
+    assert optimizer.param_groups[0]["weight_decay"] == pytest.approx(0.005)
 
 
 def test_a_torch_checkpoint_with_amsgrad_is_refused():

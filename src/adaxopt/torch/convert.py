@@ -67,7 +67,8 @@ def from_torch(optimizer: Engine, given: Mapping[str, Any]) -> dict[str, Any]:
     left = ("amsgrad", "decoupled_weight_decay")
     groups = []
     for mine, other in _paired(optimizer, given):
-        kept = {k: v for k, v in mine.items() if k in optimizer.defaults and k not in TORCHS}
+        ours = {*optimizer.defaults, "reference_lr"} - TORCHS
+        kept = {k: v for k, v in mine.items() if k in ours}
         theirs = {k: v for k, v in other.items() if k not in left}
         groups.append({**theirs, **kept, **_numbers(mine, other)})
         if "decoupled_weight_decay" in other and other["decoupled_weight_decay"] == (mine["decay"] == "l2"):
@@ -234,11 +235,11 @@ def _numbers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any
     number, and fully decoupled decay, wd*lr/reference_lr, subtracts the checkpoint's wd*lr."""
     (b1, b2), reference = other["betas"], mine["reference_lr"]
     fully = mine["decay"] == "fully_decoupled" and "weight_decay" in other
+    measured = isinstance(reference, Tensor) or reference > 0  # if not, `options.check_reference` raises
     return {
         "betas": (b1, b2 if mine.get("memory") is None else mine["betas"][1]),
         **({"total_steps": None} if "total_steps" in mine else {}),  # it has not set this b2
-        "reference_lr": reference,
-        **({"weight_decay": other["weight_decay"] * reference} if fully else {}),
+        **({"weight_decay": other["weight_decay"] * reference} if fully and measured else {}),
     }
 
 
