@@ -7,7 +7,14 @@ import copy
 import pytest
 import torch
 
-from adaxopt import AdamW, AdaXW, create, float32_weights
+from adaxopt import (
+    AdamW,
+    AdaXW,
+    create,
+    float32_weights,
+    load_adamw_state_dict,
+    load_released_state_dict,
+)
 from adaxopt.zoo import METHODS
 from runner import BACKENDS, FUSES, Problem, drive, same, saved_and_read, snapshot, split, stepped
 
@@ -227,6 +234,11 @@ def reshaped(key, shape):
     return change
 
 
+def with_state(kind, entry):
+    d = stepped(kind).state_dict()
+    return {**d, "state": {**d["state"], 0: entry}}
+
+
 REFUSED = [
     ("newer format", lambda: newer(stepped(AdaXW).state_dict()), r"format 99.*reads formats 2 and 3"),
     ("torch's AdamW", lambda: stepped(torch.optim.AdamW).state_dict(), r"load_adamw_state_dict"),
@@ -263,6 +275,12 @@ REFUSED = [
         r"'row_step'.*\(5,\)",
     ),
     ("an empty dict", dict, r"param_groups"),
+    (
+        "no state",
+        lambda: with_state(AdaXW, None),
+        r"parameter 0 has a state of type NoneType: must be a dict",
+    ),
+    ("a number", lambda: with_state(torch.optim.AdamW, 5), r"parameter 0 has a state of type int"),
 ]
 
 
@@ -343,6 +361,15 @@ def test_a_hook_may_change_the_form_of_a_state_dict():
     assert short.state_dict()["param_groups"] == [{"lr": 0.1}]
 
 
+@pytest.mark.parametrize(("kind", "load"), [(AdamW, AdamW.load_state_dict), (AdaXW, load_adamw_state_dict)])
+def test_a_conversion_does_not_call_the_hooks_of_state_dict(kind, load):
+    theirs, p = stepped(torch.optim.AdamW), torch.nn.Parameter(torch.ones(2, 3))
+    optimizer = kind([p, torch.nn.Parameter(torch.ones(4))])
+    optimizer.register_state_dict_post_hook(lambda _, saved: {"inner": saved})
+    load(optimizer, theirs.state_dict())
+    assert torch.equal(optimizer.state[p]["exp_avg"], next(iter(theirs.state.values()))["exp_avg"])
+
+
 def rows(n=3):
     """An embedding with sparse gradients, and its optimizer after some steps."""
     table = torch.nn.Embedding(6, 2, sparse=True)
@@ -379,14 +406,15 @@ def test_a_file_with_rows_of_the_former_format_loads():
     assert "row_step" in other.state[table.weight]
 
 
-def test_a_group_without_options_is_named():
+@pytest.mark.parametrize("kind", [AdaXW, AdamW])
+@pytest.mark.parametrize("load", [AdaXW.load_state_dict, load_adamw_state_dict, load_released_state_dict])
+def test_a_group_without_options_is_named(load, kind):
     """torch leaves a group empty when it maps one saved group to two by name."""
-    model = torch.nn.Linear(2, 2)
-    optimizer = AdaXW([{"params": [p]} for p in model.parameters()])
-    saved = optimizer.state_dict()
+    groups = [{"params": [p]} for p in torch.nn.Linear(2, 2).parameters()]
+    saved = kind(groups).state_dict()
     saved["param_groups"][1] = {"params": [1]}
     with pytest.raises(ValueError, match=r"group 1 has no options.*flatten_optimizer_state_dict=True"):
-        optimizer.load_state_dict(saved)
+        load(AdaXW(groups), saved)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64, torch.uint8])

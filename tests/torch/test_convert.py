@@ -400,6 +400,9 @@ def test_checkpoints_of_amsgrad_and_of_other_formats_are_refused():
     newer["param_groups"][0]["format"] = 99
     with pytest.raises(ValueError, match="format 99"):
         load_adamw_state_dict(optimizer, newer)
+    coded = stepped(AdamW, state_dtype=torch.uint8, shapes=((2, 3), (4,), (5,))).state_dict()
+    with pytest.raises(ValueError, match=r"group 0 has 3 parameters: this optimizer's has 2"):
+        load_adamw_state_dict(optimizer, coded)
     coded = stepped(AdamW, state_dtype=torch.uint8).state_dict()
     del coded["state"][1]["exp_avg_scale"]
     with pytest.raises(

@@ -35,14 +35,7 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
             state_dict = changed
     check_form(state_dict)
     groups, saved = optimizer.param_groups, deepcopy(state_dict["param_groups"])
-    written = ["format" in group for group in saved]
-    if any(written) and not all(written):
-        raise ValueError(
-            f"checkpoint's group {written.index(False)} has no options: it was saved from an optimizer with other "
-            "parameter groups; load it into one with the same groups, or save and load it with "
-            "StateDictOptions(flatten_optimizer_state_dict=True)"
-        )
-    if not all(written):
+    if not is_own(saved):
         found = foreign.recognised(state_dict)
         if not foreign.is_torchs(found, optimizer.method):
             raise ValueError(foreign.refusal(found, optimizer))
@@ -100,24 +93,45 @@ def check_form(state_dict: Mapping[str, Any]) -> None:
                 f"checkpoint whose {key!r} is a {type(state_dict[key]).__name__}: not an optimizer's"
             )
 
+    for name in chain.from_iterable(group.get("params", ()) for group in state_dict["param_groups"]):
+        entry = state_dict["state"].get(name, {})
+        if not isinstance(entry, Mapping):
+            raise ValueError(
+                f"checkpoint's parameter {name!r} has a state of type {type(entry).__name__}: must be a dict"
+            )
+
+
+def is_own(groups: list[Any]) -> bool:
+    """Whether this package wrote all of these groups. Raises ValueError if it wrote only some."""
+    written = ["format" in group for group in groups]
+    if any(written) and not all(written):
+        raise ValueError(
+            f"checkpoint's group {written.index(False)} has no options: it was saved from an optimizer with other "
+            "parameter groups; load it into one with the same groups, or save and load it with "
+            "StateDictOptions(flatten_optimizer_state_dict=True)"
+        )
+    return all(written)
+
 
 def check_count(groups: list[Any], saved: list[Any]) -> None:
+    """Raise ValueError unless there are as many groups, and as many parameters in each."""
     if len(groups) != len(saved):
         s = "" if len(saved) == 1 else "s"
         raise ValueError(
             f"checkpoint with {len(saved)} parameter group{s}: this optimizer has {len(groups)}; build it with the "
             "same groups as the optimizer that wrote the checkpoint"
         )
-
-
-def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
-    check_count(groups, saved)
     for i, (group, other) in enumerate(zip(groups, saved, strict=True)):
         if len(group["params"]) != len(other["params"]):
             raise ValueError(
                 f"checkpoint's group {i} has {len(other['params'])} parameters: this optimizer's has "
                 f"{len(group['params'])}"
             )
+
+
+def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
+    check_count(groups, saved)
+    for i, other in enumerate(saved):
         check_method(optimizer, other)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the constructor has already warned

@@ -140,7 +140,7 @@ def cast_state_dict(state_dict: Mapping[str, Any], dtype: torch.dtype) -> dict[s
     if dtype not in options.STATE_DTYPES or dtype is None:
         allowed = ", ".join(str(d) for d in options.STATE_DTYPES if d is not None)
         raise ValueError(f"cast_state_dict: dtype={dtype!r}: must be one of {allowed}")
-    if any("format" not in group for group in state_dict["param_groups"]):
+    if not checkpoint.is_own(state_dict["param_groups"]):
         raise ValueError(
             "cast_state_dict: this is not a checkpoint of adaxopt; load it first, then cast state_dict()"
         )
@@ -186,7 +186,7 @@ def _load(
     if method is None or not foreign.converts(method):
         raise TypeError(f"load_{kind}_state_dict({type(optimizer).__name__}): must be AdaX, AdaXW or Padax")
     checkpoint.check_form(given)
-    if any("format" in group for group in given["param_groups"]):
+    if checkpoint.is_own(given["param_groups"]):
         for group in given["param_groups"]:
             if kind != "adamw" or group.get("method") not in foreign.ADAMS:
                 checkpoint.check_method(optimizer, group)
@@ -214,11 +214,11 @@ def _load(
 def _decoded(optimizer: Engine, given: Mapping[str, Any]) -> dict[str, Any]:
     """A checkpoint of adaxopt's Adam or AdamW with its 8-bit moments as float32."""
     entries = dict(given["state"])
-    for i, (mine, group) in enumerate(zip(optimizer.param_groups, given["param_groups"], strict=False)):
-        checkpoint.check_format(group.get("format"))
-        group = {**group, "state_dtype": options.dtype_of(group.get("state_dtype"))}
-        names = zip(mine["params"], group["params"], strict=False)
-        found = [(p, name) for p, name in names if isinstance(entries.get(name), Mapping)]
+    for i, (mine, group) in enumerate(_paired(optimizer, given)):
+        checkpoint.check_format(group["format"])
+        group["state_dtype"] = options.dtype_of(group.get("state_dtype"))
+        names = zip(mine["params"], group["params"], strict=True)
+        found = [(p, name) for p, name in names if name in entries]
         checkpoint.check_rows(i, group, [entries[name] for _, name in found])
         for p, name in found:
             entry = entries[name]
@@ -244,11 +244,10 @@ def _numbers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any
 
 
 def _paired(optimizer: Engine, given: Mapping[str, Any]) -> zip[tuple[Any, Any]]:
-    """Pairs of this optimizer's groups, as in its state_dict, and the checkpoint's groups."""
-    own = [{**group, "format": options.FORMAT} for group in optimizer.state_dict()["param_groups"]]
+    """Pairs of this optimizer's groups and copies of the checkpoint's groups."""
     theirs = deepcopy(given["param_groups"])
-    checkpoint.check_count(own, theirs)
-    return zip(own, theirs, strict=True)
+    checkpoint.check_count(optimizer.param_groups, theirs)
+    return zip(optimizer.param_groups, theirs, strict=True)
 
 
 def _as_asked(entries: dict[Any, Any], groups: list[dict[str, Any]]) -> dict[Any, Any]:
