@@ -345,14 +345,30 @@ def test_a_half_complex_parameter_is_refused_where_it_would_need_a_compensation(
     AdaXW([p], rounding="stochastic")
 
 
-def test_a_group_that_was_saved_before_there_were_memories_has_none():
-    """Its b2 is a growth rate, and not the number of the new optimizer's memory."""
+@pytest.mark.parametrize("b2", [0.0, 1e-3])
+@pytest.mark.parametrize("options", [{}, {"memory": adaxopt.LogTime(8)}, {"total_steps": 3000}], ids=str)
+def test_a_group_that_was_saved_before_there_were_memories_has_none(options, b2):
+    """Its b2 is a growth rate, and not the number of the new optimizer's memory or run length."""
     p = parameter(1.0)
-    old = AdaXW([p], betas=(0.9, 1e-3))
+    old = AdaXW([p], betas=(0.9, b2))
     p.grad = torch.ones(1)
     old.step()
     file = old.state_dict()
-    del file["param_groups"][0]["memory"]
-    new = AdaXW([p], memory=adaxopt.LogTime(8))
+    del file["param_groups"][0]["memory"], file["param_groups"][0]["total_steps"]
+    new = AdaXW([p], **options)
+    if options.get("total_steps") and b2 != 1e-3:
+        with pytest.warns(UserWarning, match="total_steps=3000: not used"):
+            new.load_state_dict(file)
+    else:
+        new.load_state_dict(file)
+    (group,) = new.param_groups
+    assert (group["memory"], group["total_steps"], group["betas"]) == (None, None, (0.9, b2))
+
+
+def test_a_saved_group_without_an_option_takes_the_default():
+    file = AdaXW([parameter(1.0)], betas=(0.5, 1e-3)).state_dict()
+    del file["param_groups"][0]["betas"], file["param_groups"][0]["wake"]
+    new = AdaXW([parameter(1.0)], total_steps=3000, wake=False)
     new.load_state_dict(file)
-    assert (new.param_groups[0]["memory"], new.param_groups[0]["betas"]) == (None, (0.9, 1e-3))
+    (group,) = new.param_groups
+    assert (group["betas"], group["wake"], group["total_steps"]) == ((0.9, 1e-3), False, None)

@@ -136,10 +136,10 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the constructor has already warned
             try:
-                merged = {**optimizer.defaults, **other}
-                options.check(merged, optimizer.method.rule)
-                options.check_reference(merged)
-                refuse_fixed(optimizer, merged)
+                options.complete(other, optimizer.defaults)
+                options.check(other, optimizer.method.rule)
+                options.check_reference(other)
+                refuse_fixed(optimizer, other)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"checkpoint's group {i}: {error}") from error
 

@@ -129,9 +129,7 @@ class Engine(Optimizer):
         self.__dict__.setdefault("_project", None)
         self._forget_caches()
         for group in self.param_groups:
-            for key, value in self.defaults.items():
-                # a group without a memory was saved before there were any: its b2 is not a memory's number
-                group.setdefault(key, None if key == "memory" else value)
+            options.complete(group, self.defaults)
             group["reference_lr"] = groups.fixed(group.get("reference_lr", group["lr"]))
             for p in group["params"]:
                 if self.state.get(p):

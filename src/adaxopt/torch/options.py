@@ -84,6 +84,13 @@ def dtype_name(dtype: torch.dtype | None) -> str | None:
     return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
+def complete(group: dict[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Add the options that a group of a file lacks. A file without `memory` or `total_steps` was saved before these
+    existed: its b2 is not the number of the new optimizer's memory or run length, so they become None."""
+    for key, value in defaults.items():
+        group.setdefault(key, None if key in ("memory", "total_steps") else value)
+
+
 def settle_copied(group: dict[str, Any], method: Method) -> None:
     """Settle a Memory, or a b2 of None, that ZeroRedundancyOptimizer copied from its arguments into a group."""
     (b1, b2), memory = group["betas"], group.get("memory")
