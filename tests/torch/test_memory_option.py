@@ -283,31 +283,66 @@ def advised(caught, optimizer):
         exec(str(one.message).rpartition("loading: ")[2], {"optimizer": optimizer})
 
 
-@pytest.mark.parametrize("total", [1, 2, 3.5, 200])
+RUNS = [*({"total_steps": total} for total in (1, 2, 3.5, 200)), {"memory": Growing.over(200)}]
+
+
+@pytest.mark.parametrize("asked", RUNS, ids=str)
 @pytest.mark.parametrize("saved", [{}, {"total_steps": 100}, {"memory": LogTime(8)}], ids=str)
-def test_the_advice_gives_the_options_of_the_constructor(saved, total):
-    """For the groups of which the warning speaks; a group with a memory keeps its number."""
-    p, q = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+def test_the_advice_gives_the_options_of_the_constructor(saved, asked):
+    """One warning for the groups of which it speaks; a group with a memory keeps its number."""
+    params = [torch.nn.Parameter(torch.ones(2)) for _ in range(3)]
 
     def groups(**options):
-        return AdaXW([{"params": [p], **options}, {"params": [q], "memory": LogTime(4)}])
+        memory = {"memory": LogTime(4)}
+        return AdaXW([{"params": [p], **(memory if p is params[1] else options)} for p in params])
 
-    optimizer, asked = groups(total_steps=total), groups(total_steps=total)
-    with pytest.warns(UserWarning, match=r"not used in group 0.*run after loading") as caught:
+    optimizer, expected = groups(**asked), groups(**asked)
+    with pytest.warns(UserWarning, match=r"not used in groups 0, 2, .*run after loading") as caught:
         optimizer.load_state_dict(groups(**saved).state_dict())
     assert len(caught) == 1
     advised(caught, optimizer)
-    for mine, wanted in zip(optimizer.param_groups, asked.param_groups, strict=True):
+    for mine, wanted in zip(optimizer.param_groups, expected.param_groups, strict=True):
         assert all(mine[key] == wanted[key] for key in ("betas", "memory", "total_steps"))
-    p.grad = torch.ones(2)
+    for p in params:
+        p.grad = torch.ones(2)
     optimizer.step()  # warns of nothing
 
 
-@pytest.mark.parametrize("betas", [(0.9, 3 / 100), (0.9, torch.tensor(1e-3))], ids=str)
-def test_a_b2_as_asked_or_as_a_tensor_warns_of_nothing(betas):
+def test_groups_of_other_run_lengths_have_their_own_advice():
+    def groups(*totals):
+        return AdaXW([{"params": [torch.nn.Parameter(torch.ones(2))], "total_steps": t} for t in totals])
+
+    optimizer = groups(200, 300, 200)
+    with pytest.warns(UserWarning, match="run after loading") as caught:
+        optimizer.load_state_dict(groups(100, 100, 100).state_dict())
+    assert len(caught) == 2
+    advised(caught, optimizer)
+    assert [group["total_steps"] for group in optimizer.param_groups] == [200, 300, 200]
+
+
+def test_the_growing_memory_of_adamw_is_another_than_its_own():
     p = torch.nn.Parameter(torch.ones(2))
-    file = AdaXW([p], betas=betas).state_dict() if isinstance(betas[1], torch.Tensor) else None
-    AdaXW([p], total_steps=100).load_state_dict(file or AdaXW([p], total_steps=100).state_dict())
+    optimizer = adaxopt.AdamW([p], memory=Growing(0.999))
+    with pytest.warns(
+        UserWarning, match=r"memory=Growing\(0\.999\): not used in group 0, because memory=None"
+    ):
+        optimizer.load_state_dict(adaxopt.AdamW([p]).state_dict())
+
+
+AS_ASKED = [{"total_steps": 100}, {"memory": Growing.over(100)}, {"betas": (0.9, torch.tensor(1e-3))}]
+
+
+@pytest.mark.parametrize("saved", AS_ASKED, ids=str)
+@pytest.mark.parametrize("asked", AS_ASKED[:2], ids=str)
+def test_a_b2_as_asked_or_as_a_tensor_warns_of_nothing(asked, saved):
+    """Whatever b2 the group has had since it was built."""
+    p = torch.nn.Parameter(torch.ones(2))
+    file = AdaXW([p], **saved).state_dict()
+    AdaXW([p], **asked).load_state_dict(file)
+    if "total_steps" in asked:
+        optimizer = AdaXW([p], **asked)
+        optimizer.param_groups[0]["betas"] = (0.9, 1e-3)
+        optimizer.load_state_dict(file)
 
 
 @pytest.mark.parametrize("given", ["1000", lambda t: 1000])

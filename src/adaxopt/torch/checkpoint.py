@@ -66,7 +66,7 @@ def load(optimizer: Engine, state_dict: dict[str, Any]) -> None:
         new["params"], new["format"] = old["params"], options.FORMAT
         if "param_names" in old and "param_names" not in new:
             new["param_names"] = old["param_names"]
-    _warn_of_total_steps(groups, saved)
+    _warn_of_run_length(optimizer, saved)
     optimizer.__setstate__({"state": new_state, "param_groups": saved})
     for post_hook in private.loading_hooks(optimizer, "post"):
         post_hook(optimizer)
@@ -144,23 +144,31 @@ def _check_groups(optimizer: Engine, groups: list[dict[str, Any]], saved: list[d
                 raise ValueError(f"checkpoint's group {i}: {error}") from error
 
 
-def _warn_of_total_steps(groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
-    """Warn where `total_steps` was given to the constructor and the checkpoint has another b2, or a memory."""
-    for i, (group, other) in enumerate(zip(groups, saved, strict=True)):
-        total, before, b2 = group.get("total_steps"), group["betas"][1], other["betas"][1]
-        if total is None:
+def _warn_of_run_length(optimizer: Engine, saved: list[dict[str, Any]]) -> None:
+    """Warn where `total_steps` or `memory=Growing(b2)` was given to the constructor and the checkpoint has another b2
+    or another memory: one warning for all groups with the same numbers."""
+    own = optimizer.method.rule.memory
+    found: dict[tuple[str, str, str, str], list[int]] = {}
+    for i, (group, other) in enumerate(zip(optimizer.param_groups, saved, strict=True)):
+        total, memory, b2 = group.get("total_steps"), other.get("memory"), other["betas"][1]
+        if total is None and group.get("memory") != Growing.kind:
             continue
-        wanted = Growing.over(total).number
-        if (memory := other.get("memory")) is not None:
+        wanted = group["betas"][1] if total is None else Growing.over(total).number
+        if memory != Growing.kind and (memory is not None or own is not Growing):
             what = f"memory={memory!r}"
-        elif plain(b2) and plain(before) and b2 not in (before, wanted):
+        elif plain(b2) and plain(wanted) and b2 != wanted:
             what = f"b2={b2:g} (total_steps={other.get('total_steps')})"
         else:
             continue
+        given = f"memory=Growing({wanted!r})" if total is None else f"total_steps={total}"
+        options = "".join(f", {key}={group[key]!r}" for key in ("total_steps", "memory") if key in group)
+        found.setdefault((given, what, repr(wanted), options), []).append(i)
+    for (given, what, number, options), places in found.items():
+        where = f"group{'s' if places[1:] else ''} {', '.join(map(str, places))}"
         warnings.warn(
-            f"total_steps={total}: not used in group {i}, because its {what} comes from the checkpoint. To continue "
-            f"with b2 = {wanted:g}, run after loading: g = optimizer.param_groups[{i}]; g.update(betas=(g['betas'][0], "
-            f"{wanted!r}), total_steps={total!r}{', memory=None' if memory is not None else ''})",
+            f"{given}: not used in {where}, because {what} comes from the checkpoint. To continue with b2 = {number}, "
+            f"run after loading: for i in {places}: g = optimizer.param_groups[i]; g.update(betas=(g['betas'][0], "
+            f"{number}){options})",
             stacklevel=outside(),
         )
 
