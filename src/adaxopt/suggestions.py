@@ -45,11 +45,11 @@ def refuse_unknown(
 
 
 def suggestion(name: str, known: Iterable[str], advice: Mapping[str, str]) -> str:
-    """The advice for a name, unless it is a question about an unknown name; else the known name that is closest to it.
-    Keys of `advice` are in lower case, without underscores.
+    """The advice for a name, unless it is a question about an unknown name; else the known name that is closest to it,
+    if one is close enough. Keys of `advice` are in lower case, without underscores.
 
-    >>> suggestion("weight_dcay", ["lr", "weight_decay"], {})
-    ": did you mean 'weight_decay'?"
+    >>> suggestion("weight_dcay", ["lr", "weight_decay"], {}), suggestion("seed", ["use_ema"], {})
+    (": did you mean 'weight_decay'?", '')
     """
     spelled = {_bare(option): option for option in known}
     bare = _bare(name)
@@ -57,7 +57,9 @@ def suggestion(name: str, known: Iterable[str], advice: Mapping[str, str]) -> st
     asked = re.fullmatch(r"did you mean '(\w+)'\?", do)
     if do and bare not in spelled and (asked is None or asked[1] in spelled.values()):
         return f": {do}"
-    near = difflib.get_close_matches(bare, spelled, n=1, cutoff=0.55)
+    alike = [option for option in spelled if option[:1] == bare[:1]]
+    match = difflib.get_close_matches
+    near = match(bare, spelled, 1, 0.65) or match(bare, alike, 1, 0.55)
     return f": did you mean {spelled[near[0]]!r}?" if near else ""
 
 

@@ -117,8 +117,10 @@ def test_a_suggestion_is_a_name_that_is_known(option, message):
 def test_a_direction_refuses_options_that_it_would_ignore(option):
     from adaxopt.jax import scale_by_method
 
-    with pytest.raises(TypeError, match=f"sgdm: unknown option '{option}'; allowed are betas, cautious"):
+    with pytest.raises(TypeError, match=f"sgdm: unknown argument '{option}'; allowed are betas, cautious"):
         scale_by_method("sgdm", {option: 0.1})
+    with pytest.raises(TypeError, match="adaxw: unknown argument 'epsilon': did you mean 'eps'"):
+        scale_by_method("adaxw", {"epsilon": 0.1})
 
 
 def test_total_steps_may_be_an_array():

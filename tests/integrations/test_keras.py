@@ -226,6 +226,7 @@ def test_keras_on_jax_needs_no_torch():
         ({"wieght_decay": 0.1}, TypeError, "did you mean 'weight_decay'?"),
         ({"clip_norm": 1.0}, TypeError, "did you mean 'clipnorm'?"),
         ({"state_dtype": "float32"}, TypeError, "m and v are float32"),
+        ({"seed": 1}, TypeError, "AdaXW: unknown argument 'seed'; allowed are"),
         ({"learning_rate": 0.0, "decay": "fully_decoupled"}, ValueError, "reference_lr=0.0"),
         ({"reference_lr": "x", "decay": "fully_decoupled"}, ValueError, "reference_lr='x'"),
         ({"learning_rate": True}, ValueError, "`learning_rate` should be float"),

@@ -11,9 +11,9 @@ import optax
 
 from adaxopt.bounds import number, own
 from adaxopt.checks import EpsPlacement, check, settle
-from adaxopt.jax.transform import checkable, direction, narrowed, widened
+from adaxopt.jax.transform import ADVICE, checkable, direction, narrowed, widened
 from adaxopt.memories import Memory
-from adaxopt.suggestions import TORCHS, refuse_unknown, suggests
+from adaxopt.suggestions import refuse_unknown, suggests
 from adaxopt.zoo import Decay, Method, method
 
 Schedule = float | Any
@@ -21,13 +21,6 @@ Schedule = float | Any
 Scalar = float | Any
 """A number, or an array under `optax.inject_hyperparams`; not a schedule."""
 Mask = Any | Callable[[Any], Any] | None
-
-ADVICE = {
-    **TORCHS,
-    "betas": "write b1=... and b2=...",
-    "statedtype": "write mu_dtype=... and nu_dtype=...",
-}
-"""Advice for torch's names. Keys are in lower case, without underscores."""
 
 _SHARED = """
     Args:

@@ -15,6 +15,7 @@ from adaxopt.bounds import own
 from adaxopt.checks import check, settle
 from adaxopt.jax.rounding import stochastic
 from adaxopt.rule import StepCoefficients, step
+from adaxopt.suggestions import TORCHS, refuse_unknown
 from adaxopt.zoo import Method, method
 
 LOW = (jnp.bfloat16, jnp.float16)
@@ -23,6 +24,12 @@ KEPT = {
     "nu_dtype": ("bfloat16", "float32", "float64"),
 }
 """Dtypes of the state. In float16 the square of a gradient below 2e-4 underflows, and of one above 256 overflows."""
+ADVICE = {
+    **TORCHS,
+    "betas": "write b1=... and b2=...",
+    "statedtype": "write mu_dtype=... and nu_dtype=...",
+}
+"""Advice for torch's names. Keys are in lower case, without underscores."""
 STATIC = "under optax.inject_hyperparams name it in static_args"
 
 
@@ -65,10 +72,8 @@ def scale_by_method(
     16-bit state is rounded stochastically, with random bits from (seed, leaf, element, count).
     """
     row, given = method(name), dict(options or {})
-    allowed = sorted(set(row.defaults) - {"lr", "weight_decay", "decay"})
-    for word in given:
-        if word not in allowed:
-            raise TypeError(f"{row.name}: unknown option {word!r}; allowed are {', '.join(allowed)}")
+    allowed = set(row.defaults) - {"lr", "weight_decay", "decay"}
+    refuse_unknown(row.name, given, allowed, advice=ADVICE)
     o = {**row.defaults, **given}
     betas = given.get("betas", (row.defaults["betas"][0], None))
     o.update(settle(row, betas, o.get("memory"), o.get("total_steps")))
