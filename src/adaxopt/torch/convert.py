@@ -40,7 +40,8 @@ def load_adamw_state_dict(optimizer: Engine, state_dict: Mapping[str, Any]) -> N
         v = v_adam / (1 - b2^t)      torch's; this package's v is already divided
 
     Only m, v and t are loaded. Adam's lr and betas have other meanings here, so this optimizer keeps its own
-    hyper-parameters. After many steps v hardly changes (see `stats()`); `restart_memory()` resets it.
+    hyper-parameters. After many steps v hardly changes (see `stats()`); `restart_memory()` resets it. The rounding
+    compensation of 16-bit parameters is loaded too, but not from `rounding="kahan"` into "24bit" or the reverse.
     """
     _load(optimizer, state_dict, "adamw", (), fading_log_norm)
 
