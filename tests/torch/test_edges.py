@@ -340,9 +340,14 @@ def test_a_step_count_that_the_user_wrote(options):
 @pytest.mark.parametrize("rounding", ["kahan", "24bit"])
 def test_a_half_complex_parameter_is_refused_where_it_would_need_a_compensation(rounding):
     p = torch.nn.Parameter(torch.ones(3, dtype=torch.complex32))
-    with pytest.raises(ValueError, match=f"rounding='{rounding}': parameters of dtype torch.complex32"):
+    says = f"rounding='{rounding}': parameters of dtype torch.complex32"
+    with pytest.raises(ValueError, match=says):
         AdaXW([p], rounding=rounding)
-    AdaXW([p], rounding="stochastic")
+    optimizer = AdaXW([p], rounding="stochastic")
+    optimizer.param_groups[0]["rounding"] = rounding
+    p.grad = torch.ones_like(p)
+    with pytest.raises(ValueError, match=says):
+        optimizer.step()
 
 
 @pytest.mark.parametrize("b2", [0.0, 1e-3])
