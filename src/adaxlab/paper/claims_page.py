@@ -88,7 +88,9 @@ def _overview(rows: list[Row]) -> list[str]:
 def _contradicted(theirs: list[Row]) -> list[str]:
     """The paper's contradicted claims: those on runs with their results and limits."""
     found = [row for row in theirs if row["verdict"] == VERDICTS[False]]
-    computed = [link(row["id"], row["id"]) for row in found if family(row["id"]) == "theory"]
+    computed = [
+        (link(row["id"], row["id"]), cell(row["claim"])) for row in found if family(row["id"]) == "theory"
+    ]
     cells = [
         (
             link(row["id"], row["id"]),
@@ -112,12 +114,12 @@ def _contradicted(theirs: list[Row]) -> list[str]:
     ]
     if not found:
         return []
-    lines = ["", "Contradicted claims of the paper:"]
+    lines = ["", f"{len(found)} of the paper's {len(theirs)} claims are contradicted."]
     if computed:
-        lines += ["", f"- {text.FAMILIES['theory'].judged_by}: {', '.join(computed)}"]
+        lines += ["", f"{len(computed)} by computation:", "", table(("id", "claim"), computed)]
     if cells:
         head = ("id", "claim", "judged by", "result (95%)", "n", "limits")
-        lines += ["", table(head, cells)]
+        lines += ["", f"{len(cells)} by runs:", "", table(head, cells)]
     return lines
 
 

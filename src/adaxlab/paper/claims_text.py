@@ -106,6 +106,7 @@ methods are equal; only a supported claim "within a margin" shows that they are 
 [Open claims](#open-claims) lists the n that would probably decide |
 | *not run* | there are no runs yet |
 | *provisional* | the verdict is from 3 or 4 seeds; fewer than 3 give no verdict |
+| *superseded* | another claim makes the same comparison on new seeds, and is the one to read |
 | *post hoc* | the rule was written after the runs |
 | *n* | the number of seeds; in computed claims the number of cases, in claims about speed the number of rounds |
 

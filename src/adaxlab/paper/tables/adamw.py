@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from adaxlab.markdown import table
@@ -16,9 +17,11 @@ def summary(record: dict[str, Any]) -> str:
     """AdamW's step and a whole training step, compared with torch's fused AdamW."""
     steps = [row["speedup"] for row in _fresh(record) if row["row"] == OURS]
     text = f"a step of `adaxopt.AdamW` is {min(steps):.1f} to {max(steps):.1f} times as fast"
-    whole = [(row["speedup"], row["model"]) for row in record["training"] if row["row"] == OURS]
-    gains = [f"{100 * (speedup - 1):.1f}% ({model})" for speedup, model in sorted(whole)]
-    return text + (f", and a whole training step gains {' to '.join((gains[0], gains[-1]))}" if gains else "")
+    whole = {row["model"]: 100 * (row["speedup"] - 1) for row in record["training"] if row["row"] == OURS}
+    if not whole:
+        return text
+    most = math.floor(max(whole.values())) + 1
+    return f"{text}, and a whole training step gains less than {most}% ({' and '.join(whole)})"
 
 
 def _fresh(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -57,6 +60,7 @@ def measured(record: dict[str, Any]) -> str:
     if trained:
         text += "\n\nA whole training step (forward, backward, step, `zero_grad`; bf16 autocast), in milliseconds:\n\n"
         text += table(("model", "optimizer", "n", "median (quartiles)", "speed (torch, fused = 1)"), trained)
+        text += "\n\nWhere the quartiles of two rows overlap, the difference is within the noise."
     else:
         text += "\n\nWhole training steps have not been measured yet."
     return text

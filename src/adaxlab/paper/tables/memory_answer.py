@@ -30,16 +30,16 @@ STATED = {
 TEXT = """\
 **Keep AdamW's memory, and tune the learning rate: no memory met the study's rule for a recommendation.** A *memory*
 is the way in which an optimizer averages squared gradients. The study screened 16 memories with one seed and compared
-six of them on new seeds. Differences below are from fading 0.95, AdamW's memory with b2 = 0.95; + is better, and
-brackets are plain 95% intervals.
+six of them on new seeds. Differences below are from fading 0.95, AdamW's memory with `betas=(0.9, 0.95)`; torch's
+default is fading 0.999. + is better, and brackets are plain 95% intervals.
 
 - **At the best learning rate of each, the six memories differ little.** On the transformer (n = {gpt_n}) the mean
   differences of the five others are {gpt_low} to {gpt_high} nats per byte, none significant. {default} counts as
   worse by the rule, which uses the plain interval here: {gpt_default}. On CIFAR-10 (n = {cifar_n}) the mean
   differences are {cifar_low} to {cifar_high} points; only that of {log_time} is significant: {cifar_log_time}. One
   seed chose the learning rate of fading 0.95 on CIFAR-10, so part of these differences may be due to chance
-  ([limitations](#limitations)). Between log-time 2 and fading 0.999, AdamW's memory with torch's default b2, there is
-  no significant difference on CIFAR-10: {cifar_to_default} (post hoc).
+  ([limitations](#limitations)). Between log-time 2 and fading 0.999 there is no significant difference on
+  CIFAR-10: {cifar_to_default} (post hoc).
 - **At a much larger learning rate, the best memory depends on the task.** These differences are from fading 0.95 at
   its best rate. At lr {cifar_above} on CIFAR-10, {growing} (AdaX's memory) and {cifar_default_wide} lose least,
   {cifar_growing} and {cifar_default_loss}: both are within the tolerance of {cifar_limit}. At lr {gpt_above} on the
