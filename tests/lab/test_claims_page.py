@@ -90,9 +90,8 @@ def test_what_was_not_run_is_not_called_inconclusive(tmp_path):
     made = pages(tmp_path, [a_claim(n=0, verdict="not run"), a_claim(id="X2", verdict="contradicted")])
     text = made["claims.md"]
     assert "2 claims of the paper:" in text
-    assert (
-        "Contradicted claims of the paper:\n\n- theory, computed: [X2](claims-theory.md#claim-x2)\n" in text
-    )
+    assert "1 of the paper's 2 claims are contradicted.\n\n1 by computation:\n\n| id | claim |" in text
+    assert "\n| [X2](claims-theory.md#claim-x2) | AdaX \\| wins. |\n" in text
     assert "| theory, computed | 0 | 1 | 0 | 1 | 0 | 2 |" in text
     assert "### X1: not run" in made["claims-theory.md"]
 
