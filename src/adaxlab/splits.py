@@ -11,8 +11,6 @@ from adaxlab import batches, randomness
 from adaxlab import task as tasks
 from adaxlab.errors import LabError
 
-DATA_SEED = 0
-
 
 def sources(
     spec: Mapping[str, Any], task: tasks.Task, device: torch.device
@@ -45,9 +43,8 @@ def sources(
 
 
 def data_of(task: tasks.Task, name: str, device: torch.device) -> Mapping[str, Any]:
-    """The result of `data()`. It is called with the same random numbers in every run: a random division into "train"
-    and "test" that differed between runs would let tuning see test data."""
-    with randomness.seeded(DATA_SEED, device):
+    """The result of `data()`, which is called with the same random numbers in every run."""
+    with randomness.seeded(tasks.SEED, device):
         return tasks.check_data(task.data(), name)
 
 

@@ -6,7 +6,7 @@
         epochs, batch_size = 20, 64         # optional; also `schedule` and `eval_batch_size`
 
         def data(self):                     # without "valid" a part of "train" is held out for tuning; the random
-                                            # numbers that it draws are the same in all runs
+                                            # numbers that it and the constructor draw are the same in all runs
             return {"train": (x, y), "test": (x_test, y_test)}
 
         def model(self):                    # called after the run's seed is set
@@ -54,7 +54,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from adaxlab import option_types
+from adaxlab import option_types, randomness
 from adaxlab.errors import LabError, RunError, check_known, unknown
 from adaxlab.failures import guarded
 
@@ -69,6 +69,10 @@ BUILT_IN = {
 }
 VERSIONED = {"torch", "adaxopt", "adaxlab", *sys.stdlib_module_names}
 """Packages whose versions are recorded in a run's environment."""
+SEED = 0
+"""The seed while a user's file is executed, and in a task's constructor and `data()`. If they were random, a division
+into "train" and "test" that differed between runs would let tuning see test data."""
+CPU = torch.device("cpu")
 PROTOCOL = ("metric", "higher_is_better", "data", "model", "loss")
 
 
@@ -103,7 +107,9 @@ def load(name: str, options: Mapping[str, Any] | None = None) -> Task:
             known = list(parameters.parameters)
             has = f"its options are {', '.join(known)}" if known else "it has no options"
             raise LabError(f"task {name}: cannot be made with options {given}: {error}; {has}") from error
-        return check(cls(**given), name)
+        with randomness.seeded(SEED, CPU):
+            made = cls(**given)
+        return check(made, name)
 
 
 def find(name: str) -> Any:
@@ -196,7 +202,7 @@ def _from_file(path: Path, kind: str) -> Any:
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
     try:
-        with guarded(f"{kind} file {path}"):
+        with guarded(f"{kind} file {path}"), randomness.seeded(SEED, CPU):
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
@@ -213,7 +219,7 @@ def import_module(place: str, kind: str) -> Any:
     if added:
         sys.path.insert(0, "")
     try:
-        with guarded(f"{kind} {place!r}: cannot be imported"):
+        with guarded(f"{kind} {place!r}: cannot be imported"), randomness.seeded(SEED, CPU):
             return importlib.import_module(place)
     finally:
         if added:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from adaxlab import randomness, splits
+from adaxlab import randomness, splits, task
 from adaxlab.errors import LabError
 
 CPU = torch.device("cpu")
@@ -67,6 +67,22 @@ def test_a_random_division_is_the_same_in_all_runs(draw):
     assert test == set(rows(sources(task, "final", 7)[1])), "the test split depends on the seed of the run"
     train, held, _ = sources(task, "tune", 10_000)
     assert not test & {*rows(train), *rows(held)}
+
+
+@pytest.mark.parametrize("place", ["constructor", "file"])
+def test_data_made_in_the_constructor_or_the_file_are_the_same_in_all_runs(place, tmp_path):
+    drawn = "ORDER = np.random.permutation(30), torch.randperm(30), random.sample(range(30), 30)\n"
+    later = "    metric, data, model, loss = 'm', len, len, len\n    higher_is_better = True\n    def __init__(self): self.order = "
+    text = f"import random, torch, numpy as np\n{drawn}class Mine:\n{later}"
+    seen = []
+    for number in range(2):
+        file = tmp_path / f"mine{number}.py"
+        file.write_text(text + (drawn.partition("=")[2] if place == "constructor" else "ORDER"))
+        seen.append([list(map(int, order)) for order in task.load(f"{file}:Mine").order])
+    assert seen[0] == seen[1]
+    before = torch.get_rng_state()
+    task.load(f"{file}:Mine")
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_data_leave_the_generators_as_they_were():
