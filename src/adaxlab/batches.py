@@ -1,7 +1,8 @@
 """Batches of a task's splits, in an order that depends only on the seed and the epoch.
 
 A run that resumes in the middle of an epoch therefore computes the order again. Iterables that shuffle themselves draw
-from the global generators, whose state at the start of the epoch is in the checkpoint.
+from the global generators, whose state at the start of the epoch is in the checkpoint, or from generators of their own,
+which are seeded at the start of the epoch.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ WHOLE = 64 * 2**20  # largest size in bytes of a data set that is shuffled once 
 
 def order(n: int, seed: int, epoch: int) -> torch.Tensor:
     """Return the permutation of n examples for one epoch: a function of (seed, epoch)."""
-    generator = torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 2 + 1)
-    return torch.randperm(n, generator=generator)
+    return torch.randperm(n, generator=torch.Generator().manual_seed(epoch_seed(seed, epoch)))
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """The seed of an epoch's order."""
+    return (seed * 1_000_003 + epoch) * 2 + 1
 
 
 class Tensors:
@@ -86,12 +91,17 @@ class Batches:
         self.iterable, self.device = iterable, device
         self.n = len(iterable)
         self.listeners = _listeners(iterable)
+        own = (getattr(one, "generator", None) for one in _places(iterable).values())
+        self.generators = [each for each in own if isinstance(each, torch.Generator)]
 
     def __len__(self) -> int:
         return self.n
 
-    def set_epoch(self, epoch: int) -> None:
-        """Call `set_epoch` of the iterable, and of a DataLoader's samplers and dataset, where it exists."""
+    def set_epoch(self, epoch: int, seed: int) -> None:
+        """Call `set_epoch` of the iterable, and of a DataLoader's samplers and dataset, where it exists, and seed the
+        generators that they keep."""
+        for generator in self.generators:
+            generator.manual_seed(epoch_seed(seed, epoch))
         for set_epoch in self.listeners:
             set_epoch(epoch)
 
@@ -102,18 +112,22 @@ class Batches:
         return ((to_device(batch, self.device), rows_of(batch)) for batch in ready)
 
 
-def _listeners(iterable: Any) -> list[Callable[[int], object]]:
-    """Return `set_epoch` of the iterable and, for a DataLoader, of its samplers and its dataset; each once."""
+def _places(iterable: Any) -> dict[str, Any]:
+    """The iterable and, for a DataLoader, its samplers and its dataset."""
     inner = getattr(iterable, "batch_sampler", None)
-    places = {
+    return {
         "": iterable,
         ".sampler": getattr(iterable, "sampler", None),
         ".batch_sampler": inner,
         ".batch_sampler.sampler": getattr(inner, "sampler", None),
         ".dataset": getattr(iterable, "dataset", None),
     }
+
+
+def _listeners(iterable: Any) -> list[Callable[[int], object]]:
+    """Return `set_epoch` of the iterable and, for a DataLoader, of its samplers and its dataset; each once."""
     found: dict[int, Callable[[int], object]] = {}
-    for place, one in places.items():
+    for place, one in _places(iterable).items():
         set_epoch = getattr(one, "set_epoch", None)
         if not callable(set_epoch) or id(one) in found:
             continue

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from adaxlab import files
 from adaxlab.errors import StoreError
+from adaxlab.joint import Joint
 from adaxlab.spec import SCHEMA
 
 
@@ -23,18 +25,45 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     files.write(path, buffer.getvalue())
 
 
-def numbers_of(optimizer: Any) -> dict[str, Any]:
-    """The numbers that an optimizer of another package or of the user keeps as plain attributes."""
+def kept_outside(optimizer: Any) -> dict[str, list[Any]]:
+    """The numbers and tensors that an optimizer of another package or of the user keeps as plain attributes, by name.
+    Parameters, and flags such as torch's `_need_device_dtype_check_for_fused`, are left out."""
+    if isinstance(optimizer, Joint):
+        return {name: found for part in optimizer.parts for name, found in kept_outside(part).items()}
     if type(optimizer).__module__.partition(".")[0] in ("torch", "adaxopt", "adaxlab"):
         return {}
-    kinds = (bool, int, float, str)
-    return {k: v for k, v in vars(optimizer).items() if isinstance(v, kinds) and not k.startswith("_")}
+    params = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    return {
+        name: list(_leaves(value, params))
+        for name, value in vars(optimizer).items()
+        if name not in ("state", "param_groups", "defaults")
+        and not (name.startswith("_") and isinstance(value, bool))
+    }
 
 
-def obstacle(optimizer: Any, numbers: Mapping[str, Any]) -> str:
-    """Why a checkpoint would not restore the optimizer, whose plain attributes were `numbers` when it was built; empty
-    if it would."""
-    changed = [name for name, value in numbers_of(optimizer).items() if numbers.get(name) != value]
+def _leaves(value: Any, params: Collection[int]) -> Iterator[Any]:
+    """The numbers and tensors inside a value, in a form that can be compared later."""
+    if isinstance(value, bool | int | float | str | np.generic):
+        yield repr(value)
+    elif isinstance(value, np.ndarray):
+        yield value.tobytes()
+    elif isinstance(value, torch.Tensor):
+        if id(value) not in params and value.layout is torch.strided:
+            yield bits(value)
+    elif isinstance(value, Mapping | list | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(each, params)
+
+
+def bits(tensor: torch.Tensor) -> bytes:
+    """The bytes of a tensor's values."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def obstacle(optimizer: Any, before: Mapping[str, list[Any]]) -> str:
+    """Why a checkpoint would not restore the optimizer, which kept `before` outside of its state when it was built;
+    empty if it would."""
+    changed = [name for name, found in kept_outside(optimizer).items() if before.get(name, []) != found]
     if changed:
         return f"it keeps {', '.join(changed)} outside self.state and param_groups"
     buffer = io.BytesIO()

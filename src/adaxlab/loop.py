@@ -78,7 +78,7 @@ class Loop:
             raise RunError(str(error)) from error
         for group in self.optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
-        self.numbers = checkpoint.numbers_of(self.optimizer)
+        self.outside = checkpoint.kept_outside(self.optimizer)
         self.obstacle: str | None = None
         self.base = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.total = spec["epochs"] * len(self.train_source)
@@ -161,7 +161,7 @@ class Loop:
             self.epoch_rng = randomness.state(self.device)
         index = None
         if isinstance(self.train_source, batches.Batches):
-            self.train_source.set_epoch(self.at.epoch)  # a sampler may draw here
+            self.train_source.set_epoch(self.at.epoch, self.spec["seed"])  # a sampler may draw here
         else:
             index = batches.order(self.train_source.n, self.spec["seed"], self.at.epoch)
         left = self.train_source.batches(index, self.at.batch)
@@ -352,7 +352,7 @@ class Loop:
         """Whether a checkpoint restores the optimizer, checked after some steps. If not, the run has none, and starts
         again after an interruption."""
         if self.obstacle is None:
-            self.obstacle = checkpoint.obstacle(self.optimizer, self.numbers)
+            self.obstacle = checkpoint.obstacle(self.optimizer, self.outside)
             if self.obstacle:
                 _once(
                     f"{self.spec['row']}: its runs have no checkpoints, because {self.obstacle}; one that is "
@@ -419,5 +419,5 @@ def fingerprint(model: torch.nn.Module) -> str:
     digest = hashlib.sha256()
     for name, value in model.state_dict().items():
         digest.update(name.encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(checkpoint.bits(value))
     return digest.hexdigest()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 
-from adaxlab import batches, loop, optimizers, randomness, schedule, spec, task
+from adaxlab import batches, checkpoint, loop, optimizers, randomness, schedule, spec, task
 from adaxlab.errors import Busy, Interrupted, LabError, StoreError
 from adaxlab.execute import process
 from adaxlab.settings import Settings, choose_device
@@ -65,7 +66,7 @@ def plain_loop(given):
     return model, losses, loss.item(), right.float().mean().item()
 
 
-@pytest.mark.parametrize("kind", ["sampler", "batch sampler", "drawing", "dataset"])
+@pytest.mark.parametrize("kind", ["sampler", "batch sampler", "drawing", "dataset", "own generator"])
 def test_a_sampler_is_told_the_epoch(kind, tmp_path):
     """Every epoch has an order of its own; a run that was cut goes on in the order of its epoch."""
     given = spec_of("TinySampler", task_options={"kind": kind})
@@ -84,6 +85,10 @@ def test_a_sampler_is_told_the_epoch(kind, tmp_path):
         process.run(given, tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
     assert content(process.run(given, tmp_path / "b")) == content(whole)
     assert seen[-1] == seen[8]
+    if kind == "own generator":
+        seen.clear()
+        process.run({**given, "seed": 5}, tmp_path / "c")
+        assert seen[:3] != epochs[0], "the seed has its own order"
 
 
 def test_who_is_told_the_epoch_must_take_it_alone():
@@ -162,7 +167,8 @@ import torch
 class Counts(torch.optim.SGD):
     def __init__(self, params, lr=0.1):
         super().__init__(params, lr)
-        self.t = 0
+        self.t = self._t = 0
+        self.slow, self.buffer = [torch.zeros(1)], None
 
     def step(self, closure=None):
         {}
@@ -176,17 +182,27 @@ class Counts(torch.optim.SGD):
     ("line", "why"),
     [
         ("self.t += 1; t = self.t", "it keeps t outside self.state and param_groups"),
+        ("self._t += 1; t = self._t", "it keeps _t outside self.state and param_groups"),
+        (
+            "self.slow[0].data += 1; t = self.slow[0].item()",
+            "it keeps slow outside self.state and param_groups",
+        ),
+        (
+            "self.buffer = np.zeros(1) if self.buffer is None else self.buffer + 1; t = self.buffer[0]",
+            "it keeps buffer outside self.state and param_groups",
+        ),
         (
             "s = self.state[self.param_groups[0]['params'][0]]; t = s['t'] = s.get('t', np.float64(0)) + 1",
             "its state has objects other than tensors and Python's numbers",
         ),
     ],
 )
-def test_an_optimizer_that_a_checkpoint_would_not_restore_has_none(line, why, tmp_path, capsys):
+@pytest.mark.parametrize("split", ["", "+adamw"])
+def test_an_optimizer_that_a_checkpoint_would_not_restore_has_none(split, line, why, tmp_path, capsys):
     """A run that is interrupted then starts again, and ends with the same bits."""
-    file = tmp_path / f"counts{len(line)}.py"
+    file = tmp_path / f"counts{len(line)}{split}.py"
     file.write_text(COUNTS.format(line))
-    given = spec_of(optimizer=f"{file}:Counts")
+    given = spec_of(optimizer=f"{file}:Counts{split}")
     whole = process.run(given, tmp_path / "whole")
     stop = Stop()
 
@@ -198,6 +214,36 @@ def test_an_optimizer_that_a_checkpoint_would_not_restore_has_none(line, why, tm
     assert not RunFolder(tmp_path / "parts", given).checkpoint.exists()
     assert capsys.readouterr().err.count(f"have no checkpoints, because {why}; one that is interrupted") == 1
     assert content(process.run(given, tmp_path / "parts")) == content(whole)
+
+
+OWN = """import torch
+
+
+class Own(torch.optim.SGD):
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, torch.tensor(lr), momentum=0.9, fused=True)
+        self.all, self.k = [p for group in self.param_groups for p in group["params"]], 3
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["adaxw", "torch:AdamW", "torch:SGD", "torch:NAdam", "torch:Adafactor", "torch:SGD+adaxw", "own:Own"]
+    + ["muon+adamw"] * hasattr(torch.optim, "Muon")
+    + ["schedulefree:AdamWScheduleFree"] * (find_spec("schedulefree") is not None),
+)
+def test_an_optimizer_that_a_checkpoint_restores_has_no_obstacle(name, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    name = name.replace("own", str(tmp_path / "own.py"))
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3), torch.nn.Linear(3, 1))
+    made = optimizers.build(name, model.parameters(), {"lr": 0.01}, model)
+    before = checkpoint.kept_outside(made)
+    for _ in range(2):
+        model(torch.ones(2, 3)).sum().backward()
+        for group in made.param_groups:
+            loop.set_lr(group, 0.5 * group["lr"])
+        made.step()
+    assert checkpoint.obstacle(made, before) == ""
 
 
 def test_metrics_written_after_the_checkpoint_are_cut_off(tmp_path):

@@ -119,6 +119,7 @@ class TinySampler(Tiny):
             "batch sampler": {"batch_sampler": BatchSampler(torchs, 16, False)},
             "drawing": {"batch_size": 16, "sampler": Drawing(48)},
             "dataset": {"batch_size": 16},
+            "own generator": {"batch_size": 16, "shuffle": True, "generator": torch.Generator()},
         }[self.kind]
         train = Turned(rows) if self.kind == "dataset" else rows
         return {**super().data(), "train": DataLoader(train, **how)}
