@@ -28,7 +28,8 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str,
     events += [{"changed": "added", "rows": added}] if added else []
     events += [{"changed": "removed", "rows": removed}] if removed else []
     sources, known = now.get("sources", {}), before.get("sources", {})
-    edited = [name for name in new if name in known and known[name] != sources.get(name)]
+    names = [now.get("task"), *new]
+    edited = [name for name in names if name in known and known[name] != sources.get(name)]
     events += [{"changed": "edited", "rows": edited}] if edited else []
     return events
 

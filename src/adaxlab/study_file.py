@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from adaxlab import files, history, optimizers, spec
+from adaxlab import files, history, optimizers, spec, task
 from adaxlab.errors import LabError, StoreError
 from adaxlab.study import GROWS, WORDS, Study
 
@@ -80,10 +80,18 @@ def earlier(study: Study, root: Path | str) -> list[str]:
 
 
 def _sources(study: Study) -> dict[str, dict[str, str]]:
-    """The digests of the files of the user's optimizers, by row."""
-    found = {row.name: optimizers.source_digest(row.method) for row in study.rows}
+    """The digests of the user's files: of the task by its name, of the optimizers by row."""
+    found = {study.task: task.source_digest(study.task)}
+    found |= {row.name: optimizers.source_digest(row.method) for row in study.rows}
     known = {name: digest for name, digest in found.items() if digest}
     return {"sources": known} if known else {}
+
+
+def sources(path: Path) -> dict[str, str]:
+    """The digests in a study's file; {} if there is no valid one."""
+    with suppress(LabError, AttributeError):
+        return files.read_json(path).get("sources", {}) if path.is_file() else {}
+    return {}
 
 
 def _change(key: str, before: Any, now: Any) -> str:

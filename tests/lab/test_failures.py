@@ -11,6 +11,7 @@ from tiny import TINY, one_line, own
 
 from adaxlab import cli, compare, estimate, failures, optimizers, store, study
 from adaxlab.errors import LabError, StoreError
+from adaxlab.report import series
 
 
 @pytest.fixture(autouse=True)
@@ -193,22 +194,31 @@ def test_runs_of_an_edited_task_do_not_count_as_made():
     assert made == [0, 2, 0, 2]
 
 
-def test_an_optimizer_that_is_edited_after_a_look_is_part_of_the_answer():
-    text = (
-        "from torch.optim import SGD\n\nclass Own(SGD):\n"
-        "    def __init__(self, params, lr=0.1):\n        super().__init__(params, lr)\n"
-    )
-    given = study.Study(
-        f"{TINY}:Tiny", (study.Row("sgdm"), study.Row("my_task.py:Own")), "one", seeds=1, epochs=1
-    )
-    made, seen = [], []
-    for more in ("", "\n"):
-        Path("my_task.py").write_text(text + more)
-        sys.modules.pop(next((name for name in sys.modules if "task_my_task" in name), ""), None)
+@pytest.mark.parametrize("edited", ["task", "optimizer"])
+def test_an_edit_after_a_look_is_part_of_the_answer_and_the_report_shows_the_present_version(edited):
+    def write(kind, text):
+        own(f"my_{kind}.py", text)
+        sys.modules.pop(next((name for name in sys.modules if f"task_my_{kind}" in name), ""), None)
+
+    files = {
+        "task": "class Mine(Tiny): pass\n",
+        "optimizer": "class Own(PlainSGD):\n    def __init__(self, params, lr=0.1): super().__init__(params, lr)\n",
+    }
+    name = {"task": "my_task.py:Mine", "optimizer": "my_optimizer.py:Own"}
+    rows = study.Row("sgdm"), study.Row(name["optimizer"])
+    given = study.Study(name["task"], rows, "one", seeds=1, epochs=1)
+    for kind, text in files.items():
+        write(kind, text)
+    made, seen, shown = [], [], []
+    for more in ("", "# edited\n", ""):
+        write(edited, files[edited] + more)
         made.append(estimate.made(given.complete(), "runs"))
-        seen.append(compare.compare(given, "runs").history)
-    assert made == [0, 1], "the edited optimizer's run is made again"
-    assert seen == [(), ("my_task.py:Own was edited after a look at the results.",)]
+        result = compare.compare(given, "runs")
+        seen.append(result.history)
+        [page] = series.studies(store.load_runs("runs"))
+        shown.append({run.name for run in page.records} == {run.name for run in result.records})
+    first, again = (0, 0, 2) if edited == "task" else (0, 1, 2), f"{name[edited]} was edited after a look at the results."
+    assert (tuple(made), seen, shown) == (first, [(), (again,), (again,)], [True] * 3)
 
 
 def test_an_optimizer_without_lr_in_its_groups_is_one_line(capsys):

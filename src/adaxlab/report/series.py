@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from adaxlab import optimizer_options, task
+from adaxlab import optimizer_options, study_file, task
 from adaxlab.report.names import parts, titles
 from adaxlab.report.palette import Look, looks
 from adaxlab.run_faults import number
@@ -191,19 +191,20 @@ def studies(records: Iterable[Any]) -> list[StudyRuns]:
 
 
 def _current(records: Sequence[Any]) -> list[Any]:
-    """The runs of the newest version of the task's file and, per row, of the optimizer's. A named study (`--study`)
-    that is run again after an edit has runs of both versions, which are not of one experiment."""
+    """The runs of the versions of the task's and the optimizers' files that study.json names, else of the newest ones.
+    A named study (`--study`) that is run again after an edit has runs of both versions, which are not of one
+    experiment."""
 
-    def newest(runs: Sequence[Any], key: str) -> list[Any]:
-        last = max(runs, key=lambda run: str((run.env or {}).get("time", "")))
-        return [run for run in runs if run.spec.get(key) == last.spec.get(key)]
+    def versions(run: Any) -> dict[Any, Any]:
+        row = run.spec.get("row", run.spec.get("optimizer"))
+        return {run.spec.get("task"): run.spec.get("task_source"), row: run.spec.get("optimizer_source")}
 
-    of_task = newest(records, "task_source")
-    rows: dict[Any, list[Any]] = defaultdict(list)
-    for run in of_task:
-        rows[run.spec.get("row", run.spec.get("optimizer"))].append(run)
-    kept = {id(run) for runs in rows.values() for run in newest(runs, "optimizer_source")}
-    return [run for run in of_task if id(run) in kept]
+    newest: dict[Any, Any] = {}
+    for run in sorted(records, key=lambda run: str((run.env or {}).get("time", ""))):
+        newest |= versions(run)
+    named = newest | study_file.sources(records[0].path.parent / "study.json")
+    current = [run for run in records if versions(run).items() <= named.items()]
+    return current or [run for run in records if versions(run).items() <= newest.items()]
 
 
 def _study(name: str, records: Sequence[Any]) -> StudyRuns:
