@@ -7,8 +7,8 @@ It is a pure function of a result, so the command line, the page and JSON show t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ import adaxopt
 from adaxlab import memory_text, optimizers, schedule
 from adaxlab.claim import ENOUGH
 from adaxlab.messages import duration
+from adaxlab.repeat_command import command
 from adaxlab.stats import Estimate
 from adaxlab.summary import UNTUNED, Comparison, RowResult
-from adaxlab.variants import SEEDS_APART
+from adaxlab.variants import SEEDS_APART, with_base_seed
 from adaxlab.verdict import POWER
 from adaxopt.memories import Memory
 from adaxopt.torch.optimizers import CLASSES
@@ -40,23 +41,23 @@ class Answer:
 def answer(result: Comparison) -> Answer:
     """The answer. The baseline is recommended unless another row is significantly better."""
     judged = [row for row in result.rows if row.verdict and row.verdict.outcome != "none"]
+    better = [row for row in judged if row.verdict and row.verdict.outcome == "better" and row.estimate]
     base = next((row for row in result.rows if row.name == result.study.baseline), None)
-    if base is not None and base.n and base.diverged == base.n and not _better(judged):
-        return Answer(" ".join([*_all_lost(result, base), *result.history]))
-    if base is None or (len(result.rows) > 1 and not judged):
-        return Answer(" ".join([*_no_verdict(result), *result.history]))
+    lost = base is not None and base.n > 0 and base.diverged == base.n and not better
+    if base is None or lost or (len(result.rows) > 1 and not judged):
+        return Answer(" ".join([*_no_verdict(result, lost), *result.history]))
     if len(result.rows) == 1:
         alone = f"Only {base.name} ran, at lr {base.lr:.3g}: there is nothing to compare it with."
         return Answer(" ".join([alone, *result.history]), code=_code(result, base))
-    better = _better(judged)
     best = _first(result, better) or base
     unclear = best is base and any(row.diverged < base.diverged for row in judged)
-    said = [_unclear(base, next_base_seed(result)) if unclear else _use(best, base, len(judged))]
+    said = [_unclear(result, base) if unclear else _use(result, best, base, len(judged))]
     said += [_other(result, row, best, base, len(judged)) for row in result.rows if row not in (best, base)]
     if any(row.verdict and row.verdict.difference for row in judged):
         said.append(f"Differences are in {result.metric_name}; + is better.")
     if best is not base:
-        said += [f"{other.name} is better than {base.name} as well." for other in better if other is not best]
+        than = f"{base.name}{_margin(result)}"
+        said += [f"{other.name} is better than {than} as well." for other in better if other is not best]
     said += _repetition(result, judged, best)
     said += _terms(result, judged)
     use, code = ("", "") if unclear else (best.name, _code(result, best))
@@ -69,6 +70,8 @@ def _code(result: Comparison, row: RowResult) -> str:
         return ""
     code = constructor(result.study.row(row.name).method, row.options)
     said = []
+    if row.runs and (row.runs[0].done or {}).get("groups"):
+        said.append("with the task's groups(model, options) for model.parameters()")
     plan = row.runs[0].spec["schedule"] if row.runs else {}
     if plan and (text := schedule.words(plan)) != "constant":
         said.append(f"with the schedule {text}")
@@ -77,32 +80,31 @@ def _code(result: Comparison, row: RowResult) -> str:
     return f"{code}  # {'; '.join(said)}" if said else code
 
 
-def _better(judged: list[RowResult]) -> list[RowResult]:
-    return [row for row in judged if row.verdict and row.verdict.outcome == "better" and row.estimate]
-
-
-def _all_lost(result: Comparison, base: RowResult) -> list[str]:
-    """The answer if all runs of the baseline diverged and nothing is better."""
-    untrained = [row.untrained for row in result.rows if row.untrained]
-    if not untrained:
-        return [f"No verdict: every run of {base.name} diverged, and nothing is significantly better."]
-    lower = f"--set {base.name}.lr={min(base.trials) / 100:.0e}".replace("e-0", "e-")
-    return [
-        f"No verdict: {'; '.join(untrained)}.",
-        f"Check that loss and gradients are finite, or start lower, such as with {lower}.",
-    ]
-
-
 def next_base_seed(result: Comparison) -> int:
     return result.study.first_seed // SEEDS_APART + 1
 
 
-def _unclear(base: RowResult, base_seed: int) -> str:
+def _again(result: Comparison, names: Collection[str], seeds: int) -> str:
+    """The command that repeats the comparison of these rows on fresh seeds. A repetition proposes no further one: to
+    repeat until there is a verdict is one look after the other."""
+    base_seed = next_base_seed(result)
+    rows = tuple(row for row in result.study.rows if row.name in names)
+    again = with_base_seed(replace(result.study, rows=rows, seeds=seeds, name=""), base_seed)
+    return command(again, names) if base_seed == 1 else ""
+
+
+def _margin(result: Comparison) -> str:
+    margin = result.study.rule.margin
+    return f" by more than {margin:g}" if margin else ""
+
+
+def _unclear(result: Comparison, base: RowResult) -> str:
     """The answer if the baseline diverged in some runs, another row in fewer, and neither is significantly better."""
+    again = _again(result, [row.name for row in result.rows], 2 * base.n)
     return (
         f"No clear answer: {base.diverged} of {base.n} runs of {base.name} (lr {base.lr:.3g}) diverged, and nothing "
-        f"that diverged less often is significantly better; a repetition may decide (--base-seed {base_seed} --seeds "
-        f"{2 * base.n})."
+        f"that diverged less often is significantly better{_margin(result)}"
+        f"{f'; a repetition may decide: {again}' if again else ''}."
     )
 
 
@@ -114,36 +116,36 @@ def _first(result: Comparison, rows: list[RowResult]) -> RowResult | None:
     )
 
 
-def _use(best: RowResult, base: RowResult, judged: int) -> str:
-    text = f"Use {best.name} at lr {best.lr:.3g}"
+def _use(result: Comparison, best: RowResult, base: RowResult, judged: int) -> str:
+    text, margin = f"Use {best.name} at lr {best.lr:.3g}", _margin(result)
     if best is base:
-        other = "nothing else that was tried" if judged > 1 else "the other"
-        return f"{text}: {other} is {'' if judged > 1 else 'not '}significantly better{_lost(best)}."
+        what = "nothing else that was tried is" if judged > 1 else "the other is not"
+        return f"{text}: {what} significantly better{margin}{_lost(best)}."
     by = _difference(best)
-    than = f"{base.name} (lr {base.lr:.3g}{_lost(base)})"
-    how = f"; {by}" if by.startswith(ENDED) else f" by {by}" if by else ""
+    than = f"{base.name} (lr {base.lr:.3g}{_lost(base)}){margin}"
+    how = f"; {by}" if by.startswith(ENDED) else f"{':' if margin else ' by'} {by}" if by else ""
     return f"{text}: it is better than {than}{how}{_lost(best)}."
 
 
 def _other(result: Comparison, row: RowResult, best: RowResult, base: RowResult, judged: int) -> str:
     """A sentence about a row that is not recommended. Rows that are better than the baseline get theirs elsewhere."""
-    found = row.verdict
+    found, margin = row.verdict, _margin(result)
     if row.error:
         return f"{row.name} failed and has no verdict."
     if found is None or found.outcome == "better":
         return ""
     if found.outcome == "none":
         return f"{row.name} has no verdict: {found.why}."
-    than = "" if best is base else f" than {base.name}" if found.outcome == "worse" else f" from {base.name}"
-    if found.outcome == "worse":
-        by = _difference(row)
-        how = f" ({by})" if by else ""
-        return f"{row.name} (lr {row.lr:.3g}) is worse{than}{how}{_lost(row)}."
+    worse = found.outcome == "worse"
+    than = "" if best is base else f" than {base.name}" if worse or margin else f" from {base.name}"
+    what = (
+        "worse" if worse else "not significantly better or worse" if margin else "not significantly different"
+    )
     apart = judged > 1 and not found.diverged and found.own <= 1 - result.study.rule.confidence
     only = f"; significant alone, but not after the correction for {judged} comparisons" if apart else ""
     only = f"; no test: {found.why}" if found.why else only
-    how = f" ({_difference(row)}{only})" if found.difference else ""
-    return f"{row.name} (lr {row.lr:.3g}) is not significantly different{than}{how}{_lost(row)}."
+    how = f" ({_difference(row)}{'' if worse else only})" if found.difference else ""
+    return f"{row.name} (lr {row.lr:.3g}) is {what}{than}{margin}{how}{_lost(row)}."
 
 
 def _lost(row: RowResult) -> str:
@@ -174,30 +176,30 @@ def signed(value: float, seen: Estimate) -> str:
 
 
 def _repetition(result: Comparison, judged: list[RowResult], best: RowResult) -> list[str]:
-    """The study on fresh seeds that would probably decide between the baseline and the row that needs the fewest. A
-    repetition proposes no further one: to repeat until there is a verdict is one look after the other."""
-    base_seed = next_base_seed(result)
-    verdicts = [(row.verdict, row) for row in judged if row.verdict]
+    """The study on fresh seeds that would probably decide between the baseline and that better row which needs the
+    fewest: a verdict on it would be another recommendation."""
     open_ = [
         (found.needed or math.inf, row)
-        for found, row in verdicts
-        if found.outcome == "inconclusive" and not (found.diverged or found.why)
+        for row in judged
+        if (found := row.verdict) and found.outcome == "inconclusive" and not (found.diverged or found.why)
+        if found.difference and found.difference.mean > result.study.rule.margin
     ]
-    if not open_ or base_seed > 1 or best.name != result.study.baseline:
+    if not open_ or best.name != result.study.baseline:
         return []
     needed, row = min(open_, key=lambda pair: pair[0])
+    pair = (best.name, row.name)
+    if not (again := _again(result, pair, int(min(needed, MANY)))):
+        return []
     if needed > MANY:
         about = f" (about {needed:,.0f})" if math.isfinite(needed) and needed < 1e5 else ""
-        return [f"It would take more than {MANY} seeds{about} to decide between {best.name} and {row.name}."]
-    pair = (best.name, row.name)
+        return [f"It would take more than {MANY} seeds{about} to decide between {' and '.join(pair)}."]
     tuning = [
         r.done["seconds"] for r in result.records if r.done and r.row in pair and r.spec["purpose"] == "tune"
     ]
     cost = duration(math.fsum(tuning) + needed * (best.seconds + row.seconds))
-    these = f"--optimizers {' '.join(pair)} " if len(result.rows) > 2 else ""
     return [
-        f"To decide between {' and '.join(pair)}, repeat on fresh seeds: {these}--base-seed {base_seed} --seeds "
-        f"{int(needed)} ({cost}; {100 * POWER:g}% chance to find a difference of this size)."
+        f"To decide between {' and '.join(pair)}, repeat on fresh seeds: {again} ({cost}; {100 * POWER:g}% chance to "
+        "find a difference of this size)."
     ]
 
 
@@ -226,16 +228,27 @@ def _terms(result: Comparison, judged: list[RowResult]) -> list[str]:
     return said
 
 
-def _no_verdict(result: Comparison) -> list[str]:
-    """Why nothing is recommended, and what to do."""
+def _no_verdict(result: Comparison, lost: bool) -> list[str]:
+    """Why nothing is recommended, and what to do; `lost`: every run of the baseline diverged."""
     base = result.study.baseline
     failed = [row.name for row in result.rows if row.error]
     if base in failed:
         return [f"No verdict: {base}, which the others are compared with, failed."]
-    if len(result.rows) - len(failed) < 2:
+    if failed and len(result.rows) - len(failed) < 2:
         return [f"No verdict: {', '.join(failed)} failed, so there is nothing to compare {base} with."]
-    whys = list(dict.fromkeys(row.verdict.why for row in result.rows if row.verdict and not row.error))
-    said = [f"No verdict: {'; '.join(whys)}."]
+    untrained = [row for row in result.rows if row.untrained]
+    whys = [row.untrained for row in untrained]
+    if lost:
+        whys = whys or [f"every run of {base} diverged, and nothing is significantly better{_margin(result)}"]
+    else:
+        whys += [row.verdict.why for row in result.rows if row.verdict and not row.error]
+    said = [f"No verdict: {'; '.join(dict.fromkeys(whys))}."]
+    if untrained:
+        lower = " ".join(
+            f"{row.name}.lr={min(row.trials) / 100:.0e}".replace("e-0", "e-") for row in untrained
+        )
+        finite = f"loss, gradients and {result.metric_name} are finite"
+        said.append(f"Check that {finite}, or start lower, such as with --set {lower}.")
     if UNTUNED in whys:
         lrs = " ".join(f"{row.name}.lr=..." for row in result.study.rows)
         tuning = result.study.tuning

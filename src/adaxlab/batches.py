@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from adaxlab.errors import LabError
@@ -193,6 +194,8 @@ def kind(split: Any, where: str) -> str:
                 f"{where}: tensors of {lengths} rows; each must have the same number, at least one"
             )
         return "tensors"
+    if isinstance(split, (tuple, list)) and any(isinstance(t, np.ndarray) for t in split):
+        raise LabError(f"{where}: NumPy arrays; give tensors (torch.from_numpy)")
     if not hasattr(split, "__len__"):
         once = " (it can be read only once)" if hasattr(split, "__next__") else ""
         raise LabError(

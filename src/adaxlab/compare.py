@@ -37,7 +37,7 @@ from adaxlab.failures import guarded
 from adaxlab.messages import passing, show, show_place
 from adaxlab.settings import Settings, choose_device
 from adaxlab.signals import Stop
-from adaxlab.study import B2_STEPS, Row, Study
+from adaxlab.study import B2_STEPS, BATCH_SIZE, Row, Study
 from adaxlab.summary import Comparison, summarise
 from adaxopt.extras import LAB
 
@@ -63,7 +63,7 @@ def _row(name: str, options: Mapping[str, Any]) -> Row:
 
 def check(study: Study, batch_size: int = 0) -> None:
     """Construct every optimizer with the task's model, so that invalid options are reported before the first run.
-    `batch_size` is that of the command, if it was given."""
+    `batch_size` is that of the command, if it was given. It must have an effect, or be what it is without it."""
     if study.executor != "process":
         return
     made: dict[str, Any] = {}
@@ -75,7 +75,8 @@ def check(study: Study, batch_size: int = 0) -> None:
             with guarded(f"task {study.task}", RunError), torch.random.fork_rng(devices=[]):
                 data = splits.data_of(task, study.task, torch.device("cpu"))
                 splits.check(data, study.task)  # model() may depend on what data() has computed
-                if batch_size and splits.own_batches(data):
+                other = batch_size and batch_size != getattr(task, "batch_size", BATCH_SIZE)
+                if other and splits.own_batches(data):
                     raise LabError(
                         f"--batch-size {batch_size}: 'train' of {study.task} gives batches; set their size in the task"
                         + (

@@ -78,6 +78,8 @@ class Loop:
             raise RunError(str(error)) from error
         for group in self.optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
+        made_for = optimizers.parts(spec["optimizer"])
+        self.grouped = hasattr(task, "groups") and not any(map(optimizers.is_factory, made_for))
         self.outside = checkpoint.kept_outside(self.optimizer)
         self.obstacle: str | None = None
         self.base = [float(group["lr"]) for group in self.optimizer.param_groups]
@@ -344,6 +346,7 @@ class Loop:
             "split": self.split,
             "steps": at.step,
             "parameters": sum(p.numel() for p in self.model.parameters()),
+            **({"groups": True} if self.grouped else {}),
             "sessions": at.sessions,
             "model_sha256": fingerprint(self.model),
         }

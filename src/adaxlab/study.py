@@ -27,6 +27,8 @@ from adaxopt.zoo import METHODS
 
 B2_STEPS = 3.0
 """The default b2*T. AdaX's b2 is a growth rate, so it is set from the length of the run."""
+BATCH_SIZE = 64
+"""That of a task which names none."""
 TUNE_SEED = 10_000  # the first seed of tuning runs; final runs start at 0, so no seed is used for both
 SEEDS_SHARED = ("cifar10/tuned",)  # was run before sharing seeds was forbidden; its claims say so
 GROWS = ("rows", "seeds")  # may differ between two calls of one study; everything else is fixed
@@ -257,8 +259,9 @@ class Study:
         names = [row.name for row in self.rows]
         full = replace(
             self,
+            task=task.plain(self.task),
             epochs=self.epochs or getattr(made, "epochs", 10),
-            batch_size=self.batch_size or getattr(made, "batch_size", 64),
+            batch_size=self.batch_size or getattr(made, "batch_size", BATCH_SIZE),
             schedule=schedule.complete(self.schedule or getattr(made, "schedule", "constant")),
             baseline=self.baseline or ("adamw" if "adamw" in names else names[0]),
         )

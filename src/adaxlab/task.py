@@ -49,6 +49,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from numbers import Number
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -133,6 +134,16 @@ def find(name: str) -> Any:
             f"task {name}: is a {type(made).__name__} object; name its class, or a function that makes a task"
         )
     return made
+
+
+def plain(name: str) -> str:
+    """The name by which a task is stored: a file's without `./`.
+
+    >>> plain("./my//task.py:Mine"), plain("digits")
+    ('my/task.py:Mine', 'digits')
+    """
+    place, colon, attribute = name.rpartition(":")
+    return f"{Path(place).as_posix()}:{attribute}" if colon else name
 
 
 def source_digest(name: str) -> str | None:
@@ -241,6 +252,9 @@ def check(task: Any, name: str) -> Task:
         raise LabError(f"task {name}: metric={task.metric!r}: must be the metric's name, such as 'accuracy'")
     if not isinstance(task.higher_is_better, bool):
         raise LabError(f"task {name}: higher_is_better={task.higher_is_better!r}: must be True or False")
+    size = getattr(task, "eval_batch_size", 1)
+    if not isinstance(size, int) or size < 1:
+        raise LabError(f"task {name}: eval_batch_size={size!r}: must be a whole number >= 1")
     return task
 
 
@@ -287,6 +301,11 @@ def check_loss(result: Any, task: Task, name: str) -> None:
     if not loss.requires_grad:
         raise LabError(
             f"task {name}: the loss does not depend on the model's parameters; return it undetached"
+        )
+    if pair and not isinstance(result[1], torch.Tensor | Number):
+        given = type(result[1]).__name__
+        raise LabError(
+            f"task {name}: loss() gave the {task.metric} as {given}; it must be a tensor or a number"
         )
 
 

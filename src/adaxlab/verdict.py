@@ -132,9 +132,9 @@ def _p_diverged(signs: Sequence[float], pairs: Sequence[float], margin: float) -
     run diverged, 1 if only the baseline's did, else 0; `pairs` are the differences of the seeds on which both finished.
 
     Two tests, each at half the level: one of how often the rows diverge, and one of the differences, in which a
-    diverged run counts as worse by twice the largest difference seen. The second needs `LEAST` pairs, because the values
-    filled in would else decide it, and counts only if it favours the row that the first one favours, so a row that
-    diverges more often is not better for its other runs.
+    diverged run counts as worse by twice the largest difference seen. The second needs `LEAST` pairs, else
+    the values filled in would decide it, and counts only if it favours the row that the first one favours, so a row
+    that diverges more often is not better for its other runs.
 
     >>> [round(_p_diverged([-1.0, 0, 0, 0, 0], [-0.1 - x, -0.12, -0.1, -0.11], 0)[0], 4) for x in (0.0, -0.3)]
     [0.0149, 0.6536]

@@ -53,6 +53,13 @@ BETTER = moved(ADAMW, 0.05, 0.06, 0.04, 0.05, 0.055)
 WORSE = moved(ADAMW, -0.05, -0.06, -0.04, -0.05, -0.055)
 
 
+def later(made):
+    """The same results on the seeds of a repetition."""
+    for record in made.records:
+        record.spec["seed"] += 300_000
+    return summary.summarise(replace(made.study, first_seed=300_000), made.records)
+
+
 def test_a_tie_keeps_the_baseline_and_says_what_would_settle_it():
     found = answer(result(adamw=ADAMW, adaxw=LIKE, sgdm=WORSE))
     assert found.use == "adamw"
@@ -60,8 +67,8 @@ def test_a_tie_keeps_the_baseline_and_says_what_would_settle_it():
         "Use adamw at lr 0.003: nothing else that was tried is significantly better. adaxw (lr 0.003) is not "
         "significantly different (+0.008, 95% [-0.014, +0.030], n = 5). sgdm (lr 0.003) is worse (-0.051, 95% "
         "[-0.060, -0.042], n = 5). Differences are in m; + is better. To decide between adamw and adaxw, repeat on "
-        "fresh seeds: --optimizers adamw adaxw --base-seed 1 --seeds 42 (1.9 hours; 80% chance to find a difference "
-        "of this size)."
+        "fresh seeds: adax compare digits --optimizers adamw adaxw --seeds 42 --base-seed 1 --tune 2 (1.9 hours; 80% "
+        "chance to find a difference of this size)."
     )
     assert found.code == (
         "import adaxopt; optimizer = adaxopt.AdamW(model.parameters(), lr=0.003, betas=(0.9, 0.999))"
@@ -75,12 +82,9 @@ def test_what_would_settle_it_includes_the_tuning_and_has_a_limit():
             record.done["seconds"] = 3600.0  # two trials of each
     found = answer(summary.summarise(made.study, made.records)).text
     assert found.endswith(
-        "repeat on fresh seeds: --base-seed 1 --seeds 42 (5.9 hours; 80% chance to find a difference of this size)."
+        "--seeds 42 --base-seed 1 --tune 2 (5.9 hours; 80% chance to find a difference of this size)."
     )
-    later = replace(made.study, first_seed=300_000)
-    for record in made.records:
-        record.spec["seed"] += 300_000
-    assert "repeat" not in answer(summary.summarise(later, made.records)).text  # not until there is a verdict
+    assert "repeat" not in answer(later(made)).text  # not until there is a verdict
     close = answer(result(adamw=ADAMW, adaxw=moved(ADAMW, 0.02, -0.02, 0.02, -0.018, 0.01))).text
     assert "It would take more than 100 seeds (about 546) to decide between adamw and adaxw." in close
 
@@ -215,9 +219,10 @@ def test_a_baseline_that_diverges_more_often_is_not_recommended():
     assert (found.use, found.code) == ("", "")
     assert found.text.startswith(
         "No clear answer: 2 of 5 runs of adamw (lr 0.003) diverged, and nothing that diverged less often is "
-        "significantly better; a repetition may decide (--base-seed 1 --seeds 10). adaxw (lr 0.003) is not "
-        "significantly different ("
+        "significantly better; a repetition may decide: adax compare digits --optimizers adamw adaxw sgdm "
+        "--seeds 10 --base-seed 1 --tune 2. adaxw (lr 0.003) is not significantly different ("
     )
+    assert "repetition" not in answer(later(result(adamw=(None, None, 0.9, 0.91, 0.92), adaxw=LIKE))).text
     better = answer(result(adamw=(None, None, *ADAMW[2:]), adaxw=BETTER))
     assert better.text.startswith(
         "Use adaxw at lr 0.003: it is better than adamw (lr 0.003; 2 of 5 runs diverged); where both finished: +0.048, "
@@ -243,9 +248,22 @@ def test_where_all_tuning_diverged_the_answer_says_what_to_do():
     found = summary.summarise(made.study, made.records)
     assert answer(found).text == (
         "No verdict: every tuning run of adamw diverged (lr 0.1 to 1); every tuning run of adaxw diverged (lr 0.1 to "
-        "1). Check that loss and gradients are finite, or start lower, such as with --set adamw.lr=1e-3."
+        "1). Check that loss, gradients and m are finite, or start lower, such as with --set adamw.lr=1e-3 "
+        "adaxw.lr=1e-3."
     )
     assert [row.edge for row in found.rows] == [(), ()]
+
+
+@pytest.mark.parametrize("lost", ["adamw", "adaxw"])
+def test_where_the_tuning_of_one_diverged_the_advice_is_about_that_one(lost):
+    made = result(adamw=(None,) * 5 if lost == "adaxw" else ADAMW, adaxw=LIKE)
+    for record in made.records:
+        if record.row == lost:
+            record.done.update(status="diverged", metric=None)
+    assert answer(summary.summarise(made.study, made.records)).text == (
+        f"No verdict: every tuning run of {lost} diverged (lr 0.1 to 1). Check that loss, gradients and m are finite, "
+        f"or start lower, such as with --set {lost}.lr=1e-3."
+    )
 
 
 def test_of_several_better_ones_one_that_never_diverged_is_used():
@@ -263,8 +281,53 @@ def test_a_margin_is_not_a_correction():
     made = result(adamw=ADAMW, adaxw=BETTER, sgdm=LIKE)
     wide = replace(made.study, rule=replace(made.study.rule, margin=0.05))
     found = answer(summary.summarise(wide, made.records)).text
-    assert "adaxw (lr 0.003) is not significantly different" in found
+    assert found.startswith(
+        "Use adamw at lr 0.003: nothing else that was tried is significantly better by more than 0.05. adaxw (lr "
+        "0.003) is not significantly better or worse by more than 0.05 (+0.051, 95% [+0.042, +0.060], n = 5). sgdm (lr "
+    )
     assert "significant alone" not in found
+
+
+@pytest.mark.parametrize(
+    ("values", "margin", "said"),
+    [
+        (
+            BETTER,
+            0.04,
+            "it is better than adamw (lr 0.003) by more than 0.04: +0.051, 95% [+0.042, +0.060], n = 5.",
+        ),
+        (WORSE, 0.04, "adaxw (lr 0.003) is worse by more than 0.04 (-0.051, 95% [-0.060, -0.042], n = 5)."),
+    ],
+)
+def test_a_verdict_names_its_margin(values, margin, said):
+    made = result(adamw=ADAMW, adaxw=values)
+    wide = replace(made.study, rule=replace(made.study.rule, margin=margin))
+    assert said in answer(summary.summarise(wide, made.records)).text
+
+
+@pytest.mark.parametrize(
+    ("values", "margin"),
+    [(LIKE, 0.01), (moved(ADAMW, -0.02, 0.01, -0.03, 0.01, -0.01), 0.0)],
+    ids=["within the margin", "below the baseline"],
+)
+def test_nothing_is_proposed_that_could_not_change_the_recommendation(values, margin):
+    made = result(adamw=ADAMW, adaxw=values)
+    wide = replace(made.study, rule=replace(made.study.rule, margin=margin))
+    found = answer(summary.summarise(wide, made.records)).text
+    assert not any(word in found for word in ("To decide", "It would take"))
+
+
+def test_the_repetition_is_a_command_that_works_whatever_the_study_was_named_and_set():
+    lab = pytest.importorskip("adaxlab.commands")
+    made = result(adamw=ADAMW, adaxw=LIKE, sgdm=WORSE)
+    rows = [replace(row, options={"weight_decay": 0.1}) for row in made.study.rows]
+    named = replace(made.study, rows=tuple(rows), name="mine", epochs=3)
+    found = answer(summary.summarise(named, made.records)).text
+    words = found.partition("fresh seeds: adax ")[2].partition(" (")[0].split()
+    again = lab.parse(words).of("digits", False).complete()
+    assert [row.name for row in again.rows] == ["adamw", "adaxw"]
+    assert (again.seeds, again.first_seed, again.epochs, again.tuning.trials) == (42, 100_000, 3, 2)
+    assert again.name != "mine"
 
 
 def test_tuning_that_found_no_rate_gives_no_verdict():

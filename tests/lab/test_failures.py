@@ -10,6 +10,7 @@ import pytest
 from tiny import TINY, one_line, own
 
 from adaxlab import cli, compare, estimate, failures, optimizers, store, study
+from adaxlab.answer import answer
 from adaxlab.errors import LabError, StoreError
 from adaxlab.report import series
 
@@ -217,8 +218,9 @@ def test_an_edit_after_a_look_is_part_of_the_answer_and_the_report_shows_the_pre
         seen.append(result.history)
         [page] = series.studies(store.load_runs("runs"))
         shown.append({run.name for run in page.records} == {run.name for run in result.records})
-    first, again = (0, 0, 2) if edited == "task" else (0, 1, 2), f"{name[edited]} was edited after a look at the results."
-    assert (tuple(made), seen, shown) == (first, [(), (again,), (again,)], [True] * 3)
+    assert made == ([0, 0, 2] if edited == "task" else [0, 1, 2])
+    again = f"{name[edited]} was edited after a look at the results."
+    assert (seen, shown) == ([(), (again,), (again,)], [True] * 3)
 
 
 def test_an_optimizer_without_lr_in_its_groups_is_one_line(capsys):
@@ -237,6 +239,16 @@ def test_a_batch_size_that_would_have_no_effect_is_one_line(init, more, capsys):
     assert compared("my_task.py:Mine", "sgdm", more=["--batch-size", "4"]) == 2
     words = "--batch-size 4: 'train' of my_task.py:Mine gives batches; set their size in the task"
     assert one_line(capsys).strip().endswith(words + more)
+    assert compared("my_task.py:Mine", "sgdm", more=["--batch-size", "16"]) == 0, "the task's: the same study"
+
+
+def test_the_line_of_code_names_the_groups_of_the_task():
+    own("my_task.py", "class Mine(Tiny):\n    def groups(self, model, options):\n"
+        "        return [{'params': list(model.parameters()), 'lr': 0.1}]\n")  # fmt: skip
+    given = study.Study("my_task.py:Mine", (study.Row("adamw"),), seeds=1, epochs=1)
+    code = answer(compare.compare(given, "runs")).code
+    assert code.endswith("  # with the task's groups(model, options) for model.parameters()")
+    assert study.Study("./my_task.py:Mine", given.rows, seeds=1, epochs=1).complete() == given.complete()
 
 
 def test_tasks_of_one_name_need_two_studies(capsys):

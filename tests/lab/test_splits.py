@@ -72,8 +72,10 @@ def test_a_random_division_is_the_same_in_all_runs(draw):
 @pytest.mark.parametrize("place", ["constructor", "file"])
 def test_data_made_in_the_constructor_or_the_file_are_the_same_in_all_runs(place, tmp_path):
     drawn = "ORDER = np.random.permutation(30), torch.randperm(30), random.sample(range(30), 30)\n"
-    later = "    metric, data, model, loss = 'm', len, len, len\n    higher_is_better = True\n    def __init__(self): self.order = "
-    text = f"import random, torch, numpy as np\n{drawn}class Mine:\n{later}"
+    text = (
+        f"import random, torch, numpy as np\n{drawn}class Mine:\n    metric, data, model, loss = 'm', len, len, len\n"
+        "    higher_is_better = True\n    def __init__(self): self.order = "
+    )
     seen = []
     for number in range(2):
         file = tmp_path / f"mine{number}.py"

@@ -158,7 +158,9 @@ def test_both_tests_of_diverged_runs_have_half_the_level():
     p, better = verdict._p_diverged([-1.0, 0, 0, 0, -1.0], pairs, 0.0)
     assert (p, better) == (pytest.approx(2 * stats.p_value(filled)), False)
     often = [-1.0] * 8 + [0.0] * 2
-    assert verdict._p_diverged(often, pairs[:2], 0.0)[0] == verdict._p_lost(often)  # two pairs: the first alone
+    assert verdict._p_diverged(often, pairs[:2], 0.0)[0] == verdict._p_lost(
+        often
+    )  # two pairs: the first alone
 
 
 @pytest.mark.parametrize(("q", "rows", "n"), [(0.2, 1, 5), (0.5, 1, 10), (0.8, 3, 5), (0.8, 3, 10)])

@@ -11,9 +11,9 @@ from adaxlab import stats
 from adaxlab.answer import Answer, answer
 from adaxlab.claim import ENOUGH
 from adaxlab.messages import clock
+from adaxlab.repeat_command import command
 from adaxlab.report import html, tables
 from adaxlab.report.charts import figures
-from adaxlab.report.command import command
 from adaxlab.report.html import esc
 from adaxlab.report.judged import Judged, judged, stored
 from adaxlab.report.numbers import percent

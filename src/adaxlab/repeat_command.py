@@ -1,10 +1,10 @@
-"""The command that repeats a study of `adax compare`, from its study.json."""
+"""The command that repeats a study of `adax compare`, with the same seeds or others, from the study as data."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from adaxlab import optimizer_options, schedule
@@ -27,7 +27,6 @@ def _expressible(planned: Study, rows: Collection[str]) -> bool:
         and (planned.executor, planned.follows, planned.end_lr) == ("process", "", None)
         and (tuning.seeds, tuning.epochs) == (1, 0)
         and planned.seeds > 0
-        and isinstance(planned.schedule, Mapping)
     )
 
 
@@ -50,8 +49,9 @@ def _repeated(planned: Study) -> str:
     words += ["--tune", str(tuning.trials if tuning else 0)]
     words += ["--tune-over", *tuning.over] if tuning and tuning.over != ("lr",) else []
     words += ["--sampler", tuning.sampler] if tuning and tuning.sampler else []
-    words += ["--epochs", str(planned.epochs), "--batch-size", str(planned.batch_size)]
-    words += ["--schedule", schedule.words(planned.schedule)]
+    words += ["--epochs", str(planned.epochs)] if planned.epochs else []
+    words += ["--batch-size", str(planned.batch_size)] if planned.batch_size else []
+    words += ["--schedule", schedule.words(schedule.complete(planned.schedule))] if planned.schedule else []
     options = [f"{key}={_value(value)}" for key, value in planned.task_options.items()]
     words += ["--task-option", *options] if options else []
     changed = [f"{row.name}.{k}={_value(v)}" for row in planned.rows for k, v in row.options.items()]
@@ -62,7 +62,7 @@ def _repeated(planned: Study) -> str:
         if getattr(planned.rule, key) != getattr(DecisionRule(), key):
             words += [f"--{key}", str(getattr(planned.rule, key))]
     words += ["--target", str(planned.target)] if planned.target is not None else []
-    words += ["--study", planned.name] if not re.fullmatch(r".*-[0-9a-f]{6}", planned.name) else []
+    words += ["--study", planned.name] if not re.fullmatch(r"(.*-[0-9a-f]{6})?", planned.name) else []
     return " ".join(shlex.quote(w) for w in words)
 
 

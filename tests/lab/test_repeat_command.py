@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from adaxlab import compare
-from adaxlab.report import command
+from adaxlab import compare, repeat_command
 from adaxlab.study import Row, Study
 
 
@@ -29,16 +28,16 @@ def test_the_command_of_a_stored_study_asks_for_the_same_study(words):
     """Options that a run derives, such as b2 = 3/T, are not set; the rule, the baseline and second names are kept."""
     lab = pytest.importorskip("adaxlab.commands")
     asked = lab.parse(["compare", "digits", *words.split()]).of("digits", False).complete()
-    line = command.command(asked, [row.name for row in asked.rows])
+    line = repeat_command.command(asked, [row.name for row in asked.rows])
     again = lab.parse(shlex.split(line)[1:]).of("digits", False).complete()
     assert again.data() == asked.data()
 
 
 def test_a_plan_that_compare_cannot_express_has_no_command():
     asked = Study(task="digits", rows=(Row("adaxw", b2_steps=10.0),), seeds=1, name="s").complete()
-    assert command.command(asked, ["adaxw"]) == ""
+    assert repeat_command.command(asked, ["adaxw"]) == ""
     known = replace(asked, rows=compare.rows(["adaxw"]))
-    assert command.command(known, ["adaxw"]).startswith(
+    assert repeat_command.command(known, ["adaxw"]).startswith(
         "adax compare digits --optimizers adaxw --seeds 1 --tune 0"
     )
-    assert command.command(known, ["adaxw", "adamw"]) == "", "runs of other rows"
+    assert repeat_command.command(known, ["adaxw", "adamw"]) == "", "runs of other rows"
