@@ -313,6 +313,12 @@ class Study:
             }
         )
 
+    def version(self) -> str | None:
+        """The digest of the user's task, of its file and of the data if it has a `digest()`; None if it is built in."""
+        source = task.source_digest(self.task)
+        data = source and _data_digest(self.task, spec.canonical(self.task_options))
+        return f"{source}+{data}" if data else source
+
     # -- specifications of runs -----------------------------------------------------------------------------------
 
     def length(self, purpose: str) -> int:

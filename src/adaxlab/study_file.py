@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from adaxlab import files, history, optimizers, spec, task
+from adaxlab import files, history, optimizers, spec
 from adaxlab.errors import LabError, StoreError
 from adaxlab.study import GROWS, WORDS, Study
 
@@ -80,8 +80,8 @@ def earlier(study: Study, root: Path | str) -> list[str]:
 
 
 def _sources(study: Study) -> dict[str, dict[str, str]]:
-    """The digests of the user's files: of the task by its name, of the optimizers by row."""
-    found = {study.task: task.source_digest(study.task)}
+    """The digests of the user's files: of the task, with its data, by its name, of the optimizers by row."""
+    found = {study.task: study.version()}
     found |= {row.name: optimizers.source_digest(row.method) for row in study.rows}
     known = {name: digest for name, digest in found.items() if digest}
     return {"sources": known} if known else {}

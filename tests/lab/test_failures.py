@@ -195,17 +195,19 @@ def test_runs_of_an_edited_task_do_not_count_as_made():
     assert made == [0, 2, 0, 2]
 
 
-@pytest.mark.parametrize("edited", ["task", "optimizer"])
+@pytest.mark.parametrize("edited", ["task", "optimizer", "data"])
 def test_an_edit_after_a_look_is_part_of_the_answer_and_the_report_shows_the_present_version(edited):
     def write(kind, text):
         own(f"my_{kind}.py", text)
         sys.modules.pop(next((name for name in sys.modules if f"task_my_{kind}" in name), ""), None)
 
     files = {
-        "task": "class Mine(Tiny): pass\n",
+        "task": "from pathlib import Path\nclass Mine(Tiny):\n"
+        "    def digest(self): return Path('my_data.py').read_text()\n",
+        "data": "",
         "optimizer": "class Own(PlainSGD):\n    def __init__(self, params, lr=0.1): super().__init__(params, lr)\n",
     }
-    name = {"task": "my_task.py:Mine", "optimizer": "my_optimizer.py:Own"}
+    name = {"task": "my_task.py:Mine", "optimizer": "my_optimizer.py:Own", "data": "my_task.py:Mine"}
     rows = study.Row("sgdm"), study.Row(name["optimizer"])
     given = study.Study(name["task"], rows, "one", seeds=1, epochs=1)
     for kind, text in files.items():
@@ -213,12 +215,13 @@ def test_an_edit_after_a_look_is_part_of_the_answer_and_the_report_shows_the_pre
     made, seen, shown = [], [], []
     for more in ("", "# edited\n", ""):
         write(edited, files[edited] + more)
+        study._data_digest.cache_clear()
         made.append(estimate.made(given.complete(), "runs"))
         result = compare.compare(given, "runs")
         seen.append(result.history)
         [page] = series.studies(store.load_runs("runs"))
         shown.append({run.name for run in page.records} == {run.name for run in result.records})
-    assert made == ([0, 0, 2] if edited == "task" else [0, 1, 2])
+    assert made == {"task": [0, 0, 2], "optimizer": [0, 1, 2], "data": [0, 2, 2]}[edited]
     again = f"{name[edited]} was edited after a look at the results."
     assert (seen, shown) == ([(), (again,), (again,)], [True] * 3)
 

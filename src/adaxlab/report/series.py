@@ -196,8 +196,12 @@ def _current(records: Sequence[Any]) -> list[Any]:
     experiment."""
 
     def versions(run: Any) -> dict[Any, Any]:
-        row = run.spec.get("row", run.spec.get("optimizer"))
-        return {run.spec.get("task"): run.spec.get("task_source"), row: run.spec.get("optimizer_source")}
+        row, source, data = (run.spec.get(key) for key in ("row", "task_source", "data"))
+        version = f"{source}+{data}" if source and data else source
+        return {
+            run.spec.get("task"): version,
+            row or run.spec.get("optimizer"): run.spec.get("optimizer_source"),
+        }
 
     newest: dict[Any, Any] = {}
     for run in sorted(records, key=lambda run: str((run.env or {}).get("time", ""))):
