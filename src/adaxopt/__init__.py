@@ -1,4 +1,4 @@
-"""AdaX for PyTorch, JAX and Keras. Importing this package imports no framework until a name is used.
+"""AdaX for PyTorch, JAX and Keras. A framework is imported when one of its names is first used.
 
 >>> from adaxopt import AdaXW
 """

@@ -4,10 +4,10 @@
     AdaXW(params, memory=LogTime(8))                k_t = 8/(8+t-1)
     AdaXW(params, memory=Growing(1e-4).floor(1e-3).freeze(50_000))
 
-A memory replaces k_t, and eps_t is computed from it. A new memory is a class in this module, listed in `KINDS`: a kind,
-the name and bounds of its number, and the gain as a function of (t, number, xp) that is accurate for every t from 1 to
-10**9 (see `memory.py`). The CUDA kernel needs the gain too: a kind in `KINDS` and a branch of `_gain` in
-`torch/kernel_numbers.py`.
+A memory replaces k_t, and eps_t is computed from it. To add a memory, define a class in this module and list it in
+`KINDS`. The class has a kind, the name and bounds of its number, and the gain as a function of (t, number, xp) that is
+accurate for every t from 1 to 10**9 (see `memory.py`). For the CUDA kernel, also add a kind to `KINDS` and a branch to
+`_gain` in `torch/kernel_numbers.py`.
 
 A param group and a checkpoint store a memory as its `text` (a string), and its number in betas[1].
 """

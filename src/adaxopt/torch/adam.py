@@ -21,10 +21,10 @@ _SHARED = """
     `clip_update`, `wake`, `cautious`, `project` and `memory`, as in `adaxopt.AdaXW`. `amsgrad` applies to all groups.
 
     `load_state_dict` reads checkpoints of torch and of this package; `to_torch_state_dict` writes torch's format.
-    Differences from torch: `exp_avg_sq` holds v / (1 - b2^t), so that v needs no correction, and changing b2 during
-    training gives other numbers (neither under `amsgrad`); the state of 16-bit parameters is float32 unless
-    `state_dtype` is set, and keeps its dtype when it is loaded; `step` is float64; gradients may be sparse (each row
-    then keeps its own step count); `foreach` and `fused` accept lr and betas as tensors.
+    Differences from torch: except under `amsgrad`, `exp_avg_sq` holds v / (1 - b2^t), which needs no bias correction,
+    and changing b2 during training gives different results. The state of 16-bit parameters is float32 unless
+    `state_dtype` is set, and keeps its dtype when it is loaded. `step` is float64. Gradients may be sparse (each row
+    then keeps its own step count). `foreach` and `fused` accept lr and betas as tensors.
 """
 
 

@@ -21,8 +21,8 @@ _SHARED = """
         params: tensors, (name, tensor) pairs, or dicts of groups, as for every torch optimizer.
         lr: float or one-element tensor.
         betas: (b1, b2). b2 is a *growth rate*, not Adam's decay rate. Over T steps, b2*T determines the behaviour: it
-            is 2 to 50 in the paper's tasks; far below 1, v is a plain mean of all squares. With None, `total_steps` or
-            `memory` sets b2, else it is the paper's 1e-4.
+            is 2 to 50 in the paper's tasks; far below 1, v is a plain mean of all squares. If b2 is None, `total_steps`
+            or `memory` sets it; without them it is the paper's 1e-4.
         total_steps: the number of steps T of the whole run; sets b2 = 3/T. Cannot be combined with a b2.
         memory: another gain k_t in place of AdaX's: `Growing(b2)`, `Fading(b2)`, `Equal()`, `Power(c)`,
             `LogTime(delta)`, `Polynomial(c)`, each also with `.floor(1/horizon)` and `.freeze(after)`. Nothing else
@@ -31,10 +31,10 @@ _SHARED = """
         eps: added to sqrt(v) before v is normalised, as Algorithm 3 and the released code do (`eps_placement="paper"`:
             eps/sqrt(b2) at the first step, then vanishing); `"plain"` adds it after, as Adam does.
         weight_decay, decay: `"decoupled"` x <- x - lr*wd*x; `"l2"` g <- g + wd*x; `"fully_decoupled"`
-            x <- x - wd*(lr/first lr)*x, so that wd does not have to follow lr.
-        foreach, fused: None selects the fastest path that supports the tensors. True requests a path, raises if it
-            cannot compute the method, and warns once if a tensor (because of its dtype or layout) takes another path.
-            False disables it. `foreach=False` is the for-loop, bitwise the same as foreach.
+            x <- x - wd*(lr/first lr)*x, so that wd need not change with lr.
+        foreach, fused: None selects the fastest path that supports the tensors. True requests a path; it raises if the
+            path cannot compute the method, and warns once if a tensor takes another path because of its dtype or
+            layout. False disables the path. `foreach=False` uses a for-loop, with bitwise the same results as foreach.
         capturable: whether the step can be captured in a CUDA graph; step count, lr and gain are kept on the device.
         differentiable: whether autograd records the step.
         maximize: maximize the objective instead of minimizing it.
@@ -47,18 +47,18 @@ _SHARED = """
             `float32_weights` returns the full values).
         seed: seed of stochastic rounding.
         wake: guard late-activated coordinates: where v is exactly 0, the first gradient's square gets the weight 1.
-            Without the guard a coordinate whose first gradient comes at step t moves by (1-b1)/sqrt(k_t) * lr, 1500 lr
-            at 100,000 steps, as in the paper. Under L2 decay v is never exactly 0, because wd*x is part of g. False
-            reproduces the paper. A memory that freezes has the guard also with False.
+            Without the guard, as in the paper, a coordinate whose first gradient comes at step t moves by
+            (1-b1)/sqrt(k_t) * lr, which is 1500*lr at t = 100,000. Under L2 decay v is never exactly 0, because wd*x is
+            part of g. False reproduces the paper. A memory that freezes has the guard even with False.
         clip_update: upper bound on |m/(v^p + eps)|, or None.
-        cautious: leave out updates of coordinates in which m and the gradient differ in sign, and divide the others by
-            the share that is left, at least 1e-3, for each tensor (Liang et al. 2024, arXiv 2411.16085). For a sparse
-            gradient the share is that of the rows in the gradient.
+        cautious: skip the update of coordinates in which m and the gradient differ in sign, and divide the other
+            updates of the tensor by the fraction of coordinates that remain, at least 1e-3 (Liang et al. 2024, arXiv
+            2411.16085). For a sparse gradient the fraction is over the rows in the gradient.
         project: `Box(lo, hi)`, `Ball(radius)` or a callable (y, d) -> x (Algorithm 1, line 7), the same for all groups.
             Not stored in checkpoints.
 
-    Sparse gradients: each row keeps its own step count. Only rows in the gradient change; weight decay applies to them
-    alone.
+    Sparse gradients: each row keeps its own step count. Only rows in the gradient change, and weight decay applies only
+    to them.
 """
 
 
