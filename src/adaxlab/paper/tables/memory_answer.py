@@ -44,10 +44,10 @@ default is fading 0.999. + is better, and brackets are plain 95% intervals.
   its best rate. At lr {cifar_above} on CIFAR-10, {growing} (AdaX's memory) and {cifar_default_wide} lose least,
   {cifar_growing} and {cifar_default_loss}: both are within the tolerance of {cifar_limit}. At lr {gpt_above} on the
   transformer the same two lose most, {gpt_growing} and {gpt_default_loss}; {gpt_growing_link} is outside the tolerance
-  of {gpt_limit}. There, polynomial 0.8 loses least, {gpt_polynomial}, but its difference from fading 0.95 at the same
+  of {gpt_limit}. Polynomial 0.8 loses least there, {gpt_polynomial}, but its difference from fading 0.95 at the same
   rate is not significant.
-- **Whether any memory trains over a wider range of learning rates is undecided.** By the rule, a memory is wider only
-  if fading 0.95 itself is outside the tolerance at the larger rate. Its differences there, {gpt_first} nats per byte
+- **The test for a wider range of learning rates is inconclusive.** By the rule, a memory is wider only if fading 0.95
+  itself is outside the tolerance at the larger rate. Its differences at that rate, {gpt_first} nats per byte
   and {cifar_first} points, are not significantly inside or outside.
 - **For practice**, the learning rate mattered more than the choice among these six: at tuned rates, another memory
   changed the mean by at most {gpt_most} nats per byte and {cifar_most} points; fading 0.95 lost {gpt_cost} nats per
