@@ -85,7 +85,7 @@ def test_the_headline_counts_verdicts_and_the_table_shows_each(provisional, text
         for i, verdict in enumerate(verdicts)
     ]
     assert (
-        f"AdaX was compared 4 times with AdamW or Adam, with equally many settings tried for each. It was {text}"
+        f"AdaX was compared 4 times with AdamW or Adam, with the same number of settings tried for each. It was {text}"
         in decision._tuned(found)
     )
     shown = "\n".join(decision._shown(found))

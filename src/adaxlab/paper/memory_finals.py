@@ -103,7 +103,7 @@ FINALS: dict[str, Final] = {
 }
 """The settings of the final runs, by the name of the screen."""
 FIRST_SEED = 300
-RULE = "Part of the memory study; its rule was amended before any result was looked at (`memory.py`)."
+RULE = "Part of the memory study; its rule was amended before any results were seen (`memory.py`)."
 
 
 def studies(task: StudyTask, final: Final) -> tuple[Study, ...]:
@@ -169,7 +169,7 @@ def claims(task: StudyTask, final: Final) -> tuple[Claim, ...]:
         Claim(
             claim_id(task, "same", memory), f"{memory} is better than {first}, both at lr {final.above:g}",
             where, task.wide, "better", task.measure, large(memory, final), large(first, final),
-            ours=True, post_hoc=True, note="added after the final runs; it is no part of the rule",
+            ours=True, post_hoc=True, note="added after the final runs; not part of the rule",
         )
         for memory in final.rates if memory != first
     )  # fmt: skip

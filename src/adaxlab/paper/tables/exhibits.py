@@ -248,6 +248,6 @@ def _open(root: Path, rows: Rows) -> str:
     return (
         f"**What is open?** {len(waits)} of the paper's {len(theirs)} claims: {len(waits) - never} are inconclusive "
         f"and {never} were not run ([list](claims.md#open-claims)). Studies for {planned} of them are in "
-        f"[the queue](queue.md), which takes about {minutes / 60:.0f} GPU hours in total, including our own studies; "
-        f"{many} would need more than {MOST:,} seeds."
+        f"[the queue](queue.md); all studies there, our own included, take about {minutes / 60:.0f} GPU hours. "
+        f"{many} claims would need more than {MOST:,} seeds."
     )

@@ -155,8 +155,8 @@ def _finals(task: StudyTask, root: Path) -> str:
     )
     text = (
         f"Final runs on n = {task.seeds} new seeds, in {task.unit}.{_noise(task, root)} The intervals are plain 95% "
-        "intervals. The verdicts are corrected for several tests, so that an interval may exclude 0 although the "
-        "verdict is inconclusive."
+        "intervals. Verdicts are corrected for multiple tests, so an interval can exclude 0 while the verdict "
+        "is inconclusive."
     )
     return f"\n\n{text}\n\n{markdown.table(head, rows)}"
 
