@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickle
-from collections.abc import Collection, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from adaxlab import files
 from adaxlab.errors import StoreError
 from adaxlab.joint import Joint
 from adaxlab.spec import SCHEMA
+from adaxopt.torch.engine import Engine
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
@@ -26,33 +29,38 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def kept_outside(optimizer: Any) -> dict[str, list[Any]]:
-    """The numbers and tensors that an optimizer of another package or of the user keeps as plain attributes, by name.
-    Parameters, and flags such as torch's `_need_device_dtype_check_for_fused`, are left out."""
+    """The numbers, tensors and generators that an optimizer of another package or of the user keeps as plain
+    attributes, by name, in a form that can be compared later. Parameters, caches of this package's optimizers, and
+    flags such as torch's `_need_device_dtype_check_for_fused` are left out."""
     if isinstance(optimizer, Joint):
         return {name: found for part in optimizer.parts for name, found in kept_outside(part).items()}
     if type(optimizer).__module__.partition(".")[0] in ("torch", "adaxopt", "adaxlab"):
         return {}
     params = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    known = ("state", "param_groups", "defaults", *(Engine.CACHES if isinstance(optimizer, Engine) else ()))
     return {
         name: list(_leaves(value, params))
         for name, value in vars(optimizer).items()
-        if name not in ("state", "param_groups", "defaults")
-        and not (name.startswith("_") and isinstance(value, bool))
+        if name not in known and not (name.startswith("_") and isinstance(value, bool))
     }
 
 
-def _leaves(value: Any, params: Collection[int]) -> Iterator[Any]:
-    """The numbers and tensors inside a value, in a form that can be compared later."""
+def _leaves(value: Any, seen: set[int]) -> Iterator[Any]:
+    """The numbers, tensors and generators inside a value, but those that were seen, by id."""
     if isinstance(value, bool | int | float | str | np.generic):
         yield repr(value)
     elif isinstance(value, np.ndarray):
-        yield value.tobytes()
+        yield hashlib.sha256(value.tobytes()).digest()
+    elif isinstance(value, torch.Generator):
+        yield hashlib.sha256(bits(value.get_state())).digest()
+    elif isinstance(value, np.random.Generator):
+        yield repr(value.bit_generator.state)
     elif isinstance(value, torch.Tensor):
-        if id(value) not in params and value.layout is torch.strided:
-            yield bits(value)
-    elif isinstance(value, Mapping | list | tuple):
+        if id(value) not in seen and value.layout is torch.strided:
+            yield hashlib.sha256(bits(value)).digest()
+    elif isinstance(value, Mapping | list | tuple | deque) and id(value) not in seen:
         for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _leaves(each, params)
+            yield from _leaves(each, seen | {id(value)})
 
 
 def bits(tensor: torch.Tensor) -> bytes:

@@ -21,7 +21,7 @@ from adaxlab.settings import Settings
 from adaxlab.stats import DecisionRule
 from adaxlab.study import Study, Tuning
 from adaxlab.summary import Comparison
-from adaxlab.task import BUILT_IN
+from adaxlab.task import BUILT_IN, plain
 from adaxlab.variants import with_base_seed
 from adaxopt.extras import LAB
 
@@ -101,7 +101,7 @@ class Compare:
     """show no progress"""
 
     def run(self) -> None:
-        tasks = (self.task, *self.more_tasks)
+        tasks = tuple(map(plain, (self.task, *self.more_tasks)))
         if len(tasks) > 1 and self.task_option:
             raise LabError(f"--task-option {self.task_option[0]}: is for one task, {len(tasks)} are given")
         if len(set(tasks)) < len(tasks):

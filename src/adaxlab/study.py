@@ -306,6 +306,7 @@ class Study:
         return cls(
             **{
                 **data,
+                "task": task.plain(data["task"]),
                 "rows": rows,
                 "tuning": tuning,
                 "rule": DecisionRule(**data["rule"]),

@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from adaxlab import files, history, optimizers, spec
+from adaxlab import files, history, optimizers, spec, task
 from adaxlab.errors import LabError, StoreError
 from adaxlab.study import GROWS, WORDS, Study
 
@@ -42,6 +42,8 @@ def write(study: Study, root: Path | str, look_around: bool = False) -> None:
         before = files.read_json(path)
         if not isinstance(before, dict) or before.get("schema") != spec.SCHEMA or not _has_rows(before):
             raise _other_version(path)
+        before |= {"task": task.plain(before["task"]), "sources": sources(path)}
+        before = before if before["sources"] else {k: v for k, v in before.items() if k != "sources"}
         for key, value in content.items():
             if key not in (*GROWS, *WORDS, "baseline", "sources") and before.get(key) != value:
                 raise LabError(
@@ -88,10 +90,11 @@ def _sources(study: Study) -> dict[str, dict[str, str]]:
 
 
 def sources(path: Path) -> dict[str, str]:
-    """The digests in a study's file; {} if there is no valid one."""
+    """The digests in a study's file; {} if there are no valid ones."""
+    found = None
     with suppress(LabError, AttributeError):
-        return files.read_json(path).get("sources", {}) if path.is_file() else {}
-    return {}
+        found = files.read_json(path).get("sources") if path.is_file() else None
+    return {task.plain(name): digest for name, digest in found.items()} if isinstance(found, dict) else {}
 
 
 def _change(key: str, before: Any, now: Any) -> str:

@@ -49,10 +49,11 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from numbers import Number
+from numbers import Integral, Number
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 
 from adaxlab import option_types, randomness
@@ -70,9 +71,10 @@ BUILT_IN = {
 }
 VERSIONED = {"torch", "adaxopt", "adaxlab", *sys.stdlib_module_names}
 """Packages whose versions are recorded in a run's environment."""
-SEED = 0
-"""The seed while a user's file is executed, and in a task's constructor and `data()`. If they were random, a division
-into "train" and "test" that differed between runs would let tuning see test data."""
+DATA_SEED, TASK_SEED, FILE_SEED = range(3)
+"""The seeds in `data()`, in a task's constructor and while a user's file is executed. If they were random, a division
+into "train" and "test" that differed between runs would let tuning see test data. They differ, so that numbers drawn in
+two of these places do too."""
 CPU = torch.device("cpu")
 PROTOCOL = ("metric", "higher_is_better", "data", "model", "loss")
 
@@ -108,7 +110,7 @@ def load(name: str, options: Mapping[str, Any] | None = None) -> Task:
             known = list(parameters.parameters)
             has = f"its options are {', '.join(known)}" if known else "it has no options"
             raise LabError(f"task {name}: cannot be made with options {given}: {error}; {has}") from error
-        with randomness.seeded(SEED, CPU):
+        with randomness.seeded(TASK_SEED, CPU):
             made = cls(**given)
         return check(made, name)
 
@@ -213,7 +215,7 @@ def _from_file(path: Path, kind: str) -> Any:
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
     try:
-        with guarded(f"{kind} file {path}"), randomness.seeded(SEED, CPU):
+        with guarded(f"{kind} file {path}"), randomness.seeded(FILE_SEED, CPU):
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
@@ -230,7 +232,7 @@ def import_module(place: str, kind: str) -> Any:
     if added:
         sys.path.insert(0, "")
     try:
-        with guarded(f"{kind} {place!r}: cannot be imported"), randomness.seeded(SEED, CPU):
+        with guarded(f"{kind} {place!r}: cannot be imported"), randomness.seeded(FILE_SEED, CPU):
             return importlib.import_module(place)
     finally:
         if added:
@@ -253,7 +255,7 @@ def check(task: Any, name: str) -> Task:
     if not isinstance(task.higher_is_better, bool):
         raise LabError(f"task {name}: higher_is_better={task.higher_is_better!r}: must be True or False")
     size = getattr(task, "eval_batch_size", 1)
-    if not isinstance(size, int) or size < 1:
+    if not isinstance(size, Integral) or size < 1:
         raise LabError(f"task {name}: eval_batch_size={size!r}: must be a whole number >= 1")
     return task
 
@@ -302,7 +304,7 @@ def check_loss(result: Any, task: Task, name: str) -> None:
         raise LabError(
             f"task {name}: the loss does not depend on the model's parameters; return it undetached"
         )
-    if pair and not isinstance(result[1], torch.Tensor | Number):
+    if pair and not isinstance(result[1], torch.Tensor | Number | np.generic):
         given = type(result[1]).__name__
         raise LabError(
             f"task {name}: loss() gave the {task.metric} as {given}; it must be a tensor or a number"

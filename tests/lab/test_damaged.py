@@ -124,6 +124,32 @@ def test_a_damaged_study_is_one_line(content, filled, capsys):
     assert cli.main(["report", "runs", "--out", "page.html"]) == 0
 
 
+@pytest.mark.parametrize("sources", [None, [], 5])
+def test_digests_that_are_no_dict_are_ignored(sources, filled):
+    shutil.copytree(filled, "runs")
+    content = json.loads(Path("runs/one/study.json").read_text())
+    Path("runs/one/study.json").write_text(json.dumps({**content, "sources": sources}))
+    words = ["compare", f"{TINY}:Tiny", "--optimizers", "sgdm", "adaxw", "--seeds", "2", "--epochs", "2"]
+    assert cli.main([*words, "--tune", "0", "--study", "one", "--quiet"]) == 0
+    assert cli.main(["report", "runs", "--out", "page.html"]) == 0
+
+
+def test_a_study_of_a_task_that_was_named_with_a_dot_goes_on(filled, capsys):
+    shutil.copytree(filled, "runs")
+    shutil.copy(TINY, "tiny_task.py")
+    words = ["compare", "tiny_task.py:Tiny", "--optimizers", "sgdm", "adaxw", "--epochs", "2", "--tune", "0"]
+    assert cli.main([*words, "--seeds", "2", "--study", "two", "--quiet"]) == 0
+    content = json.loads(Path("runs/two/study.json").read_text())
+    assert content["task"] == "tiny_task.py:Tiny"
+    Path("runs/two/study.json").write_text(json.dumps({**content, "task": "./tiny_task.py:Tiny"}))
+    capsys.readouterr()
+    assert cli.main([*words, "--seeds", "2", "--study", "two", "--quiet"]) == 0
+    assert cli.main([*words, "--seeds", "2", "--study", "three", "--quiet"]) == 0
+    assert "two had results" in " ".join(capsys.readouterr().out.split())
+    assert cli.main([*words, "./tiny_task.py:Tiny", "--quiet"]) == 2
+    assert "name each task once" in capsys.readouterr().err
+
+
 def test_what_json_cannot_hold_is_wrong_input():
     for value in (float("nan"), float("inf"), {1, 2}, b"x", 1j):
         with pytest.raises(LabError, match="width="):

@@ -87,6 +87,20 @@ def test_data_made_in_the_constructor_or_the_file_are_the_same_in_all_runs(place
     assert torch.equal(before, torch.get_rng_state())
 
 
+def test_the_file_the_constructor_and_the_data_draw_different_numbers(tmp_path):
+    text = (
+        "import torch\nHERE = torch.rand(3)\nclass Mine:\n    metric, model, loss = 'm', len, len\n"
+        "    higher_is_better = True\n    def __init__(self): self.drawn = torch.rand(3)\n"
+        "    def data(self):\n        self.third = torch.rand(3)\n"
+        "        return {'train': (torch.rand(8, 2),), 'test': (torch.rand(4, 2),)}\n"
+    )
+    (tmp_path / "three.py").write_text(text)
+    made = task.load(f"{tmp_path}/three.py:Mine")
+    sources(made, "final")
+    here = task.find(f"{tmp_path}/three.py:Mine").__init__.__globals__["HERE"]
+    assert len({tuple(drawn.tolist()) for drawn in (here, made.drawn, made.third)}) == 3
+
+
 def test_data_leave_the_generators_as_they_were():
     task = SimpleNamespace(data=lambda: {"train": (torch.randn(8, 2),), "test": (torch.randn(4, 2),)})
     with randomness.controlled(5, CPU, 1):

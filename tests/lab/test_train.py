@@ -160,7 +160,8 @@ def test_stopped_anywhere_it_ends_with_the_same_bits(name, at, between, tmp_path
     assert content(resumed) == content(whole)
 
 
-COUNTS = """import numpy as np
+COUNTS = """from collections import deque
+import numpy as np
 import torch
 
 
@@ -168,7 +169,8 @@ class Counts(torch.optim.SGD):
     def __init__(self, params, lr=0.1):
         super().__init__(params, lr)
         self.t = self._t = 0
-        self.slow, self.buffer = [torch.zeros(1)], None
+        self.slow, self.buffer, self.last = [torch.zeros(1)], None, deque()
+        self.draws, self.chance = torch.Generator().manual_seed(0), np.random.default_rng(0)
 
     def step(self, closure=None):
         {}
@@ -191,6 +193,15 @@ class Counts(torch.optim.SGD):
             "self.buffer = np.zeros(1) if self.buffer is None else self.buffer + 1; t = self.buffer[0]",
             "it keeps buffer outside self.state and param_groups",
         ),
+        (
+            "self.last.append(len(self.last)); t = len(self.last)",
+            "it keeps last outside self.state and param_groups",
+        ),
+        (
+            "t = torch.rand(1, generator=self.draws).item()",
+            "it keeps draws outside self.state and param_groups",
+        ),
+        ("t = self.chance.random()", "it keeps chance outside self.state and param_groups"),
         (
             "s = self.state[self.param_groups[0]['params'][0]]; t = s['t'] = s.get('t', np.float64(0)) + 1",
             "its state has objects other than tensors and Python's numbers",
@@ -216,19 +227,26 @@ def test_an_optimizer_that_a_checkpoint_would_not_restore_has_none(split, line, 
     assert content(process.run(given, tmp_path / "parts")) == content(whole)
 
 
-OWN = """import torch
+OWN = """import adaxopt, torch
 
 
 class Own(torch.optim.SGD):
     def __init__(self, params, lr=0.1):
         super().__init__(params, torch.tensor(lr), momentum=0.9, fused=True)
         self.all, self.k = [p for group in self.param_groups for p in group["params"]], 3
+        self.me = [self.k]
+        self.me.append(self.me)
+
+
+class Mine(adaxopt.AdaXW):
+    pass
 """
 
 
 @pytest.mark.parametrize(
     "name",
-    ["adaxw", "torch:AdamW", "torch:SGD", "torch:NAdam", "torch:Adafactor", "torch:SGD+adaxw", "own:Own"]
+    ["adaxw", "torch:AdamW", "torch:SGD", "torch:NAdam", "torch:Adafactor", "torch:SGD+adaxw"]
+    + ["own:Own", "own:Mine", "own:Mine+adamw"]
     + ["muon+adamw"] * hasattr(torch.optim, "Muon")
     + ["schedulefree:AdamWScheduleFree"] * (find_spec("schedulefree") is not None),
 )

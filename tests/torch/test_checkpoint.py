@@ -275,6 +275,8 @@ REFUSED = [
         r"'row_step'.*\(5,\)",
     ),
     ("an empty dict", dict, r"param_groups"),
+    ("a group of None", lambda: {"state": {}, "param_groups": [None]}, r"group 0 is None: must be a dict"),
+    ("no params", lambda: {"state": {}, "param_groups": [{"lr": 1}]}, r"group 0 is .*: must be a dict with"),
     (
         "no state",
         lambda: with_state(AdaXW, None),

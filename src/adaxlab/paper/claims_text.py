@@ -114,7 +114,8 @@ methods are equal; only a supported claim "within a margin" shows that they are 
 is far above 5%; after the adjustment it is below 5% for all claims of a study together. The smallest of 8 p values has
 to be below 0.05/8, the next one below 0.05/7, and so on. Claims written before the runs are adjusted among themselves,
 post hoc claims among all claims of the study. A claim that was judged again on new seeds still counts among the claims
-of the study that tested it first (on Penn Treebank: `ptb-gap`).
+of the study that tested it first (on Penn Treebank: `ptb-gap`). A claim that was assigned to a study after its runs
+counts there, as post hoc.
 
 **A claim can be inconclusive although its interval excludes 0**, because the intervals shown are plain 95% intervals,
 without the adjustment. The line *Test* of an entry gives the adjusted p.

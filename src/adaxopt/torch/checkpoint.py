@@ -93,7 +93,10 @@ def check_form(state_dict: Mapping[str, Any]) -> None:
                 f"checkpoint whose {key!r} is a {type(state_dict[key]).__name__}: not an optimizer's"
             )
 
-    for name in chain.from_iterable(group.get("params", ()) for group in state_dict["param_groups"]):
+    for i, group in enumerate(state_dict["param_groups"]):
+        if not isinstance(group, Mapping) or "params" not in group:
+            raise ValueError(f"checkpoint's group {i} is {group!r:.80}: must be a dict with 'params'")
+    for name in chain.from_iterable(group["params"] for group in state_dict["param_groups"]):
         entry = state_dict["state"].get(name, {})
         if not isinstance(entry, Mapping):
             raise ValueError(

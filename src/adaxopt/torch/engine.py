@@ -98,6 +98,9 @@ class Engine(Optimizer):
         self._forget_caches()
         self._announce_scaling()
 
+    CACHES = ("_inactive", "_plans", "_places", "_singles", "_growth")
+    """Attributes that follow from the groups and the state, and are no part of a checkpoint."""
+
     def _forget_caches(self) -> None:
         self._inactive: dict[Tensor, wake_guard.Inactive] = {}
         self._plans: dict[int, Plan] = {}
