@@ -66,7 +66,10 @@ def plain_loop(given):
     return model, losses, loss.item(), right.float().mean().item()
 
 
-@pytest.mark.parametrize("kind", ["sampler", "batch sampler", "drawing", "dataset", "own generator"])
+OWN_GENERATOR = ("own generator", "sampler's generator", "its sampler's generator")
+
+
+@pytest.mark.parametrize("kind", ["sampler", "batch sampler", "drawing", "dataset", *OWN_GENERATOR])
 def test_a_sampler_is_told_the_epoch(kind, tmp_path):
     """Every epoch has an order of its own; a run that was cut goes on in the order of its epoch."""
     given = spec_of("TinySampler", task_options={"kind": kind})
@@ -85,7 +88,7 @@ def test_a_sampler_is_told_the_epoch(kind, tmp_path):
         process.run(given, tmp_path / "b", Settings(checkpoint_seconds=0), progress, stop)
     assert content(process.run(given, tmp_path / "b")) == content(whole)
     assert seen[-1] == seen[8]
-    if kind == "own generator":
+    if kind in OWN_GENERATOR:
         seen.clear()
         process.run({**given, "seed": 5}, tmp_path / "c")
         assert seen[:3] != epochs[0], "the seed has its own order"

@@ -8,7 +8,15 @@ from pathlib import Path
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    TensorDataset,
+)
 from torch.utils.data.distributed import DistributedSampler
 
 TINY = str(Path(__file__).resolve())
@@ -114,12 +122,15 @@ class TinySampler(Tiny):
         x = torch.arange(48.0).reshape(-1, 1).expand(-1, 8)
         rows = TensorDataset(x, (x[:, 0] % 2).long())
         torchs = DistributedSampler(rows, num_replicas=1, rank=0)
+        own = RandomSampler(rows, generator=torch.Generator())
         how = {
             "sampler": {"batch_size": 16, "sampler": torchs},
             "batch sampler": {"batch_sampler": BatchSampler(torchs, 16, False)},
             "drawing": {"batch_size": 16, "sampler": Drawing(48)},
             "dataset": {"batch_size": 16},
             "own generator": {"batch_size": 16, "shuffle": True, "generator": torch.Generator()},
+            "sampler's generator": {"batch_size": 16, "sampler": own},
+            "its sampler's generator": {"batch_sampler": BatchSampler(own, 16, False)},
         }[self.kind]
         train = Turned(rows) if self.kind == "dataset" else rows
         return {**super().data(), "train": DataLoader(train, **how)}
