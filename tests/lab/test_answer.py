@@ -6,51 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from made_records import run
+from made_results import ADAMW, BETTER, LIKE, WORSE, moved, result
 
-from adaxlab import cross_task, reach, summary, table, tuning_curve
+from adaxlab import summary
 from adaxlab.answer import answer, constructor
-from adaxlab.study import Row, Study, Tuning
+from adaxlab.study import Tuning
 from adaxopt import memories
-
-ADAMW = (0.90, 0.91, 0.89, 0.90, 0.92)
-
-
-def result(given=True, tuned=True, higher=True, history=(), seconds=80.0, curves=None, **rows):
-    """A comparison from the final metrics of each row; None is a run that diverged."""
-    options = {} if tuned or not given else {"lr": 1e-3}
-    study = Study(
-        "digits",
-        tuple(Row(name, options=options, b2_steps=3.0 if name == "adaxw" else None) for name in rows),
-        "s",
-        seeds=max(map(len, rows.values())),
-        tuning=Tuning(2) if tuned else None,
-        baseline="adamw",
-    )
-    records = []
-    for name, values in rows.items():
-        for seed, value in enumerate(values):
-            made = run(
-                "s", name, value, seed=seed, lr=3e-3, higher=higher, metrics=(curves or {}).get(name, ())
-            )
-            made.spec["options"]["betas"] = [0.9, 3 / 440 if name == "adaxw" else 0.999]
-            made.done.update(steps=440, seconds=seconds)
-            records.append(made)
-        trials = (None, 0.5) if name == "sgdm" else (0.4, 0.5)
-        records += [
-            run("s", name, score, lr=10.0**-i, purpose="tune", higher=higher, trial=i)
-            for i, score in enumerate(trials)
-        ]
-    return summary.summarise(study, records, history)
-
-
-def moved(values, *by):
-    return tuple(value + step for value, step in zip(values, by, strict=True))
-
-
-LIKE = moved(ADAMW, 0.02, -0.01, 0.03, -0.01, 0.01)
-BETTER = moved(ADAMW, 0.05, 0.06, 0.04, 0.05, 0.055)
-WORSE = moved(ADAMW, -0.05, -0.06, -0.04, -0.05, -0.055)
 
 
 def later(made):
@@ -397,90 +358,6 @@ def test_the_line_of_code_runs_and_makes_that_optimizer(name, options):
         assert "memory=adaxopt." in constructor(name, options)
         made, wanted = (memories.read(text) for text in (made.param_groups[0]["memory"], options["memory"]))
         assert made == wanted
-
-
-LINES = [{"step": 100 * i, "seconds": i, "metric": 0.8 + 0.02 * i} for i in range(1, 7)]
-
-
-@pytest.mark.parametrize(
-    ("target", "higher", "key", "expected"),
-    [
-        (0.83, True, "step", 150.0),
-        (0.83, True, "seconds", 1.5),
-        (0.5, True, "step", 100.0),
-        (0.99, True, "step", None),
-    ],
-)
-def test_when_a_target_is_reached(target, higher, key, expected):
-    found = reach.reached(LINES, target, higher, key)
-    assert found == (None if expected is None else pytest.approx(expected))
-
-
-def test_the_target_is_the_baselines_median_and_a_run_below_it_is_censored():
-    slow = [dict(line, metric=line["metric"] - 0.1) for line in LINES]
-    made = result(adamw=ADAMW, adaxw=LIKE, sgdm=WORSE, curves={"adamw": LINES, "adaxw": LINES, "sgdm": slow})
-    assert made.target == 0.90
-    adamw, adaxw, sgdm = made.rows
-    assert adaxw.steps_to == pytest.approx((500.0,) * 5)
-    assert adaxw.seconds_to == pytest.approx((5.0,) * 5)
-    assert sgdm.steps_to == (None,) * 5
-    assert (adamw.scores, sgdm.scores) == ((0.4, 0.5), (None, 0.5))
-    from rich.console import Console
-
-    console = Console(width=100, record=True, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(table.details(made))
-    console.file.close()
-    text = " ".join(console.export_text().split())
-    for words in (
-        "adaxw 500 5 0.4 0.5 none",
-        "sgdm never (0 of 5)",
-        "1 of 2 trials diverged",
-        "median final result of",
-    ):
-        assert words in text
-
-
-def test_tasks_together():
-    fast, slow = LINES, [dict(line, step=2 * line["step"], seconds=2 * line["seconds"]) for line in LINES]
-    one = result(adamw=ADAMW, adaxw=BETTER, curves={"adamw": LINES, "adaxw": slow})
-    two = result(adamw=ADAMW, adaxw=LIKE, curves={"adamw": slow, "adaxw": fast})
-    three = result(adamw=ADAMW, adaxw=WORSE, curves={"adamw": LINES, "adaxw": LINES[:1]})
-    tasks = [
-        replace(r, study=replace(r.study, task=name)) for r, name in ((one, "a"), (two, "b"), (three, "c"))
-    ]
-    seconds = cross_task.times(tasks)
-    assert seconds == {
-        "a": {"adamw": 5, "adaxw": 10},
-        "b": {"adamw": 10, "adaxw": 5},
-        "c": {"adamw": 5, "adaxw": None},
-    }
-    assert cross_task.profile(seconds, (1, 2)) == {"adamw": [2 / 3, 1.0], "adaxw": [1 / 3, 2 / 3]}
-    means, over = cross_task.geometric(seconds, "adamw")
-    assert over == ["a", "b"]  # where one did not reach the target, no mean is taken
-    assert means == pytest.approx({"adamw": 1.0, "adaxw": 1.0})
-    assert cross_task._verdicts(tasks[0]) == "better: adaxw"
-
-
-def test_random_trials_have_a_band(monkeypatch):
-    pytest.importorskip("opda", reason="an optional package")
-    scores = [None, 0.5, 0.7, 0.6, 0.2, 0.9, 0.8, 0.4, 0.3, 0.65]
-    found = tuning_curve.bands(scores, True)
-    assert [band.trials for band in found] == list(range(1, 11))
-    assert all(band.low <= band.median <= band.high for band in found)
-    assert [band.median for band in found] == sorted(
-        band.median for band in found
-    )  # more trials find no less
-    assert 0.5 <= found[0].median <= 0.6  # of one trial: the sample's median
-    down = tuning_curve.bands([None if s is None else -s for s in scores], False)
-    assert [(-b.median, -b.high, -b.low) for b in down] == [(b.median, b.low, b.high) for b in found]
-
-
-def test_bands_are_for_random_trials_alone():
-    made = result(adamw=ADAMW, adaxw=LIKE)
-    assert table._expected(made) == []
-    drawn = replace(made, study=replace(made.study, tuning=Tuning(2, sampler="random")))
-    [said] = table._expected(drawn)
-    assert "random trials" in said
 
 
 def test_equal_differences_are_not_called_significant():
