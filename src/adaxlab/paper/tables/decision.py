@@ -215,9 +215,9 @@ def _tuned(found: list[TaskResult]) -> str:
         marked = f" ({'' if few == len(mine) else f'{few} of them '}provisional)" if few else ""
         counts += [f"{outcome} in {len(mine)}{marked}"] if mine else []
     return (
-        f"{text}AdaX was compared {len(found)} times with AdamW or Adam, with the same number of settings tried for "
-        f"each. It was {listed(counts)} (table below). Keep AdamW unless AdaX is better in a comparison on your own "
-        "task."
+        f"{text}Keep AdamW unless AdaX is better in a comparison on your own task. AdaX was compared {len(found)} "
+        f"times with AdamW or Adam, with the same number of settings tried for each. It was {listed(counts)} (table "
+        "below)."
     )
 
 
