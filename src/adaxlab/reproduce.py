@@ -21,6 +21,7 @@ from adaxlab import (
     distributed,
     driver,
     environment,
+    messages,
     option_types,
     options,
     progress,
@@ -159,14 +160,23 @@ def followed(
     """The study with the settings that it takes from the study it follows, and its learning rates (`driver.follow`).
 
     They come from the runs of the followed study in `out` (with the changed settings `given`, if there are such runs,
-    otherwise with its own), or from the committed records if `out` has none.
+    otherwise with its own), or from the committed records if `out` has none. A learning rate at an end of those that
+    were tried is reported.
     """
     before = catalogue.study(study.follows)
-    for each in (changed(before, **(given or {})), before):
+    source, runs = before, None
+    for each in (before, changed(before, **(given or {}))):  # the last one that has runs
         folder = out / spec.folder(each.name)
         if folder.is_dir():
-            return driver.follow(study, each, store.load_runs(folder))
-    return driver.follow(study, before, records.load(records.FOLDER, before.name))
+            source, runs = each, store.load_runs(folder)
+    made, rates = driver.follow(study, source, runs or records.load(records.FOLDER, before.name))
+    for row in before.rows:
+        if len(row.rates) > 1 and rates.get(row.name) in (min(row.rates), max(row.rates)):
+            messages.say(
+                f"{study.name}: {row.name} is best at lr {rates[row.name]:g}, an end of the rates that {before.name} "
+                f"tried ({min(row.rates):g} to {max(row.rates):g})"
+            )
+    return made, rates
 
 
 def verdicts(name: str, result: Comparison | Path, out: Path) -> str:

@@ -120,7 +120,7 @@ def test_a_run_that_another_study_made_is_taken_from_there(tmp_path):
     assert {r.spec["optimizer"] for r in b} == {"adaxw@same"}
 
 
-def test_a_study_that_follows_takes_the_best_rates(tmp_path, monkeypatch):
+def test_a_study_that_follows_takes_the_best_rates(tmp_path, monkeypatch, capsys):
     before = Study(
         f"{TINY}:Tiny", (Row("sgdm", rates=(1e-6, 0.1)),), "fam/tuning", epochs=2, seeds=0, tuning=Tuning(2)
     ).complete()
@@ -136,6 +136,8 @@ def test_a_study_that_follows_takes_the_best_rates(tmp_path, monkeypatch):
     }  # accuracies: which is best depends on the machine
     (lr,) = {r.spec["options"]["lr"] for r in found.records}
     assert scores[lr] == max(scores.values())
+    said = f"fam/tuned: sgdm is best at lr {lr:g}, an end of the rates that fam/tuning tried ("
+    assert said in capsys.readouterr().err
     with pytest.raises(
         LabError, match=r"sgdm was not tuned at lr 0\.1; run `adax reproduce fam/tuning` first"
     ):
