@@ -159,3 +159,11 @@ def test_a_short_run_has_the_same_b2_however_its_length_is_given(steps):
     plain = Growing.over(steps).number
     assert plain == 3 / max(steps, 4)
     assert float(Growing.over(torch.tensor(float(steps))).number) == pytest.approx(plain, rel=1e-6)
+
+
+def test_the_first_half_of_a_run_has_82_percent_of_the_final_v():
+    """v of step T/2 is multiplied by 1 - k_t at every later step (docs/migrating.md)."""
+    total = 10_000
+    memory = Growing.over(total)
+    left = math.prod(1 - memory.k(t) for t in range(total // 2 + 1, total + 1))
+    assert f"{100 * left:.0f}%" == "82%"

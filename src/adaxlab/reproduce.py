@@ -164,12 +164,12 @@ def followed(
     were tried is reported.
     """
     before = catalogue.study(study.follows)
-    source, runs = before, None
-    for each in (before, changed(before, **(given or {}))):  # the last one that has runs
-        folder = out / spec.folder(each.name)
-        if folder.is_dir():
-            source, runs = each, store.load_runs(folder)
-    made, rates = driver.follow(study, source, runs or records.load(records.FOLDER, before.name))
+    source = changed(before, **(given or {}))
+    if not (out / spec.folder(source.name)).is_dir():
+        source = before
+    folder = out / spec.folder(source.name)
+    runs = store.load_runs(folder) if folder.is_dir() else records.load(records.FOLDER, before.name)
+    made, rates = driver.follow(study, source, runs)
     for row in before.rows:
         if len(row.rates) > 1 and rates.get(row.name) in (min(row.rates), max(row.rates)):
             messages.say(

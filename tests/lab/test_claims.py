@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from adaxlab import cli, records
+from adaxlab.judge import judge
 from adaxlab.measures import MEASURES
-from adaxlab.paper import catalogue
+from adaxlab.paper import catalogue, language
 from adaxlab.paper.cifar10_added_claims import POST_HOC
 from adaxlab.paper.claims import FAMILIES, judged, show, verdicts
 from adaxlab.paper.imagenet_claims import PAPER_LR
@@ -45,6 +47,19 @@ def test_ids_are_unique_and_later_claims_are_post_hoc_or_say_why_not():
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
     seen = {f"cifar10/{name}" for name in ("table2", "tuned", "fresh", "lr", "padax")}
     assert all(claim.post_hoc == (claim.study in seen) for claim in POST_HOC)
+
+
+def test_the_margin_that_was_not_taken_is_said():
+    """Within half a decade, the step of the first grid, the ratio of the tuned rates would be inconclusive."""
+    runs = records.load(RECORDS, language.WIDE.name)
+    asked = [
+        replace(claim, margin=10**0.5) if claim.rule == "paper_ratio" else claim
+        for claim in language.CLAIMS
+        if language.WIDE.name in (claim.study, claim.retest)
+    ]
+    (row,) = (row for row in judge(asked, runs) if row["id"].endswith("lr-ratio"))
+    assert (row["verdict"], f"{row['p']:.3f}") == ("inconclusive", "0.064")
+    assert "it would be inconclusive (adjusted p = 0.064)" in row["note"]
 
 
 def test_claims_that_share_a_retest_share_their_study():

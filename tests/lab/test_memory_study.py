@@ -233,6 +233,39 @@ def test_the_limitation_on_families_of_tests_is_that_of_the_records():
     assert all(f"(p = {p})" in text for p in changed.values())
 
 
+def scores(name, task, place="records"):
+    """The results of each row by seed, in the unit of the tables."""
+    found = {}
+    for run in records.load(ROOT / place, name):
+        if run.done:
+            found.setdefault(run.row, {})[run.spec["seed"]] = task.scale * run.done["metric"]
+    return found
+
+
+def test_the_loss_that_the_test_of_width_needed_is_that_of_the_records():
+    """At Holm's strictest level of six claims, beyond the tolerance, with the standard deviation that was seen."""
+    text = " ".join((ROOT / "docs" / "memory-study.md").read_text().split())
+    needed = []
+    for task in TASKS:
+        found = scores(task.wide, task)
+        large = found[f"fading 0.95, lr {FINALS[task.screen.name].above:g}"]
+        seen = stats.t_interval([large[seed] - x for seed, x in found["fading 0.95"].items()], 1 - 0.05 / 6)
+        needed.append(f"{task.tolerance + (seen.high - seen.low) / 2:.2g}")
+    assert needed == ["0.034", "1.7"]
+    assert "a mean loss of about 0.034 nats or 1.7 points" in text
+
+
+def test_the_noise_of_all_nine_seeds_is_that_of_the_records():
+    six = scores("gpt-eight-bit", GPT)
+    three = scores("gpt-short", GPT, "records/unfinished")
+    adamw, adaxw = (six[f"{name}, float32"] | three[f"{name} 4M, context 64"] for name in ("adamw", "adaxw"))
+    assert len(adamw) == 9
+    apart = max(adamw.values()) - min(adamw.values())
+    paired = stats.sd([adaxw[seed] - x for seed, x in adamw.items()])
+    assert f"({paired:.4f} and {apart:.4f})" in (ROOT / "docs" / "gpt.md").read_text()
+    assert f"({apart:.4f} in all nine)" in (ROOT / "docs" / "memory-study.md").read_text()
+
+
 def test_the_limitation_on_cifar10_is_that_of_the_screen():
     """Fading .95 is the best of all memories at 0.001, and below the median of the others at every larger rate."""
     screen = page.trials(page.found(ROOT, CIFAR))

@@ -228,6 +228,10 @@ ON_WIDE = {
 }
 """Additional notes of the claims that were assigned to `ptb-wide` after its runs. `ptb` and `ptb-gap` had judged them
 before."""
+FIRST = {id: GAP.name for id, study in RETESTS.items() if study == WIDE.name} | dict.fromkeys(
+    ON_WIDE, WIDE.name
+)
+"""The study that judges a claim first, if it is not that of the text."""
 BEYOND = "Beyond the paper: AdaX's learning rate on Penn Treebank"
 
 
@@ -325,11 +329,7 @@ SENTENCES = (
 CLAIMS = tuple(
     replace(
         claim,
-        study=WIDE.name
-        if claim.id in ON_WIDE
-        else GAP.name
-        if RETESTS.get(claim.id) == WIDE.name
-        else claim.study,
+        study=FIRST.get(claim.id, claim.study),
         retest=RETESTS.get(claim.id, ""),
         post_hoc=claim.post_hoc or claim.id in ON_WIDE,
         note=notes(claim.note, SPACING.get(claim.id, ""), ON_WIDE.get(claim.id, "")),
