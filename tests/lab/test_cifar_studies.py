@@ -73,7 +73,8 @@ def asked(given):
     """Every specification of a study, the learning rates of one that follows from the committed tuning."""
     if given.tuning:
         return [s for row in given.rows for i, lr in enumerate(row.rates) for s in given.trials(row, lr, i)]
-    rates = driver.rates_of(TUNING, records.load(RECORDS, TUNING.name)) if given.follows else {}
+    before = [other for other in STUDIES if other.name == given.follows]
+    rates = driver.rates_of(before[0], records.load(RECORDS, before[0].name)) if before else {}
     return [s for row in given.rows for s in given.finals(row, rates.get(row.name, row.lr()))]
 
 

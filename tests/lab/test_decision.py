@@ -84,10 +84,10 @@ def test_the_headline_counts_verdicts_and_the_table_shows_each(provisional, text
         decision.TaskResult(f"data {i}", "AdamW", verdict, i in provisional, 3, ("a caveat",) * (i == 1))
         for i, verdict in enumerate(verdicts)
     ]
-    assert (
-        f"AdaX was compared 4 times with AdamW or Adam, with the same number of settings tried for each. It was {text}"
-        in decision._tuned(found)
+    terms = (
+        "In 4 comparisons with AdamW or Adam (table below), with the same number of settings tried for each"
     )
+    assert f"{terms}, AdaX was {text}" in decision._tuned(found)
     shown = "\n".join(decision._shown(found))
     marks = "provisional, a caveat" if 1 in provisional else "a caveat"
     assert f"| data 1 | AdamW | better ({marks}) | 3 |" in shown

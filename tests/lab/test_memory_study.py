@@ -266,6 +266,20 @@ def test_the_noise_of_all_nine_seeds_is_that_of_the_records():
     assert f"({apart:.4f} in all nine)" in (ROOT / "docs" / "memory-study.md").read_text()
 
 
+def test_the_noise_with_the_same_initial_weights_is_that_of_the_records():
+    text, found = (ROOT / "docs" / "gpt.md").read_text(), scores("gpt-shared", GPT)
+    for lr, shown in ((6e-4, "6e-4"), (2.4e-3, "2.4e-3")):
+        adamw, adaxw = (found[f"{name} lr {lr:g}"] for name in ("adamw", "adaxw"))
+        paired = stats.sd([adaxw[seed] - x for seed, x in adamw.items()])
+        ranges = [max(each.values()) - min(each.values()) for each in (adamw, adaxw)]
+        assert len(adamw) == len(adaxw) == 6
+        (line,) = (line for line in text.splitlines() if line.startswith(f"| {shown} | {paired:.4f} ("))
+        assert line.endswith(f" | {ranges[0]:.4f} | {ranges[1]:.4f} |")
+        if lr == 6e-4:
+            page = " ".join((ROOT / "docs" / "memory-study.md").read_text().split())
+            assert f"these are {paired:.4f} and {ranges[0]:.4f}." in page
+
+
 def test_the_limitation_on_cifar10_is_that_of_the_screen():
     """Fading .95 is the best of all memories at 0.001, and below the median of the others at every larger rate."""
     screen = page.trials(page.found(ROOT, CIFAR))

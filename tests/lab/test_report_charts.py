@@ -94,6 +94,22 @@ def test_tuning_alone_makes_a_report():
     assert "No final run has finished yet" in render([*one.records])
 
 
+def test_the_line_over_the_learning_rates_is_that_of_each_row_and_of_the_mean_over_seeds():
+    runs = [
+        record("adamw", seed, "tune", lr=lr, metric=metric, options=(("weight_decay", decay),))
+        for decay, better in ((0.1, 0.0), (0.01, 0.02))
+        for lr, results in ((1e-3, (0.8, 0.9)), (1e-2, (0.84, 0.85)))
+        for seed, metric in enumerate(result + better for result in results)
+    ]
+    for run in runs:
+        run.spec["row"] = f"adamw, decay {run.spec['options']['weight_decay']}"
+    [one] = series.studies(runs)
+    [chart] = (figure.chart for figure in charts.figures(one))
+    lines = {(r["optimizer"], r["lr"]): r["value"] for r in rows_of(chart, "part")}
+    made = {("0.1", 1e-3): 0.85, ("0.1", 1e-2): 0.845, ("0.01", 1e-3): 0.87, ("0.01", 1e-2): 0.865}
+    assert lines == pytest.approx({(f"adamw, decay {decay}", lr): v for (decay, lr), v in made.items()})
+
+
 @pytest.mark.parametrize(
     ("values", "ticks"),
     [

@@ -161,7 +161,9 @@ _ADAMNX = (
     ),
 )
 _ADAMNX_RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
-SHORT = "60 epochs instead of 182 (the lr drops at the same shares of the run; b2*T = 2.3 instead of 7)."
+SHORT = (
+    "60 epochs instead of 182 (the lr drops at the same shares of the run; b2*T = 2.1 to 2.4 instead of 7)."
+)
 ADAMNX_TUNING = make(
     "adamnx-tuning",
     "ours",

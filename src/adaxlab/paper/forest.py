@@ -53,6 +53,7 @@ PANELS = {
     "cifar10/fresh": (CIFAR, f"{EQUAL}, ten new seeds"),
     "cifar10/tuned": (CIFAR, f"{EQUAL}, seeds 0 to 4"),
     "cifar10 settings": (CIFAR, "two settings of one method"),
+    "cifar10/adamnx": (CIFAR, f"AdamNX, {EQUAL}, 60 epochs"),
     "imagenet/tiny": (TINY, PAPERS),
     "imagenet/tuned": (TINY, EQUAL),
     "voc/camvid": (CAMVID, PAPERS),
@@ -63,6 +64,12 @@ PANELS = {
     "language/enwik8": (TEXT.format("Words of enwik8"), EQUAL),
 }
 """The panels in order, by study: the data, and the terms of the comparison; others follow."""
+PARTS = {
+    "cifar10.adamnx-decay": "weight decay 0.01 vs 0.05",
+    "cifar10.adamnx-mean": "debiased mean vs AdaX's",
+    "cifar10.adamnx-eps": "plain eps 1e-8 vs AdaX's",
+}
+"""Labels of claims whose rows differ in one part of a method; they are in the panel of their study."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,7 @@ def _panel(claim: Claim) -> str:
     family = claim.study.partition("/")[0]
     if claim.rule == "equals_paper":
         return f"{family} paper"
-    if claim.b and _method(claim.a) == _method(claim.b):
+    if claim.b and _method(claim.a) == _method(claim.b) and claim.id not in PARTS:
         return f"{family} settings"
     return claim.study
 
@@ -162,6 +169,8 @@ def _method(name: str) -> str:
 def _label(each: Judged) -> str:
     """What is subtracted from what: the methods, or two settings of one."""
     claim = each.claim
+    if claim.id in PARTS:
+        return PARTS[claim.id]
     (one, first), (two, second) = _parts(claim.a), _parts(claim.b) if claim.b else ("", "")
     if not two:
         return ", ".join(filter(None, (one, first)))

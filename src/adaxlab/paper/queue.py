@@ -47,7 +47,6 @@ RUN_SECONDS = {
     "cifar10/table2-fp32": 204,
     "gpt": 14,
     "gpt-memory": 8,
-    "gpt-shared": 8,
     "imagenet": 103,
     "imagenet/tuned": 154,
     "imagenet/r50": 300,
@@ -87,9 +86,6 @@ def runs_for(claim: Claim, row: Mapping[str, Any]) -> int:
 AGAIN = ("cifar10/runtime", "language/speed")
 """Studies that are run again because their record lacks what the claim needs."""
 JOBS = (
-    Job("gpt-shared", "whether shared initial weights remove the noise", more="--jobs 4"),
-    Job("cifar10/adamnx-tuning", "the learning rates of cifar10/adamnx"),
-    Job("cifar10/adamnx"),
     Job("language/ptb-even", more="--jobs 8"),
     Job("gpt-bf16", more="--jobs 4"),
     Job("cifar10/memory-rates"),

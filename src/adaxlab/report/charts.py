@@ -83,8 +83,8 @@ def figures(study: StudyRuns, found: Judged | None = None) -> list[Figure]:
         (
             "lr",
             "Sensitivity to the learning rate",
-            "Tuning runs, scored on data kept from training and from the test. The line joins the best trial at "
-            f"each rate{marks}.",
+            "Tuning runs, scored on data kept from training and from the test. The line joins the best result "
+            f"at each rate (the mean, if several seeds were tried){marks}.",
             over_lr,
         ),
         (

@@ -41,7 +41,9 @@ def _legend(points: bool = False) -> alt.Legend:
     look: dict[str, Any] = {"symbolSize": 300, "symbolStrokeWidth": 2.4}
     if points:
         look = {"symbolSize": 90, "symbolStrokeWidth": 0, "symbolDash": [1, 0]}
-    return alt.Legend(orient="top", title=None, columns=5, symbolType="stroke", symbolOpacity=1, **look)
+    return alt.Legend(
+        orient="top", title=None, columns=5, symbolType="stroke", symbolOpacity=1, labelLimit=200, **look
+    )
 
 
 def colour(looks: Looks, labels: Sequence[str], legend: bool = True, points: bool = False) -> alt.Color:
@@ -63,7 +65,7 @@ def shape(looks: Looks, labels: Sequence[str]) -> alt.Shape:
 
 def names(order: Sequence[str]) -> alt.Y:
     """A y axis with one row per optimizer, in the given order."""
-    axis = alt.Axis(grid=False, labelFontSize=12, labelLimit=150, labelOverlap=False)
+    axis = alt.Axis(grid=False, labelFontSize=12, labelLimit=200, labelOverlap=False)
     return alt.Y(
         "optimizer:N",
         sort=list(order),

@@ -11,6 +11,7 @@ import altair as alt
 from adaxlab.report.encoding import CROSS, Chart, colour, dash, data, layered, log_ticks, row, shape
 from adaxlab.report.numbers import Figures, interval
 from adaxlab.report.series import StudyRuns, flat, show, status, swept
+from adaxlab.stats import mean
 
 Rows = list[dict[str, Any]]
 PILE = 11
@@ -27,12 +28,9 @@ def tried(study: StudyRuns) -> tuple[Chart, str]:
     if not done and not lost:
         return None, ""
     higher = study.higher_is_better
-    labels = list(dict.fromkeys(s.optimizer for s in study.series if s.tune))
-    best: dict[tuple[str, float], dict[str, Any]] = {}
-    for r in done:
-        key = (r["optimizer"], r["lr"])
-        best[key] = (max if higher else min)(best.get(key, r), r, key=lambda q: q["value"])
-    chosen = {(s.optimizer, s.options.get("lr")) for s in study.series}
+    labels = list(dict.fromkeys(study.tuned(s) for s in study.series if s.tune))
+    best = best_settings(done, lost, higher)
+    chosen = {(study.tuned(s), s.options.get("lr")) for s in study.series}
     axis = alt.Axis(values=log_ticks(r["lr"] for r in [*done, *lost]), format="~g", grid=False)
     x = alt.X("lr:Q", title="learning rate", scale=alt.Scale(type="log", nice=False, padding=14), axis=axis)
     title = f"held-out {study.metric_name}"
@@ -76,8 +74,30 @@ def tried(study: StudyRuns) -> tuple[Chart, str]:
     return layered(*layers), "".join(f"; {words}" for words in said)
 
 
+def best_settings(done: Rows, lost: Rows, higher: bool) -> dict[tuple[str, float], dict[str, Any]]:
+    """The best mean over seeds at each rate, of the settings that were tried there. A setting with a diverged trial has
+    no mean.
+
+    >>> a = [{"optimizer": "a", "lr": 1, "rest": rest, "value": v} for rest, v in (("", 5), ("", 3), ("b2=0", 4.5))]
+    >>> best_settings(a, [], True)["a", 1]["value"], best_settings(a[:2], [], True)["a", 1]["value"]
+    (4.5, 4.0)
+    >>> best_settings(a, a[2:], True)["a", 1]["value"]
+    4.0
+    """
+    tried: dict[tuple[str, float, str], Rows] = {}
+    for r in done:
+        tried.setdefault((r["optimizer"], r["lr"], r["rest"]), []).append(r)
+    for r in lost:
+        tried.pop((r["optimizer"], r["lr"], r["rest"]), None)
+    best: dict[tuple[str, float], dict[str, Any]] = {}
+    for (name, lr, _), seeds in tried.items():
+        r = {**seeds[0], "value": mean([each["value"] for each in seeds])}
+        best[name, lr] = (max if higher else min)(best.get((name, lr), r), r, key=lambda q: q["value"])
+    return best
+
+
 def stretches(best: dict[tuple[str, float], dict[str, Any]], lost: Rows, low: float, high: float) -> Rows:
-    """The best trial at each rate, split into parts at rates where all trials diverged or are outside the frame.
+    """The best result at each rate, split into parts at rates where all trials diverged or are outside the frame.
 
     >>> best = {("a", x): {"optimizer": "a", "lr": x, "value": v} for x, v in ((1, 5), (2, 99), (3, 4))}
     >>> [(r["lr"], r["part"]) for r in stretches(best, [], 0, 9)]
@@ -131,7 +151,7 @@ def _trials(study: StudyRuns) -> tuple[list[dict[str, Any]], list[dict[str, Any]
     """Tuning runs as rows: those that gave a value, and those that diverged."""
     done: list[dict[str, Any]] = []
     lost: list[dict[str, Any]] = []
-    runs = {id(r): (s.optimizer, r) for s in study.series for r in s.tune}.values()
+    runs = {id(r): (study.tuned(s), r) for s in study.series for r in s.tune}.values()
     scores = [float(r.done["metric"]) for _, r in runs if status(r) == "finished"]
     digits = Figures((max(scores) - min(scores)) / 10 if scores else 0.0)
     common = _common([r.spec.get("options") or {} for _, r in runs])

@@ -125,8 +125,13 @@ class StudyRuns:
     def names(self) -> list[str]:
         """All names in charts: the labels, and optimizers whose tuning or sweep belongs to several variants."""
         found = swept(self)
-        shared = [*(s.optimizer for s in self.series if s.tune), *(found[1] if found else ())]
+        shared = [*(self.tuned(s) for s in self.series if s.tune), *(found[1] if found else ())]
         return list(dict.fromkeys([*self.labels, *shared]))
+
+    def tuned(self, one: Series) -> str:
+        """The name of a series' tuning runs: its label, or the optimizer's if several variants share these runs."""
+        shared = sum(other.tune is one.tune for other in self.series) > 1
+        return one.optimizer if shared else one.label
 
     @cached_property
     def titles(self) -> dict[str, str]:

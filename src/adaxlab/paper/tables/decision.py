@@ -215,9 +215,9 @@ def _tuned(found: list[TaskResult]) -> str:
         marked = f" ({'' if few == len(mine) else f'{few} of them '}provisional)" if few else ""
         counts += [f"{outcome} in {len(mine)}{marked}"] if mine else []
     return (
-        f"{text}Keep AdamW unless AdaX is better in a comparison on your own task. AdaX was compared {len(found)} "
-        f"times with AdamW or Adam, with the same number of settings tried for each. It was {listed(counts)} (table "
-        "below)."
+        f"{text}Keep AdamW unless AdaX is better in a comparison on your own task. In {len(found)} comparisons with "
+        "AdamW or Adam (table below), with the same number of settings tried for each, AdaX was "
+        f"{listed(counts)}."
     )
 
 
