@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -189,9 +190,16 @@ def _stacks(found: Runs) -> str:
     own = _own(found)
     if not own:
         return "all runs are from other studies"
-    alone = [seconds for n, seconds in own if n == 1]
-    parts = [f"{n} networks at once in {_time(seconds)}" for n, seconds in own if n > 1]
-    parts += [f"one network at a time, {_time(sum(alone))} in all"] if alone else []
+    parts = []
+    for n in dict.fromkeys(n for n, _ in own):
+        times = [seconds for m, seconds in own if m == n]
+        total = _time(math.fsum(times))
+        if n == 1:
+            parts.append(f"one network at a time, {total} in all")
+        elif len(times) == 1:
+            parts.append(f"{n} networks at once in {total}")
+        else:
+            parts.append(f"{len(times)} times {n} networks at once ({total} in all)")
     return listed(parts)
 
 
