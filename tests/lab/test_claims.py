@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adaxlab import cli, records
+from adaxlab import cli, records, stats
 from adaxlab.judge import judge
 from adaxlab.measures import MEASURES
 from adaxlab.paper import catalogue, language
@@ -64,23 +64,39 @@ def test_the_margin_that_was_not_taken_is_said():
 
 
 def test_the_answer_about_adamnx_is_that_of_its_claims():
-    """The tables in docs/method.md are written by hand: differences, which of them are decided, learning rates."""
-    lines = (ROOT / "docs" / "method.md").read_text().splitlines()
-    lines = [line for line in lines if line.startswith(("| AdamNX - ", "| 1. ", "| 2. ", "| 3. "))]
+    """The tables in docs/method.md are written by hand: differences, which of them are decided, settings."""
+    text = (ROOT / "docs" / "method.md").read_text()
+    lines = [
+        line for line in text.splitlines() if line.startswith(("| AdamNX - ", "| 1. ", "| 2. ", "| 3. "))
+    ]
     names = ("over-adam", "over-adax", "over-adam-0.01", "eps", "mean", "decay")
     found = {row["id"]: row for row in judged(RECORDS)["cifar10"]}
-    rates = {run.row: run.spec["options"]["lr"] for run in records.load(RECORDS, "cifar10/adamnx")}
+    runs = records.load(RECORDS, "cifar10/adamnx")
+    given = {run.row: run.spec["options"] for run in runs}
     words = {"supported": "no change", "contradicted": "worse", "inconclusive": "inconclusive"}
     for name, line in zip(names, lines, strict=True):
         row = found[f"cifar10.adamnx-{name}"]
         (claim,) = (claim for claim in CLAIMS if claim.id == row["id"])
-        *_, tried, difference, verdict = (cell.strip() for cell in line.strip("|").split("|"))
-        order = (claim.b, claim.a) if " to " in tried else (claim.a, claim.b)
+        *head, tried, difference, verdict = (cell.strip() for cell in line.strip("|").split("|"))
+        rows = [given[each] for each in ((claim.b, claim.a) if " to " in tried else (claim.a, claim.b))]
         assert [float(rate) for rate in tried.replace(" to ", ", ").split(", ")] == [
-            rates[each] for each in order
+            each["lr"] for each in rows
+        ]
+        assert len(head) < 2 or [float(x) for x in head[1].split(", ")] == [
+            each["weight_decay"] for each in rows
         ]
         assert row["estimate"]["text"] == difference, line
         assert verdict.startswith(words[row["verdict"]]), line
+
+    small, large = (
+        {run.spec["seed"]: 100 * run.done["metric"] for run in runs if run.row == name}
+        for name in ("adamw, decay 0.01", "adamw")
+    )
+    seen = stats.t_interval([x - large[seed] for seed, x in small.items()], 0.95)
+    assert f"{seen.mean:+.2f} [{seen.low:+.2f}, {seen.high:+.2f}] (post hoc)" in text
+    assert found["cifar10.adamnx-adaxw-over-adamw"]["estimate"]["text"] == "-0.16 [-0.32, -0.01]"
+    for page in ("cifar10", "should-i-use-adax"):
+        assert "0.16 points [0.01, 0.32] (n = 22)" in (ROOT / "docs" / f"{page}.md").read_text()
 
 
 def test_claims_that_share_a_retest_share_their_study():

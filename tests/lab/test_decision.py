@@ -85,7 +85,7 @@ def test_the_headline_counts_verdicts_and_the_table_shows_each(provisional, text
         for i, verdict in enumerate(verdicts)
     ]
     terms = (
-        "In 4 comparisons with AdamW or Adam (table below), with the same number of settings tried for each"
+        "Of 4 comparisons with AdamW or Adam (table below), with the same number of settings tried for each"
     )
     assert f"{terms}, AdaX was {text}" in decision._tuned(found)
     shown = "\n".join(decision._shown(found))

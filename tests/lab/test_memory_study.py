@@ -1,5 +1,6 @@
 """The rule of the memory study, from made runs: ranges, the memories and settings of the final runs, the decision."""
 
+import math
 import statistics
 from pathlib import Path
 
@@ -267,17 +268,30 @@ def test_the_noise_of_all_nine_seeds_is_that_of_the_records():
 
 
 def test_the_noise_with_the_same_initial_weights_is_that_of_the_records():
-    text, found = (ROOT / "docs" / "gpt.md").read_text(), scores("gpt-shared", GPT)
+    found = scores("gpt-shared", GPT)
+    page, study = (
+        " ".join((ROOT / "docs" / name).read_text().split()) for name in ("gpt.md", "memory-study.md")
+    )
     for lr, shown in ((6e-4, "6e-4"), (2.4e-3, "2.4e-3")):
         adamw, adaxw = (found[f"{name} lr {lr:g}"] for name in ("adamw", "adaxw"))
-        paired = stats.sd([adaxw[seed] - x for seed, x in adamw.items()])
-        ranges = [max(each.values()) - min(each.values()) for each in (adamw, adaxw)]
         assert len(adamw) == len(adaxw) == 6
-        (line,) = (line for line in text.splitlines() if line.startswith(f"| {shown} | {paired:.4f} ("))
-        assert line.endswith(f" | {ranges[0]:.4f} | {ranges[1]:.4f} |")
+        worse = stats.t_interval([adaxw[seed] - x for seed, x in adamw.items()], 0.95)
+        ends = [
+            worse.sd * math.sqrt(5 / quantile) for quantile in (12.8325, 0.831212)
+        ]  # chi-squared, 5 degrees
+        ranges = [max(each.values()) - min(each.values()) for each in (adamw, adaxw)]
+        noise = f"{worse.sd:.4f} ({ends[0]:.4f} to {ends[1]:.4f})"
+        assert f"| {shown} | {noise} | {ranges[0]:.4f} | {ranges[1]:.4f} |" in page
         if lr == 6e-4:
-            page = " ".join((ROOT / "docs" / "memory-study.md").read_text().split())
-            assert f"these are {paired:.4f} and {ranges[0]:.4f}." in page
+            assert f"deviation is {worse.sd:.4f} and AdamW's range {ranges[0]:.4f}." in study
+            low, second, *_, high = sorted(adaxw.values())
+            assert f"{second - low:.4f} below the other five, whose range is {high - second:.4f}" in page
+        else:
+            assert f"by {worse.mean:.4f} nats [{worse.low:.4f}, {worse.high:.4f}]" in page
+    runs = [run for run in records.load(ROOT / "records", "gpt-shared") if run.row == "adamw lr 0.0024"]
+    apart = [stats.sd([run.metrics[i]["metric"] for run in runs]) for i in (1, 4, 7)]
+    assert [runs[0].metrics[i]["step"] for i in (1, 4, 7)] == [400, 1000, 1600]
+    assert "from {:.4f} at step 400 to {:.4f} at step 1,000 and {:.4f} at the end".format(*apart) in page
 
 
 def test_the_limitation_on_cifar10_is_that_of_the_screen():

@@ -94,20 +94,48 @@ def test_tuning_alone_makes_a_report():
     assert "No final run has finished yet" in render([*one.records])
 
 
-def test_the_line_over_the_learning_rates_is_that_of_each_row_and_of_the_mean_over_seeds():
+def tuned_rows():
+    """AdamW in rows with two weight decays, each tuned with two seeds, and a row that was not tuned."""
     runs = [
         record("adamw", seed, "tune", lr=lr, metric=metric, options=(("weight_decay", decay),))
         for decay, better in ((0.1, 0.0), (0.01, 0.02))
         for lr, results in ((1e-3, (0.8, 0.9)), (1e-2, (0.84, 0.85)))
         for seed, metric in enumerate(result + better for result in results)
     ]
+    runs += [
+        record("adamw", seed, lr=1e-3, options=(("weight_decay", decay), *more))
+        for seed in (8, 9)
+        for decay, *more in ((0.1,), (0.01,), (0.001, ("eps", 1e-3)))
+    ]
     for run in runs:
-        run.spec["row"] = f"adamw, decay {run.spec['options']['weight_decay']}"
+        run.spec["row"] = f"decay {run.spec['options']['weight_decay']}"
+    return runs
+
+
+def over_rates(runs):
+    """The study, its line over the learning rates, and its rings."""
     [one] = series.studies(runs)
-    [chart] = (figure.chart for figure in charts.figures(one))
+    [chart] = (figure.chart for figure in charts.figures(one) if figure.name == "lr")
     lines = {(r["optimizer"], r["lr"]): r["value"] for r in rows_of(chart, "part")}
+    return one, lines, {(r["optimizer"], r["lr"]): r["value"] for r in chart.layer[1].data.values}
+
+
+def test_the_line_over_the_learning_rates_is_that_of_each_row_and_of_the_mean_over_seeds():
+    one, lines, rings = over_rates(tuned_rows())
     made = {("0.1", 1e-3): 0.85, ("0.1", 1e-2): 0.845, ("0.01", 1e-3): 0.87, ("0.01", 1e-2): 0.865}
-    assert lines == pytest.approx({(f"adamw, decay {decay}", lr): v for (decay, lr), v in made.items()})
+    assert lines == pytest.approx({(f"decay {decay}", lr): v for (decay, lr), v in made.items()})
+    assert rings == {key: value for key, value in lines.items() if key[1] == 1e-3}
+    assert sorted(one.names) == ["decay 0.001", "decay 0.01", "decay 0.1"]
+
+
+def test_settings_that_share_their_tuning_have_the_line_of_their_row():
+    runs = tuned_rows()
+    more = [record("adamw", 7, lr=1e-2, options=(("weight_decay", decay),)) for decay in (0.1, 0.01)]
+    for run in more:
+        run.spec["row"] = f"decay {run.spec['options']['weight_decay']}"
+    _, lines, rings = over_rates([*runs, *more])
+    assert lines == over_rates(runs)[1]
+    assert rings == lines  # each row has final runs at both rates
 
 
 @pytest.mark.parametrize(

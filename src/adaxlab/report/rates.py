@@ -81,8 +81,8 @@ def best_settings(done: Rows, lost: Rows, higher: bool) -> dict[tuple[str, float
     >>> a = [{"optimizer": "a", "lr": 1, "rest": rest, "value": v} for rest, v in (("", 5), ("", 3), ("b2=0", 4.5))]
     >>> best_settings(a, [], True)["a", 1]["value"], best_settings(a[:2], [], True)["a", 1]["value"]
     (4.5, 4.0)
-    >>> best_settings(a, a[2:], True)["a", 1]["value"]
-    4.0
+    >>> best_settings(a, a[2:], True)["a", 1]["value"], best_settings(a, [], False)["a", 1]["value"]
+    (4.0, 4.0)
     """
     tried: dict[tuple[str, float, str], Rows] = {}
     for r in done:
@@ -97,7 +97,8 @@ def best_settings(done: Rows, lost: Rows, higher: bool) -> dict[tuple[str, float
 
 
 def stretches(best: dict[tuple[str, float], dict[str, Any]], lost: Rows, low: float, high: float) -> Rows:
-    """The best result at each rate, split into parts at rates where all trials diverged or are outside the frame.
+    """The best result at each rate, split into parts at rates where every setting had a diverged trial or the best
+    result is outside the frame.
 
     >>> best = {("a", x): {"optimizer": "a", "lr": x, "value": v} for x, v in ((1, 5), (2, 99), (3, 4))}
     >>> [(r["lr"], r["part"]) for r in stretches(best, [], 0, 9)]

@@ -34,6 +34,7 @@ class Series:
     optimizer: str
     final: tuple[Any, ...]
     tune: tuple[Any, ...]
+    row: str = ""
 
     @cached_property
     def finished(self) -> list[Any]:
@@ -129,9 +130,9 @@ class StudyRuns:
         return list(dict.fromkeys([*self.labels, *shared]))
 
     def tuned(self, one: Series) -> str:
-        """The name of a series' tuning runs: its label, or the optimizer's if several variants share these runs."""
-        shared = sum(other.tune is one.tune for other in self.series) > 1
-        return one.optimizer if shared else one.label
+        """The name of a series' tuning runs: its label, or its row if several settings of the row share these runs."""
+        shared = sum(other.row == one.row for other in self.series) > 1
+        return one.row if shared else one.label
 
     @cached_property
     def titles(self) -> dict[str, str]:
@@ -249,7 +250,7 @@ def _of_row(row: str, optimizer: str, runs: Sequence[Any]) -> list[Series]:
     for run in runs:
         if run.spec.get("purpose") != "tune":
             groups[_key(run.spec)].append(run)
-    return [Series(row, optimizer, tuple(final), tune) for final in groups.values() or [[]]]
+    return [Series(row, optimizer, tuple(final), tune, row) for final in groups.values() or [[]]]
 
 
 def _place(optimizer: str) -> tuple[int, list[Any]]:

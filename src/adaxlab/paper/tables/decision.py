@@ -215,7 +215,7 @@ def _tuned(found: list[TaskResult]) -> str:
         marked = f" ({'' if few == len(mine) else f'{few} of them '}provisional)" if few else ""
         counts += [f"{outcome} in {len(mine)}{marked}"] if mine else []
     return (
-        f"{text}Keep AdamW unless AdaX is better in a comparison on your own task. In {len(found)} comparisons with "
+        f"{text}Keep AdamW unless AdaX is better in a comparison on your own task. Of {len(found)} comparisons with "
         "AdamW or Adam (table below), with the same number of settings tried for each, AdaX was "
         f"{listed(counts)}."
     )
