@@ -86,11 +86,13 @@ def test_the_screen_has_a_row_for_every_memory():
 def test_what_is_in_the_range_above_that_of_the_first_is_said(screen):
     moved = {**screen, "equal": dict(zip(RATES, [1.4, 1.3, 1.3, 1.3, 1.3, 9.0], strict=True))}
     text = page._above(GPT, moved, higher=False)
-    assert "At lr 0.0024, the smallest above the range of fading 0.95, these are in the range:\n\n- " in text
-    wider = text.partition("(a wider range): ")[2].partition("\n")[0]
-    assert "asymmetric 0.3" in wider.split("; ")
-    assert "equal" not in wider.split("; ")
-    assert text.endswith("(a shifted range): equal")
+    assert "At lr 0.0024, the smallest above the range of fading 0.95, these memories are in" in text
+    wider, shifted = (line.partition("): ") for line in text.splitlines()[-2:])
+    assert wider[0].startswith("- with a wider range (also in it")
+    assert "asymmetric 0.3" in wider[2].split("; ")
+    assert "equal" not in wider[2].split("; ")
+    assert shifted[0].startswith("- with a shifted range (out of it")
+    assert shifted[2] == "equal"
 
 
 def test_the_first_memory_has_no_difference_from_itself():

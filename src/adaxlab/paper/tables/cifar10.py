@@ -33,7 +33,7 @@ def layout(study: Study, runs: Runs) -> Layout:
         Column(f"training accuracy at epoch {epoch}, %", _early),
         Column("training loss at the end", _loss),
         *([] if study.share else [Column("seconds", _seconds)]),
-        Column("runs of", _whose),
+        Column("runs from study", _whose),
     ]
     judged = "held-out" if study.tuning else "test"
     return Layout(

@@ -28,10 +28,10 @@ STATED = {
 }
 """The verdicts that TEXT states; every other one is inconclusive."""
 TEXT = """\
-**Keep AdamW's memory, and tune the learning rate: no memory met the study's rule for a recommendation.** A *memory*
-is the way in which an optimizer averages squared gradients. The study screened 16 memories with one seed and compared
-six of them on new seeds. Differences below are from fading 0.95, AdamW's memory with `betas=(0.9, 0.95)`; torch's
-default is fading 0.999. + is better, and brackets are plain 95% intervals.
+**Keep the memory that you use, and tune the learning rate: no memory met the study's rule for a recommendation.** A
+*memory* is the way in which an optimizer averages squared gradients; in AdamW it is set by b2. The study screened 16
+memories with one seed and compared six of them on new seeds. Differences below are from fading 0.95, AdamW's memory
+with `betas=(0.9, 0.95)`; torch's default is fading 0.999. + is better, and brackets are plain 95% intervals.
 
 - **At the best learning rate of each, the six memories differ little.** On the transformer (n = {gpt_n}) the mean
   differences of the five others are {gpt_low} to {gpt_high} nats per byte, none significant. {default} counts as

@@ -115,10 +115,10 @@ def _above(task: StudyTask, every: memory_rule.Screen, higher: bool) -> str:
     good = [n for n in every if final.above in memory_rule.in_range(every[n], reached, tolerance, higher)]
     first = memory_rule.KEPT[0]
     groups = {
-        f"also in the range at every rate where {first} is (a wider range)": [
+        f"with a wider range (also in it at every rate where {first} is)": [
             n for n in good if n in final.covers
         ],
-        f"not in the range at some smaller rate where {first} is (a shifted range)": [
+        f"with a shifted range (out of it at some smaller rate where {first} is in it)": [
             n for n in good if n not in final.covers
         ],
     }
@@ -129,7 +129,7 @@ def _above(task: StudyTask, every: memory_rule.Screen, higher: bool) -> str:
 
     lines = [f"- {what}: {'; '.join(map(named, names))}" for what, names in groups.items() if names]
     head = f"At lr {final.above:g}, the smallest above the range of {first},"
-    return f"\n\n{head} these are in the range:\n\n" + "\n".join(lines)
+    return f"\n\n{head} these memories are in the range:\n\n" + "\n".join(lines)
 
 
 def _finals(task: StudyTask, root: Path) -> str:
@@ -147,11 +147,11 @@ def _finals(task: StudyTask, root: Path) -> str:
         "best lr",
         f"range contains that of {first}",
         f"better than {first}, each at its best lr (95%)",
-        "verdict",
+        "verdict: better",
         f"at lr {final.above:g}, better than {first} at its best lr (95%)",
-        f"at most {task.limit} worse",
+        f"verdict: at most {task.limit} worse",
         f"post hoc: better than {first}, both at lr {final.above:g} (95%)",
-        "verdict",
+        "verdict: better",
     )
     text = (
         f"Final runs on n = {task.seeds} new seeds, in {task.unit}.{_noise(task, root)} The intervals are plain 95% "
