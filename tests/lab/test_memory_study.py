@@ -267,6 +267,15 @@ def test_the_noise_of_all_nine_seeds_is_that_of_the_records():
     assert f"({apart:.4f} in all nine)" in (ROOT / "docs" / "memory-study.md").read_text()
 
 
+def test_the_two_comparisons_of_adamws_b2_are_those_of_the_records():
+    larger, smaller = scores("gpt", GPT), scores(GPT.best, GPT)
+    here = stats.mean([larger["adamw"][seed] - x for seed, x in larger["adamw@b2=.999"].items()])
+    there = stats.mean([smaller["fading 0.999"][seed] - x for seed, x in smaller["fading 0.95"].items()])
+    page = " ".join((ROOT / "docs" / "gpt.md").read_text().split())
+    assert f"better mean than .95 here (by {here:.4f}, n = 3) and a worse one" in page
+    assert f"(by {there:.4f}, n = 5, with a smaller transformer)" in page
+
+
 def test_the_noise_with_the_same_initial_weights_is_that_of_the_records():
     found = scores("gpt-shared", GPT)
     page, study = (
