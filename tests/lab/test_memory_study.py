@@ -235,10 +235,10 @@ def test_the_limitation_on_families_of_tests_is_that_of_the_records():
 
 
 def scores(name, task, place="records"):
-    """The results of each row by seed, in the unit of the tables."""
+    """The final results of each row by seed, in the unit of the tables."""
     found = {}
     for run in records.load(ROOT / place, name):
-        if run.done:
+        if run.done and run.spec["purpose"] == "final":
             found.setdefault(run.row, {})[run.spec["seed"]] = task.scale * run.done["metric"]
     return found
 
