@@ -60,6 +60,7 @@ EXHIBITS = (
         "cifar10.adaxw-like-sgdm",
         "cifar10.fresh-like-sgdm",
     ),
+    Exhibit(*CIFAR, "AdaX-W within 0.3 points of SGDM (L2 1e-4)", "cifar10.adaxw-like-sgdm-he"),
     Exhibit(
         *CIFAR, "SGDM (L2 5e-4) better than AdamW", "cifar10.adam-not-sgdm", "cifar10.fresh-adamw-not-sgdm"
     ),
