@@ -111,3 +111,10 @@ def test_variants_are_told_apart(method, count):
         if count <= 3:
             pairs = itertools.combinations(made, 2)
             assert all(distance(a.on(paper), b.on(paper), "normal") > 0.05 for a, b in pairs)
+
+
+@pytest.mark.parametrize("count", [9, 20, 31])
+def test_of_many_variants_neighbours_have_different_colours(count):
+    made = list(palette.looks(["adaxw", *(f"adaxw, decay {i}" for i in range(count))]).values())[1:]
+    for one, two in itertools.pairwise(made):
+        assert all(distance(one.on(paper), two.on(paper), "normal") > 0.05 for paper in ("light", "dark"))

@@ -10,6 +10,7 @@ shape therefore also identify the method. A method that is not listed here gets 
 from __future__ import annotations
 
 import colorsys
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -61,6 +62,8 @@ LOOKS: dict[str, Look] = {
     "padax": Look("#8a008c", "#a74ea2", SOLID, "triangle-down"),
 }
 
+FEW = 6
+"""Up to this number of variants, their hues are in their order."""
 _UNKNOWN = (
     Look("#7a6a00", "#d9c84a"),
     Look("#b0004e", "#ff7aa8"),
@@ -106,12 +109,15 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
 def _variant(look: Look, i: int, n: int, beside: bool) -> Look:
     """The look of the i-th of n variants: hues from -60 to +60 degrees around the method's, cycling dash and shape.
 
-    With `beside`, the method itself is in the same charts, and no variant has its hue.
+    With `beside`, the method itself is in the same charts, and no variant has its hue. Of many variants, those that
+    follow each other, which are often in one chart, have hues far apart.
     """
+    step = next(k for k in range(round(0.62 * n), n) if math.gcd(k, n) == 1) if n > FEW else 1
+    turn = i * step % n
     if beside and n % 2:
-        place = (i + 1) / n
+        place = (turn + 1) / n
     else:
-        place = 0.5 if n == 1 else i / (n - 1)
+        place = 0.5 if n == 1 else turn / (n - 1)
     light = _tint(look.light, (place - 0.5) / 3, 0.25 + 0.22 * place, PAPER["light"])
     dark = _tint(look.dark, (place - 0.5) / 3, 0.50 + 0.25 * place, PAPER["dark"])
     dashes = [dash for dash in _DASHES if dash != look.dash] if beside else _DASHES[1:] + _DASHES[:1]
